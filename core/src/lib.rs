@@ -1,0 +1,23 @@
+//! Connection pools and server monitors as pure state machines: events in, actions out.
+//!
+//! Nothing in this crate performs I/O or reads a clock. A host (one of the `poolhouse-*` adapters, or
+//! your own loop) tells a machine what happened and when, takes the actions that it owes, and calls
+//! again when the instant of `poll_timeout` has come.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod cause;
+pub mod machine;
+mod server;
+pub mod storage;
+mod time;
+
+pub use cause::Cause;
+pub use machine::{Machine, Observer};
+pub use server::{ObjectId, ServerType, TopologyVersion};
+pub use time::Instant;

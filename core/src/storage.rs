@@ -1,0 +1,132 @@
+//! Where a machine keeps its slots: in place with a fixed capacity, or on the heap.
+
+pub(crate) mod table;
+
+use core::fmt;
+
+/// A store has reached its limit, or the allocator refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no place left in the store")
+    }
+}
+
+impl core::error::Error for Full {}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T, const N: usize> Sealed for heapless::Vec<T, N> {}
+    #[cfg(feature = "alloc")]
+    impl<T> Sealed for super::Heap<T> {}
+}
+
+/// A growing slice of slots. It never shrinks; a slot's index is its place for life.
+///
+/// Sealed: implemented for [`heapless::Vec`] and, with `alloc`, for [`Heap`].
+pub trait Store<T>: sealed::Sealed {
+    /// A store without slots.
+    const EMPTY: Self;
+
+    /// Every slot made so far.
+    fn slots(&self) -> &[T];
+
+    /// Every slot made so far, to be changed.
+    fn slots_mut(&mut self) -> &mut [T];
+
+    /// Adds a slot. Cold: the only call that may allocate.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] at the limit, or when the allocator refuses.
+    fn try_push(&mut self, slot: T) -> Result<(), Full>;
+
+    /// Removes the last slot, for stores that are used as a stack.
+    fn pop(&mut self) -> Option<T>;
+
+    /// Makes room for `count` slots in all, as far as the limit allows.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when the allocator refuses.
+    fn reserve(&mut self, count: u32) -> Result<(), Full>;
+
+    /// How many slots there can ever be.
+    fn limit(&self) -> u32;
+}
+
+/// The largest number of slots that a 32-bit index with a reserved "none" can name.
+const LIMIT: u32 = u32::MAX - 1;
+
+impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
+    const EMPTY: Self = Self::new();
+
+    #[inline]
+    fn slots(&self) -> &[T] {
+        self
+    }
+
+    #[inline]
+    fn slots_mut(&mut self) -> &mut [T] {
+        self
+    }
+
+    fn try_push(&mut self, slot: T) -> Result<(), Full> {
+        self.push(slot).map_err(|_| Full)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.pop()
+    }
+
+    fn reserve(&mut self, _count: u32) -> Result<(), Full> {
+        Ok(())
+    }
+
+    fn limit(&self) -> u32 {
+        u32::try_from(N).unwrap_or(LIMIT).min(LIMIT)
+    }
+}
+
+/// Slots on the heap, growing by doubling.
+#[cfg(feature = "alloc")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Heap<T>(alloc::vec::Vec<T>);
+
+#[cfg(feature = "alloc")]
+impl<T> Store<T> for Heap<T> {
+    const EMPTY: Self = Self(alloc::vec::Vec::new());
+
+    #[inline]
+    fn slots(&self) -> &[T] {
+        &self.0
+    }
+
+    #[inline]
+    fn slots_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+
+    fn try_push(&mut self, slot: T) -> Result<(), Full> {
+        if self.0.len() >= LIMIT as usize || self.0.try_reserve(1).is_err() {
+            return Err(Full);
+        }
+        self.0.push(slot);
+        Ok(())
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    fn reserve(&mut self, count: u32) -> Result<(), Full> {
+        let more = (count as usize).saturating_sub(self.0.len());
+        self.0.try_reserve(more).map_err(|_| Full)
+    }
+
+    fn limit(&self) -> u32 {
+        LIMIT
+    }
+}

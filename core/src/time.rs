@@ -1,0 +1,60 @@
+//! The one clock type of the crate.
+
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+/// A point in time: nanoseconds since an origin that the adapter picks.
+///
+/// Machines never read a clock; every call is told `now`. Instants of different origins must not meet
+/// in one machine. `Option<Instant>` is eight bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
+
+impl Instant {
+    /// The origin itself: the earliest instant.
+    pub const ORIGIN: Self = Self(NonZeroU64::MIN);
+    /// The last instant that can be said, some 584 years after the origin. As a deadline it means "never".
+    pub const MAX: Self = Self(NonZeroU64::MAX);
+
+    /// The instant `nanos` nanoseconds after the origin, saturating at [`Instant::MAX`].
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        match NonZeroU64::new(nanos.saturating_add(1)) {
+            Some(value) => Self(value),
+            None => Self::ORIGIN,
+        }
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0.get() - 1
+    }
+
+    /// This instant moved later by `duration`, saturating at [`Instant::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(nanos_of(duration)))
+    }
+
+    /// The time that passed from `earlier` to this instant; zero when `earlier` is later.
+    #[must_use]
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+    }
+}
+
+/// Whole nanoseconds of a duration, saturating.
+const fn nanos_of(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+}
+
+impl fmt::Debug for Instant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.as_nanos();
+        write!(f, "{}.{:09}s", nanos / 1_000_000_000, nanos % 1_000_000_000)
+    }
+}
+
+const _: () = assert!(size_of::<Option<Instant>>() == 8);

@@ -1,0 +1,1 @@
+//! Poolhouse on smol.
