@@ -74,9 +74,13 @@ mod sealed {
         type Nodes: Store<Node>;
         type Entries: Store<Entry>;
         type Services: Store<Slot<ServiceSlot>>;
+        /// As many as connections, for what the shell keeps beside them.
+        type PerConn<T>: Store<T>;
+        /// As many as waiters.
+        type PerWaiter<T>: Store<T>;
     }
 }
-pub(super) use sealed::Memory as Stores;
+pub(crate) use sealed::Memory as Stores;
 
 /// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
 pub trait Memory: Stores {}
@@ -93,6 +97,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for
     type Nodes = heapless::Vec<Node, WAITERS>;
     type Entries = heapless::Vec<Entry, WAITERS>;
     type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
+    type PerConn<T> = heapless::Vec<T, CONNS>;
+    type PerWaiter<T> = heapless::Vec<T, WAITERS>;
 }
 
 impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {}
@@ -109,6 +115,8 @@ impl Stores for OnHeap {
     type Nodes = crate::storage::Heap<Node>;
     type Entries = crate::storage::Heap<Entry>;
     type Services = crate::storage::Heap<Slot<ServiceSlot>>;
+    type PerConn<T> = crate::storage::Heap<T>;
+    type PerWaiter<T> = crate::storage::Heap<T>;
 }
 
 #[cfg(feature = "alloc")]
