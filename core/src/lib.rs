@@ -16,6 +16,7 @@ pub mod machine;
 mod server;
 pub mod storage;
 mod time;
+pub mod wire;
 
 pub use cause::Cause;
 pub use machine::{Machine, Observer};
