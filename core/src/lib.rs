@@ -18,6 +18,7 @@ pub mod pool;
 mod server;
 pub mod storage;
 mod time;
+pub mod wire;
 
 pub use cause::Cause;
 pub use config::ConfigError;
