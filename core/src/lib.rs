@@ -12,12 +12,15 @@ extern crate alloc;
 extern crate std;
 
 mod cause;
+mod config;
 pub mod machine;
+pub mod monitor;
 mod server;
 pub mod storage;
 mod time;
 
 pub use cause::Cause;
+pub use config::ConfigError;
 pub use machine::{Machine, Observer};
-pub use server::{ObjectId, ServerType, TopologyVersion};
+pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;
