@@ -78,7 +78,7 @@ enum Next {
     /// Check at once on a new connection.
     Retry,
     /// Read the next reply of the stream.
-    ReadNext,
+    ReadOn,
     /// Send an awaitable hello.
     Await(TopologyVersion),
 }
@@ -282,11 +282,10 @@ impl Monitor {
                 self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
             }
             Next::Retry => {
-                assert!(self.check.is_down(), "a retry uses a new connection");
                 self.retry_from = later(now, MIN_HEARTBEAT_FREQUENCY);
                 self.begin_check(now, observer);
             }
-            Next::ReadNext => self.begin_awaited(now, Step::ReadNext, observer),
+            Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
             Next::Await(topology_version) => {
                 let hello = HelloKind::Awaitable {
                     legacy: self.check.conn().is_none_or(|conn| !conn.hello_ok),
@@ -427,8 +426,7 @@ impl Monitor {
         let dialing = link.is_dialing();
         self.fail(now, line.line, if late { Cause::NetworkTimeout } else { cause }, observer);
         if dialing {
-            let hangup = self.link_mut(line).take_hangup();
-            assert!(hangup == Some(MonitorAction::Hangup(line)), "the failed dial was owed a hang-up");
+            self.link_mut(line).waive_hangup(line);
         }
         Ok(())
     }
@@ -509,6 +507,7 @@ impl Monitor {
     /// Begins a check that is answered at once: on the connection that is there, or on a new one.
     fn begin_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         assert!(!matches!(self.phase, Phase::Checking | Phase::Closed), "one check at a time");
+        assert!(!self.streaming, "a stream goes on by itself");
         let deadline = self.answer_deadline(now);
         match self.check.conn() {
             Some(conn) => {
@@ -521,7 +520,6 @@ impl Monitor {
             }
         }
         self.phase = Phase::Checking;
-        self.stop_streaming();
         self.emit_started(now, false, observer);
     }
 
@@ -549,7 +547,7 @@ impl Monitor {
 
     /// Begins a hello for RTT if it is due.
     fn begin_ping_if_due(&mut self, now: Instant) {
-        if !self.ping_due.is_some_and(|due| due <= now) {
+        if self.ping_due.is_none_or(|due| due > now) {
             return;
         }
         assert!(self.streaming, "round-trip times are measured while streaming");
@@ -588,7 +586,7 @@ impl Monitor {
         let id = self.heartbeat_id(conn);
         let next = match reply.topology_version {
             _ if !self.config.streaming_enabled() => Next::Wait,
-            _ if reply.more_to_come => Next::ReadNext,
+            _ if reply.more_to_come => Next::ReadOn,
             Some(version) => Next::Await(version),
             None => Next::Wait,
         };
@@ -730,7 +728,7 @@ impl Machine for Monitor {
                     assert!(matches!(outcome, CheckOutcome::Failed { .. }), "only a failure is retried");
                     assert!(self.check.is_down(), "only on a new connection");
                 }
-                Next::ReadNext | Next::Await(_) => assert!(self.check.is_idle(), "a stream goes on on its connection"),
+                Next::ReadOn | Next::Await(_) => assert!(self.check.is_idle(), "a stream goes on on its connection"),
             },
         }
         assert!(!self.streaming || self.config.streaming_enabled(), "no streaming where it is disabled");

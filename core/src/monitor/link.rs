@@ -127,11 +127,10 @@ impl Link {
         self.state = State::Down;
     }
 
-    /// `Busy (dialing) -> Down`: the dial failed, there is nothing to hang up.
-    pub(super) fn drop_dial(&mut self) {
-        let State::Busy(exchange) = &self.state else { panic!("only a dial fails as a dial") };
-        assert!(exchange.is_dialing() && !exchange.owed, "the dial was taken by the host");
-        self.state = State::Down;
+    /// Forgets that `id` is to be hung up: its dial has failed, there is nothing to hang up.
+    pub(super) fn waive_hangup(&mut self, id: LineId) {
+        assert!(self.hangup == Some(id), "a failed connection was going to be hung up");
+        self.hangup = None;
     }
 
     /// Checks that news about `id` is about the connection of now, and that the host knows it.

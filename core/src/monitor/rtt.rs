@@ -52,7 +52,6 @@ impl Rtt {
         let femtos = nanos * FEMTOS;
         self.average = if self.count == 0 { femtos } else { (femtos + 4 * self.average + 2) / 5 };
         let place = usize::from(self.next);
-        assert!(place < SAMPLES, "the place of the next sample is in the ring");
         self.recent[place] = nanos;
         self.next = if place + 1 == SAMPLES { 0 } else { self.next + 1 };
         if usize::from(self.count) < SAMPLES {
