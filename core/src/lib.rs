@@ -23,6 +23,6 @@ pub mod wire;
 
 pub use cause::Cause;
 pub use config::ConfigError;
-pub use machine::{Machine, Observer};
+pub use machine::{Machine, Observer, Stale};
 pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

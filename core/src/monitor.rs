@@ -57,7 +57,8 @@ mod tests;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction, Stale};
+pub use crate::machine::Stale;
+pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;

@@ -50,7 +50,8 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub use error::{CheckOutError, ForeignLease, ServiceError, Stale, Usage, WrongMode};
+pub use crate::machine::Stale;
+pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
 pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;

@@ -1,6 +1,5 @@
 //! What passes between a monitor and its host: connections by their ids, actions, replies, outcomes.
 
-use core::fmt;
 use core::num::NonZeroU64;
 use core::time::Duration;
 
@@ -134,19 +133,6 @@ pub enum CheckOutcome {
         interrupt: bool,
     },
 }
-
-/// News about a connection that is gone, or that never was, or that is past what the news is about. Nothing was
-/// changed. Normal in a race: drop the socket, if the news came with one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stale;
-
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("news about a connection that is gone")
-    }
-}
-
-impl core::error::Error for Stale {}
 
 const _: () = assert!(size_of::<LineId>() == 16);
 const _: () = assert!(size_of::<MonitorAction>() <= 80);
