@@ -1,6 +1,7 @@
 //! One connection at a time of a monitor: dialed, busy with one exchange, idle, or down.
 
-use crate::monitor::action::{CheckReply, HelloKind, Line, LineId, MonitorAction, Stale};
+use crate::machine::Stale;
+use crate::monitor::action::{CheckReply, HelloKind, Line, LineId, MonitorAction};
 use crate::time::Instant;
 
 /// What is known of a connection.
