@@ -3,10 +3,11 @@
 use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;
-use crate::wire::bson::{DocumentWriter, RawDocument};
-use crate::wire::handshake::Established;
-use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
-use crate::wire::{EncodeError, WireError};
+use crate::wire::bson::RawDocument;
+use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
+use crate::wire::hello::HelloReply;
+use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
+use crate::wire::{EncodeError, Phase, Sink, WireError};
 use core::fmt;
 use core::ops::Range;
 use embedded_io_async::{Read, Write};
@@ -94,11 +95,6 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    pub(super) fn set_established(&mut self, established: Established) {
-        self.limits = established.limits;
-        self.established = Some(established);
-    }
-
     pub(super) const fn established(&self) -> Option<&Established> {
         self.established.as_ref()
     }
@@ -108,27 +104,65 @@ impl<R: Runtime> Connection<R> {
         self.exchange.is_idle()
     }
 
-    /// Writes one command.
+    /// Makes an application connection of a connected socket.
+    ///
+    /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    pub(super) async fn shake_hands(
+        &mut self,
+        mut handshake: Handshake<'_>,
+        mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+    ) -> Result<(), HandshakeError> {
+        loop {
+            self.output.truncate(0);
+            if handshake.poll_transmit(&mut self.output)? {
+                self.flush().await.map_err(|_| handshake.failed(Cause::Network))?;
+            }
+            let input = self.input.written().get(..self.received).unwrap_or_default();
+            let handled = handshake.handle_input(input)?;
+            if let Some(hello) = &handled.hello {
+                told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
+            }
+            let (next, consumed) = (handled.next, handled.consumed_bytes);
+            self.consume(consumed);
+            match next {
+                Next::Transmit => {}
+                Next::Receive { bytes_min } => self.read_some(bytes_min).await.map_err(|error| {
+                    // An error of reading always has a cause.
+                    handshake.failed(error.cause().unwrap_or(Cause::Resources))
+                })?,
+                Next::Established(established) => {
+                    self.limits = established.sizes.limits();
+                    self.ids = established.request_ids;
+                    self.established = Some(established);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Writes one request.
+    ///
+    /// - `encode`: writes it under the id and the limits that it is given, and tells its flags.
     pub(super) async fn send(
         &mut self,
-        db: &str,
-        flags: Flags,
-        body: impl FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+        encode: impl FnOnce(&mut R::Buffer, i32, &Limits) -> Result<Flags, EncodeError>,
     ) -> Result<(), ExchangeError> {
         self.discard_reply();
         self.output.truncate(0);
         let id = self.ids.next_id();
-        let outgoing = Outgoing::request(id).with_flags(flags);
-        encode_command(&mut self.output, outgoing, &self.limits, db, body).map_err(ExchangeError::Encode)?;
+        let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
         // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
         self.exchange.begin(id, flags);
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), ExchangeError> {
         let mut rest = self.output.written();
         while !rest.is_empty() {
-            let written = self.stream.write(rest).await.map_err(|_| ExchangeError::Network)?;
-            if written == 0 {
-                return Err(ExchangeError::Network);
+            match self.stream.write(rest).await {
+                Ok(0) | Err(_) => return Err(ExchangeError::Network),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
-            rest = rest.get(written..).unwrap_or_default();
         }
         self.stream.flush().await.map_err(|_| ExchangeError::Network)
     }
@@ -183,16 +217,18 @@ impl<R: Runtime> Connection<R> {
     /// Makes room for the next reply; bytes behind the last one are of the next.
     fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
-        if length == 0 {
-            return;
-        }
-        let rest = length..self.received;
-        self.received -= length;
-        if !rest.is_empty() {
-            self.input.written_mut().copy_within(rest, 0);
-        } else if self.input.written().len() > KEEP_BYTES_MAX {
+        self.consume(length);
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
             self.input.shrink(READ_BYTES_MIN);
         }
+    }
+
+    fn consume(&mut self, count: usize) {
+        let count = count.min(self.received);
+        if count > 0 && count < self.received {
+            self.input.written_mut().copy_within(count..self.received, 0);
+        }
+        self.received -= count;
     }
 }
 

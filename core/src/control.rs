@@ -1,0 +1,236 @@
+//! The control plane of a client: the topology and the monitors of its servers, as one machine.
+//!
+//! Read first: SDAM, "Multi-threaded or asynchronous monitoring"; Server Monitoring, "Connection Pool Management".
+//!
+//! News of a monitoring connection goes to its [`Monitor`]; if that ends a check, the outcome is applied to the
+//! [`Topology`] before anything else happens, and what the topology then owes is routed within the same call: requests and
+//! cancellations of checks to the monitors, the rest to the host as [`ControlAction`]s. The host keeps one lock around
+//! this machine and carries out [`ControlAction::Pool`] under it: a description and the state of its
+//! pool change together, and nobody sees half of it (SDAM-64, MON-52, MON-53).
+//!
+//! What a monitor wants of its sockets is polled by line ([`Control::poll_line`]), because each line is driven by a task of its own.
+//! A load-balanced topology has no monitors.
+
+#[cfg(test)]
+mod tests;
+
+use crate::machine::{Machine, Observer, Stale};
+use crate::monitor::{
+    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
+};
+use crate::storage::Store;
+use crate::topology::{
+    AppError, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
+    TopologyConfig, TopologyId, TopologyType, Verdict,
+};
+use crate::{Cause, Instant, ServerId};
+use core::fmt;
+
+/// Whoever watches a control machine: heartbeats and the topology's events. `()` watches nothing.
+pub trait ControlObserver: Observer<MonitorEvent> + SdamObserver {}
+
+impl<O: Observer<MonitorEvent> + SdamObserver + ?Sized> ControlObserver for O {}
+
+/// What the host must do, in this order, under the lock that is around the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ControlAction {
+    /// Make the pool of a new server, and start what drives its monitor.
+    ServerAdded(ServerId),
+    /// Tell the pool of a server.
+    Pool(ServerId, PoolCommand),
+    /// Close the pool of a server that is gone; its monitor has ended.
+    ServerRemoved(ServerId),
+    /// Wake whoever waits for a suitable server.
+    WakeSelectors,
+}
+
+/// A topology and the monitors of its servers.
+pub struct Control<M: Memory> {
+    topology: Topology<M>,
+    monitors: <M as Stores>::PerServer<Option<Monitor>>,
+    config: MonitorConfig,
+    closed: bool,
+}
+
+impl<M: Memory> Control<M> {
+    /// A topology of these options with a monitor for each seed, all of which check at once.
+    ///
+    /// Cost: O(seeds). Events: those of [`Topology::new`], then `HeartbeatStarted` of each monitor.
+    pub fn new(
+        now: Instant,
+        id: TopologyId,
+        topology: &TopologyConfig<'_>,
+        monitor: MonitorConfig,
+        observer: &mut impl ControlObserver,
+    ) -> Self {
+        let topology = Topology::new(now, id, topology, observer);
+        Self { topology, monitors: Store::EMPTY, config: monitor, closed: false }
+    }
+
+    /// The topology.
+    #[must_use]
+    pub const fn topology(&self) -> &Topology<M> {
+        &self.topology
+    }
+
+    /// The monitor of a server, unless it has none.
+    #[must_use]
+    pub fn monitor(&self, server: ServerId) -> Option<&Monitor> {
+        let monitor = self.monitors.slots().get(server.index() as usize)?.as_ref();
+        monitor.filter(|monitor| monitor.server() == server)
+    }
+
+    /// Whether the topology was closed.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// News: a monitoring connection stands. See [`Monitor::handle_dialed`].
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; drop the socket.
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let result = self.monitor_mut(server).ok_or(Stale)?.handle_dialed(now, line, observer);
+        self.apply_failure(now, server, observer);
+        result
+    }
+
+    /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
+    ///
+    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok.
+    ///
+    /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; nothing changed.
+    ///
+    /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
+    pub fn handle_reply<L: HelloLists>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        reply: &CheckReply,
+        hello: Option<&HelloInfo<'_, L>>,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let monitor = self.monitor_mut(server).ok_or(Stale)?;
+        monitor.handle_reply(now, line, reply, observer)?;
+        if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
+            let rtt = monitor.rtt();
+            let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
+            self.topology.handle_hello(now, server, hello, round_trip, observer);
+            self.settle(now, server, observer);
+        }
+        self.apply_failure(now, server, observer);
+        Ok(())
+    }
+
+    /// News: a monitoring connection failed. See [`Monitor::handle_failed`].
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection was given up; nothing changed.
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        cause: Cause,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        self.monitor_mut(server).ok_or(Stale)?.handle_failed(now, line, cause, observer)?;
+        self.apply_failure(now, server, observer);
+        Ok(())
+    }
+
+    /// News: the hello of an application's connection, which tells of the server as a check does (MON-20).
+    pub fn handle_app_hello<L: HelloLists>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        hello: &HelloInfo<'_, L>,
+        observer: &mut impl ControlObserver,
+    ) {
+        self.topology.handle_hello(now, server, hello, None, observer);
+        self.sync_known(server);
+        self.route(now, observer);
+    }
+
+    /// News: an application's operation failed, or a connection could not be established for one.
+    ///
+    /// The host clears the pool as [`Verdict::clear`] says, in the same step and before the connection goes back.
+    ///
+    /// Source: SDAM, "Error handling" (SDAM-65..86).
+    pub fn handle_app_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        error: &AppError<'_>,
+        observer: &mut impl ControlObserver,
+    ) -> Verdict {
+        let verdict = self.topology.handle_app_error(now, server, error, observer);
+        self.sync_known(server);
+        self.route(now, observer);
+        verdict
+    }
+
+    /// Asks for a check of every server as soon as it may be: somebody found none that suits (MON-15, SDAM-85).
+    pub fn request_check(&mut self, now: Instant) {
+        for monitor in self.monitors.slots_mut().iter_mut().flatten() {
+            monitor.request_check(now);
+        }
+    }
+
+    /// Ends everything: monitors at once, then the topology.
+    ///
+    /// Owes [`ControlAction::ServerRemoved`] for each server. Events: the heartbeats in flight fail, then those of [`Topology::close`].
+    ///
+    /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
+    pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        self.closed = true;
+        for monitor in self.monitors.slots_mut().iter_mut().flatten() {
+            monitor.close(now, observer);
+        }
+        self.topology.close(now, observer);
+        self.route(now, observer);
+    }
+
+    /// Begins the checks that are due, and ends those that are too late.
+    ///
+    /// Cost: O(servers).
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        for index in 0..self.monitors.slots().len() {
+            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) else { continue };
+            if monitor.poll_timeout().is_none_or(|at| at > now) {
+                continue;
+            }
+            monitor.handle_timeout(now, observer);
+            let server = monitor.server();
+            self.apply_failure(now, server, observer);
+        }
+    }
+
+    /// The next action owed to the host.
+    pub fn poll_action(&mut self) -> Option<ControlAction> {
+        loop {
+            return Some(match self.topology.poll_action()? {
+                TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
+                TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
+                TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
+                TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
+                // Routed already; seen here only when the monitor is gone.
+                TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) => continue,
+            });
+        }
+    }
+}
