@@ -1,1 +1,4 @@
 //! Harness of Poolhouse.
+
+pub mod fuzz;
+pub mod model;
