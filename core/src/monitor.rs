@@ -124,8 +124,8 @@ pub struct Monitor {
     serial_last: u64,
     /// Whether the server's type is known, as far as this monitor was told.
     known: bool,
-    /// No retry at once before this instant.
-    retry_from: Option<Instant>,
+    /// When a check was last retried at once.
+    retried: Option<Instant>,
     check: Link,
     ping: Link,
     /// Whether the check line streams, so that the other one measures.
@@ -148,7 +148,7 @@ impl Monitor {
             clock: Instant::ORIGIN,
             serial_last: 0,
             known: false,
-            retry_from: None,
+            retried: None,
             check: Link::new(),
             ping: Link::new(),
             streaming: false,
@@ -282,7 +282,7 @@ impl Monitor {
                 self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
             }
             Next::Retry => {
-                self.retry_from = later(now, MIN_HEARTBEAT_FREQUENCY);
+                self.retried = Some(now);
                 self.begin_check(now, observer);
             }
             Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
@@ -618,7 +618,7 @@ impl Monitor {
         self.rtt.reset();
         let next = if !(cause.is_network() && self.known) {
             Next::Wait
-        } else if self.retry_from.is_some_and(|from| now < from) {
+        } else if self.retried.is_some_and(|at| now.saturating_since(at) < MIN_HEARTBEAT_FREQUENCY) {
             Next::WaitBriefly
         } else {
             Next::Retry
@@ -738,7 +738,7 @@ impl Machine for Monitor {
             "a measurement is due or under way, not both"
         );
         assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
-        assert!(self.retry_from.is_none_or(|_| self.serial_last > 1), "a retry has made a second connection");
+        assert!(self.retried.is_none() || self.serial_last > 1, "a retry has made a second connection");
     }
 }
 
