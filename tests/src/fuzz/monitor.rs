@@ -8,7 +8,7 @@ use poolhouse_core::monitor::{
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 
-use crate::model::monitor::{ModelAction, ModelMonitor, Trace};
+use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace};
 
 /// Runs one life of a monitor that the bytes describe: its options, then inputs until they end.
 ///
@@ -16,13 +16,25 @@ use crate::model::monitor::{ModelAction, ModelMonitor, Trace};
 ///
 /// When the monitor does what it must not: that is a finding.
 pub fn monitor(data: &[u8]) {
+    life(data);
+}
+
+/// As [`monitor`]; says what the life has seen.
+///
+/// # Panics
+///
+/// When the monitor does what it must not: that is a finding.
+pub fn life(data: &[u8]) -> Counts {
     let mut choices = Choices(data);
     let mut life = Life::new(&mut choices);
+    if choices.below(16) != 0 {
+        life.start();
+    }
     while !choices.0.is_empty() {
         life.step(&mut choices);
         life.compare();
     }
-    life.end();
+    life.end()
 }
 
 /// Choices out of bytes; all zero when they have run out.
@@ -44,7 +56,12 @@ impl Choices<'_> {
     }
 }
 
+/// What happens in a life in which servers and hosts mostly do what they should.
+const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
+
 struct Life {
+    /// Whether little goes wrong in it.
+    calm: bool,
     monitor: Monitor,
     model: ModelMonitor,
     trace: Trace,
@@ -61,7 +78,7 @@ impl Life {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let options = MonitorOptions {
             heartbeat_frequency: Duration::from_millis(choices.pick(&[500, 501, 1_000, 10_000])),
-            connect_timeout: Duration::from_millis(choices.pick(&[0, 1, 200, 10_000, 2_147_483_647])),
+            connect_timeout: Duration::from_millis(choices.pick(&[0, 1, 200, 10_000, 10_000, 10_000, 2_147_483_647])),
             server_monitoring_mode: choices.pick(&modes),
             is_faas: choices.below(8) == 0,
             server_api: choices.below(2) == 0,
@@ -70,6 +87,7 @@ impl Life {
         let server = ServerId::new(u32::from(choices.byte()));
         let now = Instant::from_nanos(u64::from(choices.byte()));
         Self {
+            calm: choices.below(3) != 0,
             monitor: Monitor::new(server, config),
             model: ModelMonitor::new(server, &options),
             trace: Trace::default(),
@@ -82,16 +100,14 @@ impl Life {
 
     fn step(&mut self, choices: &mut Choices<'_>) {
         self.told = self.now;
-        match choices.below(24) {
-            0 => {
-                self.monitor.start(self.now, &mut self.events);
-                self.model.start(self.now);
-            }
+        let input = if self.calm { choices.pick(&CALM) } else { choices.below(24) };
+        match input {
+            0 => self.start(),
             1 => {
                 self.monitor.request_check(self.now);
                 self.model.request_check(self.now);
             }
-            2 => {
+            2 if !self.calm || choices.below(8) == 0 => {
                 self.monitor.cancel_check(self.now, &mut self.events);
                 self.model.cancel_check(self.now);
             }
@@ -108,8 +124,8 @@ impl Life {
                 let millis = choices.pick(&[0, 1, 5, 100, 499, 500, 1_000]);
                 self.now = self.now.saturating_add(Duration::from_millis(millis));
             }
-            5..=8 => self.to_next_due(),
-            9 => self.just_before_next_due(),
+            5..=8 => self.jump_to_due(),
+            9 => self.jump_before_due(),
             10 => self.timeout(Instant::from_nanos(self.now.as_nanos() / 2)),
             11 => self.timeout(self.now),
             12 if choices.below(32) == 0 => self.now = Instant::MAX,
@@ -121,6 +137,11 @@ impl Life {
         self.apply(choices);
     }
 
+    fn start(&mut self) {
+        self.monitor.start(self.now, &mut self.events);
+        self.model.start(self.now);
+    }
+
     /// Tells both that time has passed.
     fn timeout(&mut self, now: Instant) {
         self.told = now;
@@ -129,14 +150,14 @@ impl Life {
         assert!(self.monitor.poll_timeout().is_none_or(|due| due > now), "S21: nothing due is left over");
     }
 
-    fn to_next_due(&mut self) {
+    fn jump_to_due(&mut self) {
         if let Some(due) = self.monitor.poll_timeout() {
             self.now = self.now.max(due);
             self.timeout(self.now);
         }
     }
 
-    fn just_before_next_due(&mut self) {
+    fn jump_before_due(&mut self) {
         if let Some(due) = self.monitor.poll_timeout().filter(|&due| due > self.now) {
             self.now = Instant::from_nanos(due.as_nanos() - 1);
             let seen = self.events.len();
@@ -165,7 +186,7 @@ impl Life {
         self.take_actions();
         let Some(&id) = self.ids.iter().rev().find(|id| id.line() == line) else { return };
         match self.model.waits_for_reply(id) {
-            Some(_) if choices.below(6) == 0 => {
+            Some(_) if choices.below(if self.calm { 40 } else { 6 }) == 0 => {
                 let cause = any_cause(choices);
                 self.failed(id, cause);
             }
@@ -215,9 +236,10 @@ impl Life {
         self.check_stale(&before, result, current);
     }
 
-    fn check_stale(&self, before: &Monitor, result: Result<(), Stale>, current: bool) {
+    fn check_stale(&mut self, before: &Monitor, result: Result<(), Stale>, current: bool) {
         assert_eq!(result.is_ok(), current, "S21: stale news");
         if result.is_err() {
+            self.trace.seen.stale += 1;
             assert_eq!(self.monitor.state(), before.state(), "stale news changes nothing");
             assert_eq!(self.monitor.poll_timeout(), before.poll_timeout(), "stale news changes nothing");
         }
@@ -227,7 +249,7 @@ impl Life {
     fn apply(&mut self, choices: &mut Choices<'_>) {
         assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
         let Some(outcome) = self.monitor.outcome() else { return };
-        match choices.below(32) {
+        match choices.below(128) {
             0 => {
                 self.monitor.cancel_check(self.told, &mut self.events);
                 self.model.cancel_check(self.told);
@@ -269,7 +291,7 @@ impl Life {
     }
 
     /// Closes it: nothing is left.
-    fn end(mut self) {
+    fn end(mut self) -> Counts {
         self.monitor.close(self.now, &mut self.events);
         self.model.close(self.now);
         self.compare();
@@ -277,6 +299,7 @@ impl Life {
         self.trace.assert_ended();
         assert_eq!(self.monitor.poll_timeout(), None, "S18: no timers after close");
         assert_eq!(self.monitor.poll_action(self.now), None, "S18: and nothing owed");
+        Counts { measured: self.model.measured(), ..self.trace.seen }
     }
 }
 

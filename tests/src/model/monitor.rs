@@ -74,11 +74,13 @@ pub struct ModelMonitor {
     connections: Vec<Connection>,
     last_end: Option<u128>,
     sleeping_until: Option<Option<u128>>,
+    measuring: bool,
     ping_due: Option<u128>,
     ping_dials: Vec<u128>,
     retries: Vec<u128>,
     samples: Vec<u128>,
     average: f64,
+    measured: u64,
     pending: Option<(CheckOutcome, Then)>,
     /// What must have been seen since it was cleared.
     pub events: Vec<(Instant, MonitorEvent)>,
@@ -106,11 +108,13 @@ impl ModelMonitor {
             connections: Vec::new(),
             last_end: None,
             sleeping_until: None,
+            measuring: false,
             ping_due: None,
             ping_dials: Vec::new(),
             retries: Vec::new(),
             samples: Vec::new(),
             average: 0.0,
+            measured: 0,
             pending: None,
             events: Vec::new(),
         }
@@ -126,6 +130,10 @@ impl ModelMonitor {
     }
 
     /// A check was requested (S5).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
     pub fn request_check(&mut self, now: Instant) {
         self.tick(now);
         let Some(until) = self.sleeping_until else { return };
@@ -151,8 +159,7 @@ impl ModelMonitor {
             *then = Then::Sleep;
         }
         self.drop_line(Line::Check);
-        self.drop_line(Line::Rtt);
-        self.ping_due = None;
+        self.stop_measuring();
         self.samples.clear();
         self.known = false;
     }
@@ -169,14 +176,17 @@ impl ModelMonitor {
             self.failed_event(Cause::Closed);
         }
         self.drop_line(Line::Check);
-        self.drop_line(Line::Rtt);
+        self.stop_measuring();
         self.closed = true;
         self.sleeping_until = None;
-        self.ping_due = None;
         self.pending = None;
     }
 
     /// The outcome was applied.
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
     pub fn settle(&mut self, now: Instant, known: bool) {
         self.tick(now);
         let Some((_, then)) = self.pending.take() else { return };
@@ -303,6 +313,10 @@ impl ModelMonitor {
     }
 
     /// When something is due, exactly (S4, S5, S14, S16, S21).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
         let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
@@ -318,12 +332,22 @@ impl ModelMonitor {
     }
 
     /// Average in nanoseconds, and minimum (S13).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
     #[must_use]
     pub fn round_trip(&self) -> (Option<f64>, Duration) {
         let average = if self.samples.is_empty() { None } else { Some(self.average) };
         let last = &self.samples[self.samples.len().saturating_sub(10)..];
         let minimum = if last.len() < 2 { 0 } else { last.iter().copied().min().unwrap_or(0) };
         (average, Duration::from_nanos(u64::try_from(minimum).expect("samples are short")))
+    }
+
+    /// How many of the samples came from the RTT line.
+    #[must_use]
+    pub const fn measured(&self) -> u64 {
+        self.measured
     }
 
     /// What the connection of that line is waiting for, so that a host can answer it.
@@ -404,11 +428,11 @@ impl ModelMonitor {
     }
 
     fn await_reply(&mut self, asked: Asked) {
-        let measured = self.place_of(Line::Rtt).is_some() || self.ping_due.is_some();
         let deadline = self.limit(self.heartbeat.as_nanos());
         self.ask(Line::Check, asked, deadline);
         self.started_event(true);
-        if !measured {
+        if !self.measuring {
+            self.measuring = true;
             let soonest = self.ping_dials.last().map_or(self.clock, |last| self.clock.max(last + PAUSE_MIN));
             self.ping_due = Some(soonest).filter(|&due| due < NEVER || due == self.clock);
             self.ping_if_due();
@@ -432,6 +456,12 @@ impl ModelMonitor {
         }
     }
 
+    fn stop_measuring(&mut self) {
+        self.drop_line(Line::Rtt);
+        self.ping_due = None;
+        self.measuring = false;
+    }
+
     fn line_failed(&mut self, line: Line, cause: Cause) {
         match line {
             Line::Rtt => {
@@ -445,8 +475,7 @@ impl ModelMonitor {
             Line::Check => {
                 self.failed_event(cause);
                 self.drop_line(Line::Check);
-                self.drop_line(Line::Rtt);
-                self.ping_due = None;
+                self.stop_measuring();
                 self.samples.clear();
                 self.last_end = Some(self.clock);
                 let network = matches!(cause, Cause::Network | Cause::NetworkTimeout);
@@ -479,6 +508,7 @@ impl ModelMonitor {
         }
         match self.connections[place].line {
             Line::Rtt => {
+                self.measured += 1;
                 self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
             }
             Line::Check => {
@@ -495,8 +525,7 @@ impl ModelMonitor {
                 let sample = if awaited { None } else { Some(duration) };
                 self.pending = Some((CheckOutcome::Succeeded { awaited, sample }, then));
                 if !self.streams() {
-                    self.drop_line(Line::Rtt);
-                    self.ping_due = None;
+                    self.stop_measuring();
                 }
             }
         }
@@ -561,8 +590,49 @@ pub struct Trace {
     in_flight: Option<(HeartbeatId, bool)>,
     ended: Option<(Instant, Option<Cause>)>,
     retried: Option<Instant>,
-    starts: u64,
-    ends: u64,
+    /// What was seen so far.
+    pub seen: Counts,
+}
+
+/// How often what was seen, so that a run can prove that it got anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Checks that began.
+    pub starts: u64,
+    /// Checks that ended.
+    pub ends: u64,
+    /// Streamed replies.
+    pub streamed: u64,
+    /// Checks that failed by themselves.
+    pub failed: u64,
+    /// Those of them that took too long.
+    pub timeouts: u64,
+    /// Checks that were cancelled.
+    pub cancelled: u64,
+    /// Checks that were in flight at the close.
+    pub closed: u64,
+    /// Retries at once.
+    pub retries: u64,
+    /// News that was stale.
+    pub stale: u64,
+    /// Samples of the RTT line.
+    pub measured: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.starts += other.starts;
+        self.ends += other.ends;
+        self.streamed += other.streamed;
+        self.failed += other.failed;
+        self.timeouts += other.timeouts;
+        self.cancelled += other.cancelled;
+        self.closed += other.closed;
+        self.retries += other.retries;
+        self.stale += other.stale;
+        self.measured += other.measured;
+    }
 }
 
 impl Trace {
@@ -576,7 +646,7 @@ impl Trace {
             MonitorEvent::HeartbeatStarted { id, awaited } => {
                 assert_eq!(self.in_flight, None, "S1: one check at a time");
                 self.in_flight = Some((id, awaited));
-                self.starts += 1;
+                self.seen.starts += 1;
                 let Some((ended, cause)) = self.ended else { return };
                 if awaited {
                     assert_eq!(cause, None, "S15: a stream goes on after a good reply only");
@@ -589,10 +659,21 @@ impl Trace {
                         assert!(now.saturating_since(before) >= Duration::from_millis(500), "S20: retries are paced");
                     }
                     self.retried = Some(now);
+                    self.seen.retries += 1;
                 }
             }
-            MonitorEvent::HeartbeatSucceeded { id, awaited, .. } => self.end(now, id, awaited, None),
-            MonitorEvent::HeartbeatFailed { id, awaited, cause, .. } => self.end(now, id, awaited, Some(cause)),
+            MonitorEvent::HeartbeatSucceeded { id, awaited, .. } => {
+                self.seen.streamed += u64::from(awaited);
+                self.end(now, id, awaited, None);
+            }
+            MonitorEvent::HeartbeatFailed { id, awaited, cause, .. } => {
+                let by_itself = cause != Cause::Cancelled && cause != Cause::Closed;
+                self.seen.cancelled += u64::from(cause == Cause::Cancelled);
+                self.seen.closed += u64::from(cause == Cause::Closed);
+                self.seen.failed += u64::from(by_itself);
+                self.seen.timeouts += u64::from(cause == Cause::NetworkTimeout);
+                self.end(now, id, awaited, Some(cause));
+            }
             _ => panic!("an event that the trace does not know: {event:?}"),
         }
     }
@@ -604,7 +685,7 @@ impl Trace {
     /// When a check is in flight.
     pub fn assert_ended(&self) {
         assert_eq!(self.in_flight, None, "S2, S18: the last check has its end");
-        assert_eq!(self.starts, self.ends, "S2: as many ends as starts");
+        assert_eq!(self.seen.starts, self.seen.ends, "S2: as many ends as starts");
     }
 
     fn end(&mut self, now: Instant, id: HeartbeatId, awaited: bool, cause: Option<Cause>) {
@@ -612,6 +693,6 @@ impl Trace {
         assert_eq!((begun.server, begun.connection), (id.server, id.connection), "S2: on the same connection");
         assert_eq!(begun_awaited, awaited, "S2: awaited is the same at both ends");
         self.ended = Some((now, cause));
-        self.ends += 1;
+        self.seen.ends += 1;
     }
 }
