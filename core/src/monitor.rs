@@ -1,8 +1,8 @@
 //! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip times.
 //!
 //! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol", "Measuring RTT",
-//! "Requesting an immediate check", "Network error or command error during server check" and "hello or legacy hello
-//! Cancellation"; SDAM Logging and Monitoring, "Heartbeat events".
+//! "Requesting an immediate check", "Network or command error during server check" and "hello or legacy hello
+//! Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
 //!
 //! # What it does
 //!
@@ -246,7 +246,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and nothing ever after.
     /// Events: `HeartbeatFailed` with [`Cause::Closed`] if a check was in flight.
     ///
-    /// Source: Server Monitoring, "Clients use the streaming protocol", on closing (MON-49).
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
         if self.phase == Phase::Checking {
@@ -269,7 +269,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes at most one action on each line.
     /// Events: `HeartbeatStarted` if the next check begins now.
     ///
-    /// Source: Server Monitoring, "Monitor thread" pseudocode (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
+    /// Source: Server Monitoring, "Monitor thread" (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
     pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
         let Phase::Settling { ended, next, .. } = self.phase else { return };
@@ -410,7 +410,7 @@ impl Monitor {
     ///
     /// When an outcome was not settled.
     ///
-    /// Source: Server Monitoring, "Network error or command error during server check" (MON-43, MON-53..MON-56).
+    /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
     pub fn handle_failed(
         &mut self,
         now: Instant,
