@@ -747,3 +747,5 @@ fn later(start: Instant, duration: Duration) -> Option<Instant> {
     let at = start.saturating_add(duration);
     if at == Instant::MAX { None } else { Some(at) }
 }
+
+const _: () = assert!(size_of::<Monitor>() <= 512);

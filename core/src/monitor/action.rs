@@ -149,4 +149,4 @@ impl fmt::Display for Stale {
 impl core::error::Error for Stale {}
 
 const _: () = assert!(size_of::<LineId>() == 16);
-const _: () = assert!(size_of::<MonitorAction>() <= 80);
+const _: () = assert!(size_of::<MonitorAction>() <= 64);

@@ -77,3 +77,4 @@ impl MonitorEvent {
         }
     }
 }
+const _: () = assert!(size_of::<MonitorEvent>() <= 64);

@@ -135,7 +135,7 @@ fn a_server_whose_check_was_cancelled_counts_as_unknown() {
     let second = rig.dial();
     rig.fail(second, Cause::Network).expect("current");
     rig.settle();
-    assert_eq!(rig.due(), Some(at(30_000)), "no retry");
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(second)], "no retry");
 }
 
 /// MON-55.
