@@ -77,4 +77,5 @@ impl MonitorEvent {
         }
     }
 }
+
 const _: () = assert!(size_of::<MonitorEvent>() <= 64);
