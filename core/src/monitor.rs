@@ -1,8 +1,8 @@
 //! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip times.
 //!
 //! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol", "Measuring RTT",
-//! "Requesting an immediate check", "Network error or command error during server check" and "hello or legacy hello
-//! Cancellation"; SDAM Logging and Monitoring, "Heartbeat events".
+//! "Requesting an immediate check", "Network or command error during server check" and "hello or legacy hello
+//! Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
 //!
 //! # What it does
 //!
@@ -51,10 +51,10 @@ mod event;
 mod link;
 mod options;
 mod rtt;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-use core::num::NonZeroU64;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
@@ -65,7 +65,7 @@ pub use rtt::Rtt;
 
 use crate::cause::Cause;
 use crate::machine::{Machine, Observer};
-use crate::monitor::link::{Conn, Link, Step};
+use crate::monitor::link::{Link, Step};
 use crate::server::{ServerId, TopologyVersion};
 use crate::time::Instant;
 
@@ -125,8 +125,8 @@ pub struct Monitor {
     serial_last: u64,
     /// Whether the server's type is known, as far as this monitor was told.
     known: bool,
-    /// No retry at once before this instant.
-    retry_from: Option<Instant>,
+    /// When a check was last retried at once.
+    retried: Option<Instant>,
     check: Link,
     ping: Link,
     /// Whether the check line streams, so that the other one measures.
@@ -149,7 +149,7 @@ impl Monitor {
             clock: Instant::ORIGIN,
             serial_last: 0,
             known: false,
-            retry_from: None,
+            retried: None,
             check: Link::new(),
             ping: Link::new(),
             streaming: false,
@@ -247,7 +247,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and nothing ever after.
     /// Events: `HeartbeatFailed` with [`Cause::Closed`] if a check was in flight.
     ///
-    /// Source: Server Monitoring, "Clients use the streaming protocol", on closing (MON-49).
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
         if self.phase == Phase::Checking {
@@ -270,7 +270,7 @@ impl Monitor {
     /// Cost: O(1), no allocation. Owes at most one action on each line.
     /// Events: `HeartbeatStarted` if the next check begins now.
     ///
-    /// Source: Server Monitoring, "Monitor thread" pseudocode (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
+    /// Source: Server Monitoring, "Monitor thread" (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
     pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
         let Phase::Settling { ended, next, .. } = self.phase else { return };
@@ -283,7 +283,7 @@ impl Monitor {
                 self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
             }
             Next::Retry => {
-                self.retry_from = later(now, MIN_HEARTBEAT_FREQUENCY);
+                self.retried = Some(now);
                 self.begin_check(now, observer);
             }
             Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
@@ -411,7 +411,7 @@ impl Monitor {
     ///
     /// When an outcome was not settled.
     ///
-    /// Source: Server Monitoring, "Network error or command error during server check" (MON-43, MON-53..MON-56).
+    /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
     pub fn handle_failed(
         &mut self,
         now: Instant,
@@ -492,158 +492,6 @@ impl Monitor {
             Line::Check => &mut self.check,
             Line::Rtt => &mut self.ping,
         }
-    }
-
-    /// A fresh name for the next connection of `line`.
-    fn next_id(&mut self, line: Line) -> LineId {
-        self.serial_last = self.serial_last.checked_add(1).expect("fewer than 2^64 connections");
-        LineId { serial: NonZeroU64::new(self.serial_last).expect("counts from 1"), line }
-    }
-
-    /// When something that begins at `now` and has the limit of connectTimeoutMS is too late.
-    fn answer_deadline(&self, now: Instant) -> Option<Instant> {
-        self.config.answer_limit().and_then(|limit| later(now, limit))
-    }
-
-    /// Begins a check that is answered at once: on the connection that is there, or on a new one.
-    fn begin_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        assert!(!matches!(self.phase, Phase::Checking | Phase::Closed), "one check at a time");
-        assert!(!self.streaming, "a stream goes on by itself");
-        let deadline = self.answer_deadline(now);
-        match self.check.conn() {
-            Some(conn) => {
-                let hello = HelloKind::Poll { legacy: !conn.hello_ok };
-                self.check.begin(now, Step::Hello(hello), deadline);
-            }
-            None => {
-                let id = self.next_id(Line::Check);
-                self.check.dial(now, id, self.config.server_api(), deadline);
-            }
-        }
-        self.phase = Phase::Checking;
-        self.emit_started(now, false, observer);
-    }
-
-    /// Begins a check that waits for the server to change.
-    fn begin_awaited(&mut self, now: Instant, step: Step, observer: &mut impl Observer<MonitorEvent>) {
-        assert!(self.config.streaming_enabled(), "nothing is awaited while streaming is disabled");
-        let deadline = self.config.awaited_limit().and_then(|limit| later(now, limit));
-        self.check.begin(now, step, deadline);
-        self.phase = Phase::Checking;
-        self.emit_started(now, true, observer);
-        if !self.streaming {
-            self.streaming = true;
-            let soonest = self.ping_dialed.map_or(Some(now), |at| later(at, MIN_HEARTBEAT_FREQUENCY));
-            self.ping_due = soonest.map(|soonest| soonest.max(now));
-            self.begin_ping_if_due(now);
-        }
-    }
-
-    /// The check line no longer streams: the RTT connection goes.
-    fn stop_streaming(&mut self) {
-        self.streaming = false;
-        self.ping_due = None;
-        self.ping.hang_up();
-    }
-
-    /// Begins a hello for RTT if it is due.
-    fn begin_ping_if_due(&mut self, now: Instant) {
-        if self.ping_due.is_none_or(|due| due > now) {
-            return;
-        }
-        assert!(self.streaming, "round-trip times are measured while streaming");
-        self.ping_due = None;
-        let deadline = self.answer_deadline(now);
-        match self.ping.conn() {
-            Some(conn) => {
-                let hello = HelloKind::Poll { legacy: !conn.hello_ok };
-                self.ping.begin(now, Step::Hello(hello), deadline);
-            }
-            None => {
-                let id = self.next_id(Line::Rtt);
-                self.ping_dialed = Some(now);
-                self.ping.dial(now, id, self.config.server_api(), deadline);
-            }
-        }
-    }
-
-    fn succeed_ping(&mut self, now: Instant, reply: &CheckReply) {
-        let since = self.ping.exchange().map(|exchange| exchange.since).expect("the reply was due");
-        self.ping.answered(reply);
-        self.rtt.add_sample(now.saturating_since(since));
-        self.ping_due = later(now, self.config.heartbeat_frequency());
-    }
-
-    fn succeed_check(&mut self, now: Instant, reply: &CheckReply, observer: &mut impl Observer<MonitorEvent>) {
-        assert!(self.phase == Phase::Checking, "the reply was due");
-        let exchange = *self.check.exchange().expect("the reply was due");
-        let awaited = exchange.step.is_awaited();
-        let duration = now.saturating_since(exchange.since);
-        self.check.answered(reply);
-        if !awaited {
-            self.rtt.add_sample(duration);
-        }
-        let conn = self.check.conn().expect("the connection stays");
-        let id = self.heartbeat_id(conn);
-        let next = match reply.topology_version {
-            _ if !self.config.streaming_enabled() => Next::Wait,
-            _ if reply.more_to_come => Next::ReadOn,
-            Some(version) => Next::Await(version),
-            None => Next::Wait,
-        };
-        if next == Next::Wait {
-            self.stop_streaming();
-        }
-        let sample = if awaited { None } else { Some(duration) };
-        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Succeeded { awaited, sample }, next };
-        observer.on_event(now, &MonitorEvent::HeartbeatSucceeded { id, awaited, duration });
-    }
-
-    /// The connection of `line` has failed. Closes it, and ends the check if there was one on it.
-    fn fail(&mut self, now: Instant, line: Line, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
-        match line {
-            Line::Rtt => {
-                assert!(self.streaming, "the RTT connection exists only while streaming");
-                self.ping.hang_up();
-                self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
-            }
-            Line::Check if self.phase == Phase::Checking => self.fail_check(now, cause, observer),
-            Line::Check => self.check.hang_up(),
-        }
-    }
-
-    fn fail_check(&mut self, now: Instant, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
-        self.emit_failed(now, cause, observer);
-        self.check.hang_up();
-        self.stop_streaming();
-        self.rtt.reset();
-        let next = if !(cause.is_network() && self.known) {
-            Next::Wait
-        } else if self.retry_from.is_some_and(|from| now < from) {
-            Next::WaitBriefly
-        } else {
-            Next::Retry
-        };
-        self.known = false;
-        let interrupt = cause == Cause::NetworkTimeout;
-        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Failed { cause, interrupt }, next };
-    }
-
-    const fn heartbeat_id(&self, conn: &Conn) -> HeartbeatId {
-        HeartbeatId { server: self.server, connection: conn.id.number(), server_connection: conn.server_connection }
-    }
-
-    fn emit_started(&self, now: Instant, awaited: bool, observer: &mut impl Observer<MonitorEvent>) {
-        let id = self.heartbeat_id(self.check.conn().expect("a check has a connection"));
-        observer.on_event(now, &MonitorEvent::HeartbeatStarted { id, awaited });
-    }
-
-    fn emit_failed(&self, now: Instant, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
-        let exchange = self.check.exchange().expect("a check in flight has an exchange");
-        let id = self.heartbeat_id(&exchange.conn);
-        let awaited = exchange.step.is_awaited();
-        let duration = now.saturating_since(exchange.since);
-        observer.on_event(now, &MonitorEvent::HeartbeatFailed { id, awaited, duration, cause });
     }
 }
 
@@ -739,7 +587,7 @@ impl Machine for Monitor {
             "a measurement is due or under way, not both"
         );
         assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
-        assert!(self.retry_from.is_none_or(|_| self.serial_last > 1), "a retry has made a second connection");
+        assert!(self.retried.is_none() || self.serial_last > 1, "a retry has made a second connection");
     }
 }
 
@@ -748,3 +596,5 @@ fn later(start: Instant, duration: Duration) -> Option<Instant> {
     let at = start.saturating_add(duration);
     if at == Instant::MAX { None } else { Some(at) }
 }
+
+const _: () = assert!(size_of::<Monitor>() <= 512);

@@ -3,3 +3,5 @@
 pub mod mongod;
 pub mod spec;
 pub mod suite;
+pub mod fuzz;
+pub mod model;

@@ -135,4 +135,4 @@ pub enum CheckOutcome {
 }
 
 const _: () = assert!(size_of::<LineId>() == 16);
-const _: () = assert!(size_of::<MonitorAction>() <= 80);
+const _: () = assert!(size_of::<MonitorAction>() <= 64);

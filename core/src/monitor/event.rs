@@ -1,6 +1,6 @@
 //! What an observer of a monitor may watch.
 //!
-//! Read first: SDAM Logging and Monitoring, "Events" (the heartbeat ones) and "Heartbeat events".
+//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM Monitoring".
 
 use core::time::Duration;
 
@@ -77,3 +77,5 @@ impl MonitorEvent {
         }
     }
 }
+
+const _: () = assert!(size_of::<MonitorEvent>() <= 64);

@@ -1,7 +1,7 @@
 //! The options of a monitor, as given and as valid.
 //!
-//! Read first: Server Monitoring, "serverMonitoringMode", "heartbeatFrequencyMS", "minHeartbeatFrequencyMS" and
-//! "Monitors MUST use a dedicated connection"; URI Options, "List of specified options".
+//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS", "heartbeatFrequencyMS" and
+//! "Streaming disabled"; URI Options, "List of specified options".
 
 use core::fmt;
 use core::time::Duration;

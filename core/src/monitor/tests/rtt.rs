@@ -196,3 +196,29 @@ fn the_rtt_line_is_not_dialed_twice_within_500_ms() {
     rig.at(500).timeout();
     assert_eq!(rig.only_dial().line(), Line::Rtt);
 }
+
+/// MON-47.
+#[test]
+fn the_average_is_rounded_to_the_nearest_femtosecond() {
+    let mut rtt = Rtt::new();
+    rtt.add_sample(Duration::from_nanos(1));
+    for _ in 0..9 {
+        rtt.add_sample(ms(0));
+    }
+    assert_eq!(rtt.average_femtos(), Some(134_218), "of 134,217.6 or a little more");
+}
+
+/// MON-38, MON-43.
+#[test]
+fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
+    let mut rig = Rig::streaming_from_the_start();
+    let line = rtt_line(&rig);
+    rig.dialed(line).expect("current");
+    rig.actions();
+    rig.at(5).reply(line, &CheckReply::OK).expect("current");
+    rig.at(3_000).fail(line, Cause::Network).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.due(), Some(at(10_005)));
+    rig.at(10_005).timeout();
+    assert_eq!(rig.only_dial().line(), Line::Rtt);
+}

@@ -102,7 +102,7 @@ const INPUTS: [&str; 12] = [
 
 /// Does one input; the place after it and after its outcome was applied, with `!` before it for stale news.
 fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
-    let nobody = LineId { serial: NonZeroU64::MAX, line: Line::Check };
+    let nobody = LineId { serial: core::num::NonZeroU64::MAX, line: Line::Check };
     let line = rig.monitor.check.conn().map_or(nobody, |conn| conn.id);
     let mut result = Ok(());
     match input {

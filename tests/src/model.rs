@@ -1,0 +1,3 @@
+//! Reference models: naive, written from the requirements and not from the machines.
+
+pub mod monitor;
