@@ -20,8 +20,8 @@ use crate::monitor::{
 };
 use crate::storage::Store;
 use crate::topology::{
-    AppError, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
-    TopologyConfig, TopologyId, TopologyType, Verdict,
+    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
+    TopologyConfig, TopologyId, Verdict,
 };
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
@@ -64,7 +64,9 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Self {
         let topology = Topology::new(now, id, topology, observer);
-        Self { topology, monitors: Store::EMPTY, config: monitor, closed: false }
+        let mut control = Self { topology, monitors: Store::EMPTY, config: monitor, closed: false };
+        control.route(now, observer);
+        control
     }
 
     /// The topology.
@@ -220,17 +222,131 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// The next action owed to the host.
+    /// The next action owed to the host, which carries out all of them before anybody else sees the machine.
     pub fn poll_action(&mut self) -> Option<ControlAction> {
-        loop {
-            return Some(match self.topology.poll_action()? {
-                TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
-                TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
-                TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
-                TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
-                // Routed already; seen here only when the monitor is gone.
-                TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) => continue,
-            });
+        Some(match self.topology.poll_action()? {
+            TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
+            TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
+            TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
+            TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
+        })
+    }
+
+    /// What a monitor wants of one of its connections, or `None` when it wants nothing now.
+    pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
+        self.monitor_mut(server)?.poll_line(now, line)
+    }
+
+    /// Whether [`Control::poll_line`] has something.
+    #[must_use]
+    pub fn owes_line(&self, server: ServerId, line: Line) -> bool {
+        self.monitor(server).is_some_and(|monitor| monitor.owes_line(line))
+    }
+
+    /// Whether the monitor of this server is no more: its lines want nothing ever again.
+    #[must_use]
+    pub fn is_ended(&self, server: ServerId) -> bool {
+        self.closed || self.topology.description(server).is_none()
+    }
+
+    /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(servers).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.monitors.slots().iter().flatten().filter_map(Machine::poll_timeout).min()
+    }
+
+    /// Checks every internal invariant. For tests, fuzzing and simulation.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
+        self.topology.assert_invariants();
+        for monitor in self.monitors.slots().iter().flatten() {
+            monitor.assert_invariants();
+            assert!(monitor.outcome().is_none(), "an outcome is applied in its own step");
+            let member = self.topology.description(monitor.server()).is_some();
+            assert!(member || monitor.state() == MonitorState::Closed, "a server that is gone is not checked");
         }
+    }
+
+    fn monitor_mut(&mut self, server: ServerId) -> Option<&mut Monitor> {
+        let monitor = self.monitors.slots_mut().get_mut(server.index() as usize)?.as_mut();
+        monitor.filter(|monitor| monitor.server() == server)
+    }
+
+    /// Applies the outcome of a check that failed, if there is one.
+    fn apply_failure(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
+        let Some(CheckOutcome::Failed { cause, interrupt }) = self.monitor(server).and_then(Monitor::outcome) else {
+            return;
+        };
+        self.topology.handle_failed(now, server, cause, interrupt, observer);
+        self.settle(now, server, observer);
+    }
+
+    /// Lets a monitor go on after its outcome was applied.
+    fn settle(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
+        self.route(now, observer);
+        let known = self.is_known(server);
+        if let Some(monitor) = self.monitor_mut(server) {
+            monitor.settle(now, known, observer);
+        }
+    }
+
+    fn is_known(&self, server: ServerId) -> bool {
+        self.topology.description(server).is_some_and(|description| description.server_type().is_known())
+    }
+
+    /// Tells a monitor what something else than its checks made of its server.
+    fn sync_known(&mut self, server: ServerId) {
+        let known = self.is_known(server);
+        if let Some(monitor) = self.monitor_mut(server) {
+            monitor.set_server_known(known);
+        }
+    }
+
+    /// Passes on what the topology owes to monitors: checks, and who came and went.
+    fn route(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        while let Some(action) = self.topology.poll_check_action() {
+            match action {
+                CheckAction::Request(server) => {
+                    if let Some(monitor) = self.monitor_mut(server) {
+                        monitor.request_check(now);
+                    }
+                }
+                CheckAction::Cancel(server) => {
+                    if let Some(monitor) = self.monitor_mut(server) {
+                        monitor.cancel_check(now, observer);
+                    }
+                }
+                CheckAction::Start(server) => self.start_monitor(now, server, observer),
+                CheckAction::Stop(server) => {
+                    if let Some(monitor) = self.monitor_mut(server) {
+                        monitor.close(now, observer);
+                    }
+                }
+            }
+        }
+    }
+
+    fn start_monitor(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
+        let index = server.index() as usize;
+        while self.monitors.slots().len() <= index {
+            // As many places as the topology has; growing may fail when memory is out, and then the server is never known.
+            if self.monitors.try_push(None).is_err() {
+                return;
+            }
+        }
+        let mut monitor = Monitor::new(server, self.config);
+        monitor.start(now, observer);
+        if let Some(place) = self.monitors.slots_mut().get_mut(index) {
+            *place = Some(monitor);
+        }
+    }
+}
+
+impl<M: Memory> fmt::Debug for Control<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("topology", &self.topology).finish_non_exhaustive()
     }
 }

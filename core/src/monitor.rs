@@ -432,6 +432,25 @@ impl Monitor {
         Ok(())
     }
 
+    /// The next action of one line: [`Machine::poll_action`] for hosts that drive each line by a task of its own.
+    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
+        let now = self.hold_clock(now);
+        let link = match line {
+            Line::Check => &mut self.check,
+            Line::Rtt => &mut self.ping,
+        };
+        link.take_hangup().or_else(|| link.take_action(now))
+    }
+
+    /// Whether [`Monitor::poll_line`] has something.
+    #[must_use]
+    pub const fn owes_line(&self, line: Line) -> bool {
+        match line {
+            Line::Check => self.check.owes(),
+            Line::Rtt => self.ping.owes(),
+        }
+    }
+
     /// The outcome of the check that has just ended, until [`Monitor::settle`].
     #[must_use]
     pub const fn outcome(&self) -> Option<CheckOutcome> {

@@ -184,6 +184,14 @@ impl Link {
         }
     }
 
+    /// Whether the host must do something.
+    pub(super) const fn owes(&self) -> bool {
+        match &self.state {
+            State::Busy(exchange) if exchange.owed => true,
+            State::Busy(_) | State::Idle(_) | State::Down => self.hangup.is_some(),
+        }
+    }
+
     /// The hang-up that the host must do first.
     pub(super) const fn take_hangup(&mut self) -> Option<MonitorAction> {
         match self.hangup.take() {

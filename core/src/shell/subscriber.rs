@@ -29,10 +29,10 @@ struct Shared {
     queues: Mutex<Vec<Weak<Mutex<Queue>>>>,
 }
 
-#[derive(Debug)]
 struct Queue {
     notices: VecDeque<(Instant, Event)>,
     limit: usize,
+    filter: fn(&Event) -> bool,
     lost: u64,
     closed: bool,
     waker: Option<Waker>,
@@ -68,13 +68,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscribers {
-    /// Begins to listen.
+    /// Begins to listen to what passes a filter.
     ///
     /// - `limit`: how many events are kept for a reader that is behind; at least 1.
+    /// - `filter`: called under the lock of what is being changed, so it only looks.
     #[must_use]
-    pub fn subscribe(&self, limit: usize) -> Subscription {
+    pub fn subscribe(&self, limit: usize, filter: fn(&Event) -> bool) -> Subscription {
         let limit = limit.max(1);
-        let queue = Queue { notices: VecDeque::with_capacity(limit.min(64)), limit, lost: 0, closed: false, waker: None };
+        let notices = VecDeque::with_capacity(limit.min(64));
+        let queue = Queue { notices, limit, filter, lost: 0, closed: false, waker: None };
         let queue = Arc::new(Mutex::new(queue));
         let mut queues = lock(&self.shared.queues);
         queues.push(Arc::downgrade(&queue));
@@ -110,6 +112,9 @@ impl Publish for Subscribers {
         for queue in queues.iter().filter_map(Weak::upgrade) {
             let waker = {
                 let mut queue = lock(&queue);
+                if !(queue.filter)(&event) {
+                    continue;
+                }
                 if queue.lost > 0 || queue.notices.len() >= queue.limit {
                     queue.lost += 1;
                 } else {
@@ -162,6 +167,12 @@ impl Subscription {
         }
         register(&mut queue.waker, context.waker());
         Poll::Pending
+    }
+}
+
+impl core::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Queue").field("len", &self.notices.len()).field("lost", &self.lost).finish_non_exhaustive()
     }
 }
 
