@@ -1,1 +1,2 @@
 //! Harness of Poolhouse.
+pub mod fake;
