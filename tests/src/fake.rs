@@ -36,11 +36,11 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use bson::oid::ObjectId;
@@ -49,7 +49,7 @@ pub use self::client::{BlockingClient, Reply, hello};
 pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
 pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
 pub use self::shared::{ConnectionInfo, Ended, Received, TimedOut, View};
-pub use self::state::{Role, ServerState, TopologyVersion};
+pub use self::state::{ErrorVersions, Role, ServerState, TopologyVersion};
 pub use self::wire::BadInput;
 
 use self::shared::{Order, Shared, Sockets, Wanted};

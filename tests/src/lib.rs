@@ -1,2 +1,5 @@
 //! Harness of Poolhouse.
+
+extern crate alloc;
+
 pub mod fake;

@@ -1,8 +1,9 @@
 //! A small blocking client for tests: it shows every message as it came.
 
+use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
 use bson::{Document, doc};
 

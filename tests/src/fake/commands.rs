@@ -8,7 +8,7 @@ use super::errors::{CommandError, whole};
 use super::fail_point::{FAIL_COMMAND, FailPoint};
 use super::shared::Inner;
 use super::state::{Greeting, Role, hello_reply};
-use super::wire::{Form, Message};
+use super::wire::{EXHAUST_ALLOWED, Form, Message};
 
 /// Longest `client` document and application name that a handshake may carry, bytes.
 const CLIENT_BYTES_MAX: usize = 512;
@@ -19,7 +19,9 @@ const APP_NAME_BYTES_MAX: usize = 128;
 pub(crate) enum Outcome {
     Reply(Document),
     /// A hello that waits until the state's topologyVersion is no longer the one given, or the time is over.
-    Await { time: Duration },
+    Await {
+        time: Duration,
+    },
 }
 
 /// Whether the name is one of the greeting's.
@@ -28,29 +30,37 @@ pub(crate) fn is_hello(name: &str) -> bool {
 }
 
 /// Takes the client metadata of a handshake. Done before fail points are judged, so that they know the application.
+/// The limit of 512 bytes is that of the handshake specification; servers were seen to be more lenient.
 pub(crate) fn take_metadata(inner: &mut Inner, connection: u64, body: &Document) -> Result<(), CommandError> {
-    let Some(client) = body.get("client") else { return Ok(()) };
-    let client = client.as_document().ok_or_else(|| CommandError::new(14, "The client metadata document must be a document"))?;
     let Some(info) = inner.open_mut(connection) else { return Ok(()) };
-    if info.client.is_some() {
+    let first = info.hellos_count == 0;
+    info.hellos_count += 1;
+    let Some(client) = body.get("client") else { return Ok(()) };
+    if !first {
         return Err(CommandError::new(186, "The client metadata document may only be sent in the first hello"));
     }
+    let client =
+        client.as_document().ok_or_else(|| CommandError::new(14, "The client metadata document must be a document"))?;
     if client.to_vec().map_or(usize::MAX, |bytes| bytes.len()) > CLIENT_BYTES_MAX {
         let message = format!("The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes");
         return Err(CommandError::new(185, message));
     }
-    let text = |group: &str, field: &str| {
-        client.get_document(group).ok().and_then(|group| group.get_str(field).ok()).map(str::to_owned)
-    };
     for (group, field) in [("driver", "name"), ("driver", "version"), ("os", "type")] {
-        if text(group, field).is_none() {
+        let Ok(group_found) = client.get_document(group) else {
+            let message = format!("Missing required sub-document '{group}' in the client metadata document");
+            return Err(CommandError::new(183, message));
+        };
+        if group_found.get_str(field).is_err() {
             let message = format!("Missing required field '{group}.{field}' in the client metadata document");
             return Err(CommandError::new(183, message));
         }
     }
-    let app_name = text("application", "name");
+    let application = client.get_document("application").ok();
+    let app_name = application.and_then(|application| application.get_str("name").ok()).map(str::to_owned);
     if app_name.as_ref().is_some_and(|name| name.len() > APP_NAME_BYTES_MAX) {
-        let message = format!("The 'client.application.name' cannot be larger than {APP_NAME_BYTES_MAX} bytes");
+        let message = format!(
+            "The 'application.name' field must be less then or equal to {APP_NAME_BYTES_MAX} bytes in the client metadata document"
+        );
         return Err(CommandError::new(184, message));
     }
     info.app_name = app_name;
@@ -68,11 +78,16 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         None => return Err(CommandError::new(40571, "OP_MSG requests require a $db argument")),
         Some(Bson::String(_)) => {}
         Some(other) => {
-            let message = format!("BSON field '$db' is the wrong type '{:?}', expected type 'string'", other.element_type());
+            let message =
+                format!("BSON field '$db' is the wrong type '{:?}', expected type 'string'", other.element_type());
             return Err(CommandError::new(14, message));
         }
     }
     if is_hello(name) {
+        if message.has(EXHAUST_ALLOWED) && inner.state.topology_version && !body.contains_key("maxAwaitTimeMS") {
+            let text = "An isMaster or hello request with exhaust must specify 'maxAwaitTimeMS'";
+            return Err(CommandError::new(51756, text));
+        }
         return hello(inner, connection, name, body);
     }
     let reply = match name {
@@ -114,9 +129,9 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
     Ok(Outcome::Reply(reply))
 }
 
-fn run_legacy(inner: &mut Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
+fn run_legacy(inner: &Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
     if !message.collection.ends_with(".$cmd") {
-        let text = format!("Unsupported OP_QUERY command: query. The namespace was {}", message.collection);
+        let text = "OP_QUERY is no longer supported. The client driver may require an upgrade.";
         return Err(CommandError::new(5_739_101, text));
     }
     if !is_hello(name) {
@@ -154,7 +169,12 @@ fn hello_wait(inner: &Inner, body: &Document) -> Result<Option<Duration>, Comman
         }
         (Some(version), Some(time)) => (version, time),
     };
-    let wrong = || CommandError::new(14, "'topologyVersion' must be an object of 'processId' and a long 'counter'");
+    let wrong = || {
+        CommandError::new(
+            14,
+            "BSON field 'hello.topologyVersion' must have an objectId 'processId' and a long 'counter'",
+        )
+    };
     let version = version.as_document().ok_or_else(wrong)?;
     let process_id: ObjectId = version.get_object_id("processId").map_err(|_| wrong())?;
     let counter = version.get_i64("counter").map_err(|_| wrong())?;
@@ -162,7 +182,7 @@ fn hello_wait(inner: &Inner, body: &Document) -> Result<Option<Duration>, Comman
         return Err(CommandError::new(31372, "topologyVersion must have a non-negative counter"));
     }
     let time = whole(time).and_then(|time| u64::try_from(time).ok());
-    let time = time.ok_or_else(|| CommandError::new(31373, "maxAwaitTimeMS must be a non-negative integer"))?;
+    let time = time.ok_or_else(|| CommandError::new(51024, "BSON field 'maxAwaitTimeMS' value must be >= 0"))?;
     if process_id != inner.version.process_id {
         return Ok(None);
     }
@@ -171,7 +191,7 @@ fn hello_wait(inner: &Inner, body: &Document) -> Result<Option<Duration>, Comman
             "Received a topology version with counter: {counter} which is greater than the server topology version counter: {}",
             inner.version.counter
         );
-        return Err(CommandError::new(31382, message));
+        return Err(CommandError::new(51764, message));
     }
     if counter < inner.version.counter {
         return Ok(None);
@@ -198,14 +218,14 @@ fn check_read(inner: &Inner, body: &Document) -> Result<(), CommandError> {
     if inner.state.role.is_writable() {
         return Ok(());
     }
+    let mode = body.get_document("$readPreference").ok().and_then(|preference| preference.get_str("mode").ok());
+    if mode.is_none_or(|mode| mode == "primary") {
+        return Err(CommandError::new(13435, "not primary and secondaryOk=false"));
+    }
     if inner.state.role != Role::Secondary {
         return Err(CommandError::new(13436, "node is not in primary or recovering state"));
     }
-    let mode = body.get_document("$readPreference").ok().and_then(|preference| preference.get_str("mode").ok());
-    if mode.is_some_and(|mode| mode != "primary") {
-        return Ok(());
-    }
-    Err(CommandError::new(13435, "not primary and secondaryOk=false"))
+    Ok(())
 }
 
 fn build_info(inner: &Inner) -> Document {
@@ -276,7 +296,7 @@ fn get_parameter(body: &Document) -> Result<Document, CommandError> {
         }
     }
     if reply.is_empty() {
-        return Err(CommandError::new(72, "no option found to get"));
+        return Err(CommandError::new(0, "no option found to get"));
     }
     reply.insert("ok", 1.0);
     Ok(reply)
@@ -290,7 +310,7 @@ fn configure_fail_point(inner: &mut Inner, body: &Document) -> Result<Document, 
         .get_str("configureFailPoint")
         .map_err(|_| CommandError::new(14, "configureFailPoint must name a fail point"))?;
     if name != FAIL_COMMAND {
-        return Err(CommandError::new(132, format!("{name} not found")));
+        return Err(CommandError::new(266, format!("{name} not found")));
     }
     let point = FailPoint::parse(body)?;
     let count = inner.fail_points.set(name, point);

@@ -1,5 +1,7 @@
 //! One connection of the fake server, as a task of its thread.
 
+use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::Cell;
 use core::future::{Future, pending, poll_fn};
 use core::pin::{Pin, pin};
@@ -8,8 +10,6 @@ use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use async_io::{Async, Timer};
@@ -245,9 +245,7 @@ impl Connection {
         let Self { input, end, stream, listener, .. } = self;
         let woken = {
             let room = &mut input[*end..];
-            let mut read = pin!(async {
-                if room.is_empty() { pending().await } else { stream.read(room).await }
-            });
+            let mut read = pin!(async { if room.is_empty() { pending().await } else { stream.read(room).await } });
             let mut timer = until.map(Timer::at);
             poll_fn(|cx| {
                 if let Poll::Ready(read) = read.as_mut().poll(cx) {
@@ -391,7 +389,7 @@ impl Connection {
                         && reply.get("ok").and_then(super::errors::number) == Some(1.0);
                     (reply, more)
                 }
-                Err(error) => (error.document(self.common.shared.with(|inner| inner.shown_version())), false),
+                Err(error) => (self.common.shared.with(|inner| error.document(inner.error_version(error.code))), false),
             };
             if message.has(MORE_TO_COME) {
                 return Ok(());

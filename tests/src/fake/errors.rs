@@ -1,6 +1,6 @@
 //! Errors of commands as a real server words them.
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document};
 
 use super::state::TopologyVersion;
 
@@ -17,28 +17,33 @@ impl CommandError {
         Self { code, message: message.into(), labels: None }
     }
 
-    /// The reply's document; an error that tells of a change of state carries the topologyVersion (MON-65).
+    /// The reply's document. Code 0 = without a code, as a few of a real server's errors are.
     pub(crate) fn document(&self, version: Option<TopologyVersion>) -> Document {
         let mut reply = Document::new();
         if let Some(labels) = &self.labels {
             reply.insert("errorLabels", labels.clone());
         }
-        if let Some(version) = version.filter(|_| is_state_change(self.code)) {
+        if let Some(version) = version {
             reply.insert("topologyVersion", version.document());
         }
-        reply.extend(doc! {
-            "ok": 0.0,
-            "errmsg": self.message.as_str(),
-            "code": self.code,
-            "codeName": code_name(self.code),
-        });
+        reply.insert("ok", 0.0);
+        reply.insert("errmsg", self.message.as_str());
+        if self.code != 0 {
+            reply.insert("code", self.code);
+            reply.insert("codeName", code_name(self.code));
+        }
         reply
     }
 }
 
-/// Whether the code tells that the server is no longer, or not yet, what the client took it for.
-pub(crate) fn is_state_change(code: i32) -> bool {
-    matches!(code, 91 | 189 | 10058 | 10107 | 11600 | 11602 | 13435 | 13436)
+/// Whether the code tells that the server is not, or no longer, primary.
+pub(crate) fn is_not_primary(code: i32) -> bool {
+    matches!(code, 189 | 10058 | 10107 | 11602 | 13435 | 13436)
+}
+
+/// Whether the code tells that the server is shutting down.
+pub(crate) fn is_shutdown(code: i32) -> bool {
+    matches!(code, 91 | 11600)
 }
 
 /// The name that a server gives to a code.
@@ -52,6 +57,7 @@ pub(crate) fn code_name(code: i32) -> String {
         9 => "FailedToParse",
         13 => "Unauthorized",
         14 => "TypeMismatch",
+        16 => "InvalidLength",
         18 => "AuthenticationFailed",
         20 => "IllegalOperation",
         26 => "NamespaceNotFound",
@@ -75,6 +81,7 @@ pub(crate) fn code_name(code: i32) -> String {
         189 => "PrimarySteppedDown",
         238 => "NotImplemented",
         251 => "NoSuchTransaction",
+        266 => "FailPointSetFailed",
         262 => "ExceededTimeLimit",
         352 => "UnsupportedOpQueryCommand",
         391 => "ReauthenticationRequired",

@@ -4,10 +4,10 @@
 //! application name of the connection's handshake, that handshake itself included. With `appName` given, every hello
 //! of that application counts: handshakes, checks and RTT checks alike.
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
-use std::collections::BTreeMap;
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document};
 
 use super::errors::{CommandError, number, whole};
 
@@ -104,7 +104,9 @@ impl FailPoint {
 
     /// Reads the command `configureFailPoint`.
     pub(crate) fn parse(command: &Document) -> Result<Self, CommandError> {
-        let mode = command.get("mode").ok_or_else(|| bad("configureFailPoint requires a mode"))?;
+        let mode = command
+            .get("mode")
+            .ok_or_else(|| CommandError::new(20, "When setting a failpoint, you must supply a 'mode'"))?;
         let mut point = Self::new(parse_mode(mode)?, &[]);
         let empty = Document::new();
         let data = match command.get("data") {
@@ -113,8 +115,6 @@ impl FailPoint {
         };
         if let Some(names) = data.get("failCommands") {
             point.commands = strings(names, "failCommands")?;
-        } else if point.mode != FailPointMode::Off {
-            return Err(bad("failCommand requires failCommands"));
         }
         if let Some(name) = data.get("appName") {
             point.app_name = Some(name.as_str().ok_or_else(|| bad("appName must be a string"))?.to_owned());
@@ -265,7 +265,7 @@ impl FailPoints {
                 *fired += 1;
                 let error = point.error_code.map(|code| CommandError {
                     code,
-                    message: format!("Failing command '{command}' via 'failCommand' failpoint"),
+                    message: "Failing command via 'failCommand' failpoint".to_owned(),
                     labels: point.error_labels.clone(),
                 });
                 return Verdict {
@@ -285,12 +285,7 @@ impl Verdict {
     /// Adds the write concern error, where there is one, to the reply of a command that has run.
     pub(crate) fn amend(&self, reply: &mut Document) {
         let Some(error) = &self.write_concern_error else { return };
-        let mut shown = doc! {};
-        shown.extend(error.clone());
-        if let (Some(code), false) = (error.get("code").and_then(whole), error.contains_key("codeName")) {
-            shown.insert("codeName", super::errors::code_name(i32::try_from(code).unwrap_or(i32::MAX)));
-        }
-        reply.insert("writeConcernError", shown);
+        reply.insert("writeConcernError", error.clone());
         if let Some(labels) = &self.labels {
             reply.insert("errorLabels", labels.clone());
         }

@@ -1,8 +1,8 @@
 //! What the server's thread and its owner share, and what can be observed of it.
 
+use alloc::collections::{BTreeMap, VecDeque};
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -10,9 +10,10 @@ use bson::{Document, oid::ObjectId};
 use event_listener::Event;
 
 use super::FakeOptions;
+use super::errors::{is_not_primary, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
-use super::state::{ServerState, TopologyVersion};
+use super::state::{ErrorVersions, ServerState, TopologyVersion};
 use super::store::Store;
 
 /// Command names that are counted apart; further ones share one counter.
@@ -49,11 +50,13 @@ pub struct ConnectionInfo {
     /// Counts from 1 over the server's whole life; also the greeting's `connectionId`.
     pub id: u64,
     /// The client's address; `None` on a unix socket.
-    pub peer: Option<std::net::SocketAddr>,
+    pub peer: Option<core::net::SocketAddr>,
     /// `client` of the handshake.
     pub client: Option<Document>,
     /// `client.application.name` of the handshake.
     pub app_name: Option<String>,
+    /// Greetings received, each turn of an exhaust stream included.
+    pub hellos_count: u64,
     /// Commands received.
     pub commands_count: u64,
     /// Replies sent, each one of an exhaust stream included.
@@ -117,20 +120,16 @@ impl Log {
         if self.records_max == 0 {
             return;
         }
-        let mut record = if self.records.len() < self.records_max {
-            None
-        } else {
-            self.records.pop_front()
-        }
-        .unwrap_or_else(|| Record {
-            serial,
-            at: Instant::now(),
-            connection,
-            request_id: 0,
-            flags: None,
-            name: String::new(),
-            body: Vec::new(),
-        });
+        let mut record = if self.records.len() < self.records_max { None } else { self.records.pop_front() }
+            .unwrap_or_else(|| Record {
+                serial,
+                at: Instant::now(),
+                connection,
+                request_id: 0,
+                flags: None,
+                name: String::new(),
+                body: Vec::new(),
+            });
         record.serial = serial;
         record.at = Instant::now();
         record.connection = connection;
@@ -201,13 +200,14 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn accept(&mut self, peer: Option<std::net::SocketAddr>) -> u64 {
+    pub(crate) fn accept(&mut self, peer: Option<core::net::SocketAddr>) -> u64 {
         self.accepted += 1;
         let info = ConnectionInfo {
             id: self.accepted,
             peer,
             client: None,
             app_name: None,
+            hellos_count: 0,
             commands_count: 0,
             replies_count: 0,
             ended: None,
@@ -267,9 +267,14 @@ impl Inner {
         self.exhausting -= usize::from(exhaust);
     }
 
-    /// The topologyVersion, if the state carries one.
-    pub(crate) fn shown_version(&self) -> Option<TopologyVersion> {
-        self.state.topology_version.then_some(self.version)
+    /// The topologyVersion that an error of this code carries.
+    pub(crate) fn error_version(&self, code: i32) -> Option<TopologyVersion> {
+        let carries = match self.state.error_versions {
+            ErrorVersions::AsSeen => self.state.role.is_replicated() && is_not_primary(code),
+            ErrorVersions::Always => is_not_primary(code) || is_shutdown(code),
+            ErrorVersions::Never => false,
+        };
+        (carries && self.state.topology_version).then_some(self.version)
     }
 
     /// splitmix64.
@@ -474,7 +479,11 @@ impl Shared {
     }
 
     /// Waits for `condition`, looking again after each change, at most `limit`.
-    pub(crate) fn wait_until(&self, limit: Duration, mut condition: impl FnMut(&Inner) -> bool) -> Result<(), TimedOut> {
+    pub(crate) fn wait_until(
+        &self,
+        limit: Duration,
+        mut condition: impl FnMut(&Inner) -> bool,
+    ) -> Result<(), TimedOut> {
         let start = Instant::now();
         let mut inner = self.lock();
         inner.watchers += 1;

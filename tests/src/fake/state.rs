@@ -37,6 +37,19 @@ impl Role {
     }
 }
 
+/// Which errors of state changes (not primary, shutting down) carry the topologyVersion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorVersions {
+    /// As a server of 6.0 was seen to do: "not primary" errors of replica set members carry it, fail points with the
+    /// codes of a shutdown do not, and a standalone's errors never do.
+    AsSeen,
+    /// All of them (MON-65).
+    Always,
+    /// None.
+    Never,
+}
+
 /// The server's description of itself; see [`FakeServer::set_state`](super::FakeServer::set_state).
 ///
 /// The default is a standalone in the manner of MongoDB 6.0.
@@ -61,6 +74,8 @@ pub struct ServerState {
     pub session_timeout_minutes: Option<i32>,
     /// Whether replies carry `topologyVersion` and hello can be awaited; off = a server before 4.4.
     pub topology_version: bool,
+    /// Which errors carry `topologyVersion` as well.
+    pub error_versions: ErrorVersions,
     /// Whether `helloOk` is answered to clients that offer it.
     pub hello_ok: bool,
     /// Mechanisms answered to `saslSupportedMechs`.
@@ -83,6 +98,7 @@ impl Default for ServerState {
             batch_count_max: 100_000,
             session_timeout_minutes: Some(30),
             topology_version: true,
+            error_versions: ErrorVersions::AsSeen,
             hello_ok: true,
             sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
             service_ids: Vec::new(),
@@ -212,5 +228,7 @@ pub(crate) fn hello_reply(state: &ServerState, greeting: Greeting<'_>) -> Docume
 
 /// Truth as a server sees it: `true`, or a number that is not 0.
 pub(crate) fn truthy(document: &Document, name: &str) -> bool {
-    document.get(name).is_some_and(|value| value.as_bool().unwrap_or_else(|| super::errors::number(value).is_some_and(|number| number != 0.0)))
+    document.get(name).is_some_and(|value| {
+        value.as_bool().unwrap_or_else(|| super::errors::number(value).is_some_and(|number| number != 0.0))
+    })
 }

@@ -1,6 +1,6 @@
 //! Collections in memory: enough for insert, find and cursors of a client under test.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
@@ -12,9 +12,32 @@ const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Options of find and the like that change nothing in what this store answers.
 const FIND_OPTIONS: [&str; 26] = [
-    "find", "filter", "skip", "limit", "batchSize", "singleBatch", "comment", "maxTimeMS", "readConcern", "hint", "lsid",
-    "$db", "$readPreference", "$clusterTime", "apiVersion", "apiStrict", "apiDeprecationErrors", "noCursorTimeout",
-    "allowDiskUse", "allowPartialResults", "let", "startTransaction", "autocommit", "txnNumber", "oplogReplay", "maxAwaitTimeMS",
+    "find",
+    "filter",
+    "skip",
+    "limit",
+    "batchSize",
+    "singleBatch",
+    "comment",
+    "maxTimeMS",
+    "readConcern",
+    "hint",
+    "lsid",
+    "$db",
+    "$readPreference",
+    "$clusterTime",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "noCursorTimeout",
+    "allowDiskUse",
+    "allowPartialResults",
+    "let",
+    "startTransaction",
+    "autocommit",
+    "txnNumber",
+    "oplogReplay",
+    "maxAwaitTimeMS",
 ];
 
 #[derive(Debug)]
@@ -61,8 +84,9 @@ impl Store {
             .map_err(|_| CommandError::new(40414, "BSON field 'insert.documents' is missing but a required field"))?;
         let count_max = usize::try_from(batch_count_max).unwrap_or(0);
         if documents.is_empty() || documents.len() > count_max {
-            let message = format!("Write batch sizes must be between 1 and {count_max}. Got {} operations.", documents.len());
-            return Err(CommandError::new(73, message));
+            let message =
+                format!("Write batch sizes must be between 1 and {count_max}. Got {} operations.", documents.len());
+            return Err(CommandError::new(16, message));
         }
         let ordered = command.get_bool("ordered").unwrap_or(true);
         let mut inserted = 0_i32;
@@ -76,7 +100,12 @@ impl Store {
                 Ok(()) => inserted += 1,
                 Err(error) => {
                     let index = i32::try_from(index).unwrap_or(i32::MAX);
-                    failures.push(doc! { "index": index, "code": error.code, "errmsg": error.message });
+                    let mut failure = doc! { "index": index, "code": error.code, "errmsg": error.message };
+                    if let (11000, Some(id)) = (error.code, document.as_document().and_then(|found| found.get("_id"))) {
+                        failure.insert("keyPattern", doc! { "_id": 1 });
+                        failure.insert("keyValue", doc! { "_id": id.clone() });
+                    }
+                    failures.push(failure);
                     if ordered {
                         break;
                     }
@@ -109,7 +138,8 @@ impl Store {
         let collection = self.collections.entry(namespace.to_owned()).or_default();
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
         if !collection.ids.insert(id_key(&id)) {
-            let message = format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
+            let message =
+                format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
             return Err(CommandError::new(11000, message));
         }
         self.bytes += size;
@@ -124,7 +154,9 @@ impl Store {
         }
         let filter = match command.get("filter") {
             None => Document::new(),
-            Some(filter) => filter.as_document().cloned().ok_or_else(|| CommandError::new(14, "filter must be an object"))?,
+            Some(filter) => {
+                filter.as_document().cloned().ok_or_else(|| CommandError::new(14, "filter must be an object"))?
+            }
         };
         check_filter(&filter)?;
         let limit = match count(command, "limit")?.unwrap_or(0) {
@@ -143,7 +175,8 @@ impl Store {
     }
 
     pub(crate) fn get_more(&mut self, command: &Document) -> Result<Document, CommandError> {
-        let id = command.get("getMore").and_then(whole).ok_or_else(|| CommandError::new(14, "getMore must be a long"))?;
+        let id =
+            command.get("getMore").and_then(whole).ok_or_else(|| CommandError::new(14, "getMore must be a long"))?;
         let missing = || CommandError::new(43, format!("cursor id {id} not found"));
         let namespace = namespace(command, "collection")?;
         let mut cursor = self.cursors.remove(&id).ok_or_else(missing)?;
@@ -196,7 +229,8 @@ impl Store {
         let mut sizes: BTreeMap<&str, i64> = ["admin", "config", "local"].into_iter().map(|name| (name, 0)).collect();
         for (namespace, collection) in &self.collections {
             let name = namespace.split('.').next().unwrap_or_default();
-            *sizes.entry(name).or_default() += i64::try_from(collection.documents.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX);
+            *sizes.entry(name).or_default() +=
+                i64::try_from(collection.documents.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX);
         }
         let total: i64 = sizes.values().sum();
         let databases: Vec<Document> = sizes
@@ -296,7 +330,8 @@ fn check_filter(filter: &Document) -> Result<(), CommandError> {
 
 fn matches(filter: &Document, document: &Document) -> bool {
     filter.iter().all(|(key, wanted)| {
-        let wanted = wanted.as_document().filter(|inner| inner.len() == 1).and_then(|inner| inner.get("$eq")).unwrap_or(wanted);
+        let wanted =
+            wanted.as_document().filter(|inner| inner.len() == 1).and_then(|inner| inner.get("$eq")).unwrap_or(wanted);
         let mut parts = key.split('.');
         let mut found = parts.next().and_then(|part| document.get(part));
         for part in parts {

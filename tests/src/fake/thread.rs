@@ -1,15 +1,16 @@
 //! The thread of the fake server: its listening sockets and the tasks of its connections.
 
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
 use core::cell::{Cell, RefCell};
+use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::rc::Rc;
-use std::sync::Arc;
 
 use async_executor::{LocalExecutor, Task};
 use async_io::{Async, Timer};
@@ -251,7 +252,8 @@ impl Supervisor<'_> {
             drop(stream);
             return shared.with(|inner| inner.end(id, reason));
         }
-        let task = self.executor.spawn(serve(id, Rc::clone(&self.common), Rc::clone(&stream), Rc::clone(&self.connections)));
+        let task =
+            self.executor.spawn(serve(id, Rc::clone(&self.common), Rc::clone(&stream), Rc::clone(&self.connections)));
         self.connections.borrow_mut().insert(id, Entry { stream, task });
     }
 }

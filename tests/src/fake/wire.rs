@@ -118,12 +118,7 @@ pub(crate) fn header(bytes: &[u8], length_max: usize) -> Result<Option<Header>, 
     if bytes.len() < HEADER_BYTES {
         return Ok(None);
     }
-    Ok(Some(Header {
-        length,
-        request_id: i32_at(bytes, 4),
-        response_to: i32_at(bytes, 8),
-        op_code: i32_at(bytes, 12),
-    }))
+    Ok(Some(Header { length, request_id: i32_at(bytes, 4), response_to: i32_at(bytes, 8), op_code: i32_at(bytes, 12) }))
 }
 
 /// Decodes one whole message.
@@ -336,9 +331,7 @@ pub(crate) fn seal(frame: &mut [u8]) {
 
 /// Recomputes the checksum of an OP_MSG that announces one; anything else stays as it is.
 pub(crate) fn seal_checksum(frame: &mut [u8]) {
-    let announced = frame.len() > HEADER_BYTES + 4
-        && i32_at(frame, 12) == OP_MSG
-        && frame[HEADER_BYTES] & 1 != 0;
+    let announced = frame.len() > HEADER_BYTES + 4 && i32_at(frame, 12) == OP_MSG && frame[HEADER_BYTES] & 1 != 0;
     if announced {
         let at = frame.len() - 4;
         let sum = crc32c::crc32c(&frame[..at]);
