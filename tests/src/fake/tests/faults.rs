@@ -243,6 +243,7 @@ fn connection_is_closed_right_after_accept() {
     server.inject(FaultRule::once(Fault::CloseOnAccept(Cut::Rst)));
     let mut client = connect(&server);
     assert_eq!(drain(client.stream()).1, Some(ErrorKind::ConnectionReset));
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
     server.look(|view| {
         let reasons: Vec<_> = view.closed().map(|info| info.ended.clone()).collect();
         assert_eq!(reasons, vec![Some(Ended::Fault(FaultKind::CloseOnAccept)); 2]);

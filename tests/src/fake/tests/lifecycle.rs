@@ -197,7 +197,8 @@ fn connections_beyond_the_limit_are_closed() {
     }
     let mut third = connect(&server);
     assert!(third.stream().read(&mut [0; 1]).is_ok_and(|count| count == 0));
-    server.look(|view| assert_eq!(view.connection(3).unwrap().ended, Some(Ended::TooMany)));
+    let ended = Some(Ended::TooMany);
+    server.wait_until(PATIENCE, |view| view.connection(3).is_some_and(|info| info.ended == ended)).unwrap();
     drop(kept.pop());
     server.wait_until(PATIENCE, |view| view.open_count() == 1).unwrap();
     assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
