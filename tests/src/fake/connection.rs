@@ -54,12 +54,26 @@ impl Stream {
         }
     }
 
-    /// Ends the sending side. An error means that the peer is gone already.
+    /// Ends the sending side. What has come meanwhile is dropped: with bytes unread the kernel would send a reset, which
+    /// may overtake the bytes before the end. An error means that the peer is gone already.
     pub(crate) fn finish(&self) {
+        const DROPPED_BYTES_MAX: usize = 1024 * 1024;
         let _ = match self {
             Self::Tcp(stream) => stream.get_ref().shutdown(std::net::Shutdown::Write),
             Self::Unix(stream) => stream.get_ref().shutdown(std::net::Shutdown::Write),
         };
+        let mut piece = [0; 4096];
+        let mut dropped = 0;
+        while dropped < DROPPED_BYTES_MAX {
+            let read = match self {
+                Self::Tcp(stream) => stream.get_ref().read(&mut piece),
+                Self::Unix(stream) => stream.get_ref().read(&mut piece),
+            };
+            match read {
+                Ok(count) if count > 0 => dropped += count,
+                Ok(_) | Err(_) => return,
+            }
+        }
     }
 
     /// Makes closing send a reset. A unix socket knows none and is only closed.

@@ -28,7 +28,7 @@ fn hello_of_a_standalone_has_the_fields_of_a_real_server() {
         "ok",
     ];
     assert_eq!(names, expected);
-    assert_eq!(reply.get_bool("isWritablePrimary").unwrap(), true);
+    assert!(reply.get_bool("isWritablePrimary").unwrap());
     assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 17);
     assert_eq!(counter(&reply), 0);
 }
@@ -39,8 +39,8 @@ fn hello_ok_is_answered_only_to_those_who_offer_it() {
     let mut client = connect(&server);
     assert!(!client.run("admin", doc! { "hello": 1 }).unwrap().contains_key("helloOk"));
     let legacy = client.run("admin", doc! { "isMaster": 1, "helloOk": true }).unwrap();
-    assert_eq!(legacy.get_bool("helloOk").unwrap(), true);
-    assert_eq!(legacy.get_bool("ismaster").unwrap(), true);
+    assert!(legacy.get_bool("helloOk").unwrap());
+    assert!(legacy.get_bool("ismaster").unwrap());
     assert!(!legacy.contains_key("isWritablePrimary"));
     server.update_state(|state| state.hello_ok = false);
     assert!(!client.run("admin", doc! { "hello": 1, "helloOk": true }).unwrap().contains_key("helloOk"));
@@ -53,7 +53,7 @@ fn legacy_greeting_by_op_query_is_answered_by_op_reply() {
     let asked = client.send_query("admin.$cmd", doc! { "ismaster": 1, "helloOk": true }).unwrap();
     let reply = client.read().unwrap();
     assert_eq!((reply.response_to, reply.flags), (asked, None));
-    assert_eq!(reply.body.get_bool("ismaster").unwrap(), true);
+    assert!(reply.body.get_bool("ismaster").unwrap());
     let asked = client.send_query("admin.$cmd", doc! { "$query": { "isMaster": 1 } }).unwrap();
     assert_eq!(client.read().unwrap().response_to, asked);
     client.send_query("admin.$cmd", doc! { "ping": 1 }).unwrap();
@@ -165,8 +165,8 @@ fn change_of_state_answers_the_hellos_that_wait() {
     let reply = client.read().unwrap();
     assert!(!reply.more_to_come());
     assert_eq!(counter(&reply.body), 1);
-    assert_eq!(reply.body.get_bool("isWritablePrimary").unwrap(), false);
-    assert_eq!(reply.body.get_bool("secondary").unwrap(), true);
+    assert!(!reply.body.get_bool("isWritablePrimary").unwrap());
+    assert!(reply.body.get_bool("secondary").unwrap());
     assert_eq!(reply.body.get_str("setName").unwrap(), "rs");
     assert_eq!(reply.body.get_str("primary").unwrap(), "b:2");
     server.wait_until(PATIENCE, |view| view.awaiting_count() == 0).unwrap();
