@@ -239,8 +239,9 @@ impl Supervisor<'_> {
             Err(error) => return shared.with(|inner| inner.end(id, Ended::Io(error.to_string()))),
         };
         let reason = if let Some(Fault::CloseOnAccept(by)) = fault {
-            if by == Cut::Rst {
-                stream.reset_on_close();
+            match by {
+                Cut::Fin => stream.finish(),
+                Cut::Rst => stream.reset_on_close(),
             }
             Some(Ended::Fault(FaultKind::CloseOnAccept))
         } else if self.connections.borrow().len() >= self.connections_max {
