@@ -1,7 +1,10 @@
 //! Harness of Poolhouse.
 
+extern crate alloc;
+
+pub mod fake;
+pub mod fuzz;
+pub mod model;
 pub mod mongod;
 pub mod spec;
 pub mod suite;
-pub mod fuzz;
-pub mod model;
