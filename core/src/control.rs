@@ -11,17 +11,14 @@
 //! What a monitor wants of its sockets is polled by line ([`Control::poll_line`]), because each line is driven by a task of its own.
 //! A load-balanced topology has no monitors.
 
-#[cfg(test)]
-mod tests;
-
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
 };
-use crate::storage::Store;
+use crate::storage::{Full, Store};
 use crate::topology::{
     AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
-    TopologyConfig, TopologyId, Verdict,
+    TopologyConfig, TopologyId, TopologyType, Verdict,
 };
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
@@ -49,24 +46,29 @@ pub struct Control<M: Memory> {
     topology: Topology<M>,
     monitors: <M as Stores>::PerServer<Option<Monitor>>,
     config: MonitorConfig,
-    closed: bool,
+    /// The topology's membership when the monitors were last brought in step.
+    membership: (u32, u32),
 }
 
 impl<M: Memory> Control<M> {
     /// A topology of these options with a monitor for each seed, all of which check at once.
     ///
     /// Cost: O(seeds). Events: those of [`Topology::new`], then `HeartbeatStarted` of each monitor.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the seeds.
     pub fn new(
         now: Instant,
         id: TopologyId,
-        topology: &TopologyConfig<'_>,
+        topology: TopologyConfig<'_>,
         monitor: MonitorConfig,
         observer: &mut impl ControlObserver,
-    ) -> Self {
-        let topology = Topology::new(now, id, topology, observer);
-        let mut control = Self { topology, monitors: Store::EMPTY, config: monitor, closed: false };
+    ) -> Result<Self, Full> {
+        let topology = Topology::new(now, id, topology, observer)?;
+        let mut control = Self { topology, monitors: Store::EMPTY, config: monitor, membership: (0, 0) };
         control.route(now, observer);
-        control
+        Ok(control)
     }
 
     /// The topology.
@@ -85,7 +87,7 @@ impl<M: Memory> Control<M> {
     /// Whether the topology was closed.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
-        self.closed
+        self.topology.is_closed()
     }
 
     /// News: a monitoring connection stands. See [`Monitor::handle_dialed`].
@@ -127,9 +129,9 @@ impl<M: Memory> Control<M> {
     ) -> Result<(), Stale> {
         let monitor = self.monitor_mut(server).ok_or(Stale)?;
         monitor.handle_reply(now, line, reply, observer)?;
+        let rtt = monitor.rtt();
+        let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
         if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
-            let rtt = monitor.rtt();
-            let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
             self.topology.handle_hello(now, server, hello, round_trip, observer);
             self.settle(now, server, observer);
         }
@@ -199,7 +201,6 @@ impl<M: Memory> Control<M> {
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        self.closed = true;
         for monitor in self.monitors.slots_mut().iter_mut().flatten() {
             monitor.close(now, observer);
         }
@@ -224,12 +225,16 @@ impl<M: Memory> Control<M> {
 
     /// The next action owed to the host, which carries out all of them before anybody else sees the machine.
     pub fn poll_action(&mut self) -> Option<ControlAction> {
-        Some(match self.topology.poll_action()? {
-            TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
-            TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
-            TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
-            TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
-        })
+        loop {
+            return Some(match self.topology.poll_action()? {
+                TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
+                TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
+                TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
+                TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
+                // Passed on to the monitors within the step.
+                TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) => continue,
+            });
+        }
     }
 
     /// What a monitor wants of one of its connections, or `None` when it wants nothing now.
@@ -246,7 +251,7 @@ impl<M: Memory> Control<M> {
     /// Whether the monitor of this server is no more: its lines want nothing ever again.
     #[must_use]
     pub fn is_ended(&self, server: ServerId) -> bool {
-        self.closed || self.topology.description(server).is_none()
+        self.topology.server(server).is_none()
     }
 
     /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(servers).
@@ -265,7 +270,7 @@ impl<M: Memory> Control<M> {
         for monitor in self.monitors.slots().iter().flatten() {
             monitor.assert_invariants();
             assert!(monitor.outcome().is_none(), "an outcome is applied in its own step");
-            let member = self.topology.description(monitor.server()).is_some();
+            let member = self.topology.server(monitor.server()).is_some();
             assert!(member || monitor.state() == MonitorState::Closed, "a server that is gone is not checked");
         }
     }
@@ -277,10 +282,10 @@ impl<M: Memory> Control<M> {
 
     /// Applies the outcome of a check that failed, if there is one.
     fn apply_failure(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
-        let Some(CheckOutcome::Failed { cause, interrupt }) = self.monitor(server).and_then(Monitor::outcome) else {
+        let Some(CheckOutcome::Failed { cause, .. }) = self.monitor(server).and_then(Monitor::outcome) else {
             return;
         };
-        self.topology.handle_failed(now, server, cause, interrupt, observer);
+        self.topology.handle_failed(now, server, cause, observer);
         self.settle(now, server, observer);
     }
 
@@ -294,7 +299,7 @@ impl<M: Memory> Control<M> {
     }
 
     fn is_known(&self, server: ServerId) -> bool {
-        self.topology.description(server).is_some_and(|description| description.server_type().is_known())
+        self.topology.server(server).is_some_and(|description| description.server_type().is_known())
     }
 
     /// Tells a monitor what something else than its checks made of its server.
@@ -307,6 +312,11 @@ impl<M: Memory> Control<M> {
 
     /// Passes on what the topology owes to monitors: checks, and who came and went.
     fn route(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        let membership = self.topology.membership();
+        if self.membership != membership {
+            self.membership = membership;
+            self.sync_monitors(now, observer);
+        }
         while let Some(action) = self.topology.poll_check_action() {
             match action {
                 CheckAction::Request(server) => {
@@ -319,12 +329,29 @@ impl<M: Memory> Control<M> {
                         monitor.cancel_check(now, observer);
                     }
                 }
-                CheckAction::Start(server) => self.start_monitor(now, server, observer),
-                CheckAction::Stop(server) => {
-                    if let Some(monitor) = self.monitor_mut(server) {
-                        monitor.close(now, observer);
-                    }
-                }
+            }
+        }
+    }
+
+    /// Closes the monitors of servers that are gone, and starts those of new ones.
+    fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        for index in 0..self.monitors.slots().len() {
+            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) else { continue };
+            if self.topology.server(monitor.server()).is_none() {
+                monitor.close(now, observer);
+            }
+        }
+        if self.topology.description().topology_type() == TopologyType::LoadBalanced {
+            return;
+        }
+        let mut last = 0;
+        // In the order of their numbers, which is that of their coming.
+        while let Some(server) =
+            self.topology.servers().map(|server| server.server()).filter(|id| id.number() > last).min_by_key(|id| id.number())
+        {
+            last = server.number();
+            if self.monitor(server).is_none() {
+                self.start_monitor(now, server, observer);
             }
         }
     }
@@ -347,6 +374,6 @@ impl<M: Memory> Control<M> {
 
 impl<M: Memory> fmt::Debug for Control<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Control").field("topology", &self.topology).finish_non_exhaustive()
+        f.debug_struct("Control").field("servers", &self.topology.server_count()).finish_non_exhaustive()
     }
 }

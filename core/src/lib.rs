@@ -13,12 +13,16 @@ extern crate std;
 
 mod cause;
 mod config;
+pub mod control;
 pub mod machine;
 pub mod monitor;
 pub mod pool;
 mod server;
+#[cfg(feature = "async")]
+pub mod shell;
 pub mod storage;
 mod time;
+pub mod topology;
 pub mod wire;
 
 pub use cause::Cause;
