@@ -84,8 +84,8 @@ impl<M: Memory> Pool<M> {
                 None => self.hand_over(now, index, observer),
             }
         }
-        while let Some(oldest) = self.waiters.front(waiter::UNBOUND) {
-            let Some(index) = self.create(now, observer) else { break };
+        while let Some(oldest) = self.next_to_bind(now, observer) {
+            let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
             self.bind(index, oldest);
         }
         if self.config.options.background {
@@ -107,7 +107,8 @@ impl<M: Memory> Pool<M> {
 
     /// Establishes one connection in the background if there are fewer than `minPoolSize`.
     pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        if self.wants_population() && self.populate_at.is_none() {
+        if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
+            self.populate_at = None;
             if let Some(index) = self.create(now, observer) {
                 self.background = index;
             }
@@ -140,9 +141,11 @@ impl<M: Memory> Pool<M> {
         self.deadlines.remove(oldest);
         self.waiters.get_mut(oldest).verdict = Verdict::Granted(conn);
         self.waiters.move_to(oldest, waiter::OWES_WAKE);
+        let duration = now.saturating_since(started);
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
         if left_conn != NIL && left_conn != index {
             if left_waiter == NIL {
-                self.bind_to_next(left_conn);
+                self.bind_to_next(now, left_conn, observer);
             } else {
                 self.conns.get_mut(left_conn).waiter = left_waiter;
                 self.waiters.get_mut(left_waiter).conn = left_conn;
@@ -150,8 +153,6 @@ impl<M: Memory> Pool<M> {
         } else {
             assert!(left_waiter == NIL || left_waiter == oldest, "bound waiters are older than unbound ones");
         }
-        let duration = now.saturating_since(started);
-        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
     }
 
     /// The waiter that is served next.
@@ -160,14 +161,54 @@ impl<M: Memory> Pool<M> {
     }
 
     /// A connection that is being established for nobody: binds it to the oldest waiter that has none coming.
-    fn bind_to_next(&mut self, index: u32) {
+    fn bind_to_next(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         self.conns.get_mut(index).waiter = NIL;
         if self.is_stale(self.conns.get(index)) {
             return;
         }
-        if let Some(next) = self.waiters.front(waiter::UNBOUND) {
+        if let Some(next) = self.next_to_bind(now, observer) {
             self.bind(index, next);
         }
+    }
+
+    /// The oldest waiter that has no connection coming. Those whose time is over are not saved by one, but fail.
+    fn next_to_bind(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
+        loop {
+            let oldest = self.waiters.front(waiter::UNBOUND)?;
+            if !self.is_overdue(now, oldest) {
+                return Some(oldest);
+            }
+            self.time_out(now, oldest, observer);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_overdue(&self, now: Instant, waiting: u32) -> bool {
+        self.deadlines.of(waiting).is_some_and(|at| at <= now)
+    }
+
+    /// Fails a waiter whose time is over (CMAP-25).
+    pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
+        let usage = self.usage();
+        self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
+    }
+
+    /// A connection that is being established for a waiter that has left, and can serve another. Cost: O(pending) if there is one.
+    fn pending_for_nobody(&self) -> Option<u32> {
+        if self.pending_count() == self.waiters.len(waiter::BOUND) + u32::from(self.background != NIL) {
+            return None;
+        }
+        for list in [conn::ESTABLISHING, conn::OWES_ESTABLISH] {
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                let slot = self.conns.get(index);
+                if slot.waiter == NIL && index != self.background && !self.is_stale(slot) {
+                    return Some(index);
+                }
+                at = self.conns.next(index);
+            }
+        }
+        None
     }
 
     /// From now on the waiter has a connection coming, and only its own deadline counts (CMAP-26).
@@ -200,11 +241,11 @@ impl<M: Memory> Pool<M> {
         let started = slot.started;
         let conn = core::mem::replace(&mut slot.conn, NIL);
         self.waiters.move_to(index, waiter::OWES_WAKE);
-        if conn != NIL {
-            self.bind_to_next(conn);
-        }
         if let Verdict::Failed(error) = verdict {
             self.emit_failed(now, started, error, observer);
+        }
+        if conn != NIL {
+            self.bind_to_next(now, conn, observer);
         }
     }
 
@@ -433,7 +474,7 @@ impl<M: Memory> Pool<M> {
         let max = options.max_pool_size;
         assert!(max == 0 || counts.total() <= max, "more than maxPoolSize connections");
         assert!(counts.pending <= options.max_connecting, "more than maxConnecting pending");
-        self.deadlines.assert_invariants(|index| self.has_deadline(index));
+        self.deadlines.assert_invariants(|index| self.deadline_of(index));
         self.check_bindings();
         if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
             assert!(counts.available == 0, "somebody waits beside an available connection");
@@ -453,13 +494,17 @@ impl<M: Memory> Pool<M> {
         self.check_services();
     }
 
-    fn has_deadline(&self, index: u32) -> bool {
-        let bounded = !self.config.options.wait_queue_timeout.is_zero();
-        match self.waiters.list_of(index) {
-            waiter::UNBOUND => bounded || self.waiters.get(index).deadline.is_some(),
-            waiter::BOUND => self.waiters.get(index).deadline.is_some(),
-            _ => false,
-        }
+    /// The deadline that counts for the waiter at this place, worked out anew.
+    fn deadline_of(&self, index: u32) -> Option<Instant> {
+        let slot = self.waiters.get(index);
+        let timeout = self.config.options.wait_queue_timeout;
+        let queue = (!timeout.is_zero()).then(|| slot.started.saturating_add(timeout));
+        let at = match self.waiters.list_of(index) {
+            waiter::UNBOUND => [slot.deadline, queue].into_iter().flatten().min(),
+            waiter::BOUND => slot.deadline,
+            _ => None,
+        };
+        at.filter(|at| *at < Instant::MAX)
     }
 
     fn check_bindings(&self) {
