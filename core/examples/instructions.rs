@@ -5,7 +5,7 @@
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
-    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolConfig, PoolId,
+    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
 };
 use std::hint::black_box;
 use std::sync::Mutex;
@@ -26,7 +26,9 @@ fn main() {
 
 /// A pool with two connections.
 fn warm<M: Memory>() -> Pool<M> {
-    let mut pool = Pool::new(Instant::ORIGIN, PoolId::new(1), PoolConfig::DEFAULT, &mut ());
+    let options = PoolOptions { max_pool_size: 2, ..PoolOptions::DEFAULT };
+    let config = options.validate().expect("valid");
+    let mut pool = Pool::new(Instant::ORIGIN, PoolId::new(1), config, &mut ());
     pool.ready(Instant::ORIGIN, &mut ());
     let leases = [(); 2].map(|()| {
         let Ok(CheckOut::Queued(waiter)) = pool.check_out(Instant::ORIGIN, None, &mut ()) else { unreachable!() };
@@ -63,8 +65,7 @@ fn locked(pool: &Mutex<Pool<OnHeap>>, times: u64) {
     }
 }
 
-/// Two leases are out and one waiter is queued; a check-in serves it, and it queues again. The maximum is 100, so
-/// a connection is being established all the while, which the waiter is bound to.
+/// Two leases are out and one waiter is queued; a check-in serves it, and it queues again.
 fn handoff(pool: &mut Pool<OnHeap>, times: u64) {
     let mut lease = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));
     let _kept = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));

@@ -301,7 +301,7 @@ pub struct Pool<M: Memory> {
     conns: Table<M::Conns, { conn::LISTS }>,
     waiters: Table<M::Waiters, { waiter::LISTS }>,
     services: Table<M::Services, 1>,
-    deadlines: Deadlines<M::Deadlines, M::Minima>,
+    deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
     /// What made the pool paused.
     cleared_by: Option<Cause>,
     /// The connection that is established in the background.

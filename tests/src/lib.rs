@@ -1,1 +1,2 @@
 //! Harness of Poolhouse.
+#![forbid(unsafe_code)]
