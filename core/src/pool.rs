@@ -396,7 +396,7 @@ impl<M: Memory> Pool<M> {
                     self.close_conn(now, index, reason, None, observer);
                     continue;
                 }
-                self.conns.move_to(index, conn::IN_USE);
+                self.conns.transfer(index, conn::AVAILABLE, conn::IN_USE);
                 let conn = ConnId(self.conns.key(index));
                 let duration = Duration::ZERO;
                 observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });

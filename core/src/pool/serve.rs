@@ -271,14 +271,26 @@ impl<M: Memory> Pool<M> {
     ) {
         let conn = ConnId(self.conns.key(index));
         observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
-        let slot = *self.conns.get(index);
-        if slot.pinned != Pinned::No {
-            self.set_pinned(index, Pinned::No);
+        let slot = self.conns.get(index);
+        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted;
+        // `interrupted` tells that it is in use, and owes no interrupt.
+        if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
+            self.conns.get_mut(index).available_since = now;
+            self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
+        } else {
+            self.return_otherwise(now, index, health, observer);
         }
+    }
+
+    /// Takes back a connection that somebody waits for, or that is closed.
+    #[cold]
+    fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
+        self.set_pinned(index, Pinned::No);
+        let slot = self.conns.get(index);
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
-            Health::Healthy if slot.interrupted || self.is_stale(&slot) => Some((ClosedReason::Stale, None)),
+            Health::Healthy if slot.interrupted || self.is_stale(slot) => Some((ClosedReason::Stale, None)),
             Health::Healthy => None,
         };
         match closed {
@@ -441,6 +453,9 @@ impl<M: Memory> Pool<M> {
     }
 
     pub(super) fn set_pinned(&mut self, index: u32, pinned: Pinned) {
+        if pinned == self.conns.get(index).pinned {
+            return;
+        }
         let was = core::mem::replace(&mut self.conns.get_mut(index).pinned, pinned);
         for (kind, change) in [(was, -1_i32), (pinned, 1)] {
             let count = match kind {
