@@ -4,12 +4,12 @@
 //! Figures are medians of rounds in which all cases of a table take turns, so that a machine that slows down slows
 //! down all of them. Instructions are counted by `tests/scripts/instructions.sh`.
 
+use core::hint::black_box;
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions, WaiterId,
 };
-use std::hint::black_box;
 use std::sync::Mutex;
 use std::time;
 

@@ -2,12 +2,12 @@
 //!
 //! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`.
 
+use core::hint::black_box;
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
 };
-use std::hint::black_box;
 use std::sync::Mutex;
 
 fn main() {
@@ -49,18 +49,20 @@ fn granted(result: CheckOut) -> Lease {
 }
 
 fn bare<M: Memory>(pool: &mut Pool<M>, times: u64) {
+    let pool = black_box(pool);
     for time in 0..times {
         let now = Instant::from_nanos(time);
-        let lease = granted(black_box(pool.check_out(now, None, &mut ())).expect("ready"));
+        let lease = granted(pool.check_out(now, None, &mut ()).expect("ready"));
         pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
     }
 }
 
 fn locked(pool: &Mutex<Pool<OnHeap>>, times: u64) {
+    let pool = black_box(pool);
     for time in 0..times {
         let now = Instant::from_nanos(time);
         let result = pool.lock().expect("not poisoned").check_out(now, None, &mut ());
-        let lease = granted(black_box(result).expect("ready"));
+        let lease = granted(result.expect("ready"));
         pool.lock().expect("not poisoned").check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
     }
 }

@@ -371,7 +371,8 @@ impl<M: Memory> Pool<M> {
     /// - `deadline`: the caller's own, for waiting and establishing together; `waitQueueTimeoutMS` applies besides,
     ///   until a connection is being established for the request.
     ///
-    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise. Owes at most one
+    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise, and
+    /// O(pending) when a connection is being established for nobody. Owes at most one
     /// `Establish`, and a `Close` for each perished connection.
     /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
     /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
@@ -391,22 +392,13 @@ impl<M: Memory> Pool<M> {
         let now = self.advance(now);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         if self.state == PoolState::Ready {
-            while let Some(index) = self.conns.back(conn::AVAILABLE) {
-                if let Some(reason) = self.perished(now, index) {
-                    self.close_conn(now, index, reason, None, observer);
-                    continue;
+            if let Some(index) = self.conns.back(conn::AVAILABLE) {
+                if self.perished(now, index).is_none() {
+                    return Ok(self.grant_newest(now, index, observer));
                 }
-                self.conns.transfer(index, conn::AVAILABLE, conn::IN_USE);
-                let conn = ConnId(self.conns.key(index));
-                let duration = Duration::ZERO;
-                observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-                if !self.config.options.background {
-                    self.populate(now, observer);
-                }
-                return Ok(CheckOut::Granted(Lease { conn, pool: self.id }));
             }
         }
-        self.enqueue(now, deadline, observer)
+        self.check_out_otherwise(now, deadline, observer)
     }
 
     /// Takes the outcome of a check-out that waited.

@@ -27,8 +27,8 @@ show() { # case, aim, what it is
     printf '%-8s %6d   aim <= %-5d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
 }
 show floor 100 "Mutex<Vec<_>>: pop + push"
-show bare 150 "pool on the heap: check-out + check-in"
-show fixed 150 "pool in fixed memory: check-out + check-in"
+show bare 200 "pool on the heap: check-out + check-in"
+show fixed 200 "pool in fixed memory: check-out + check-in"
 show locked 250 "Mutex<pool>: check-out + check-in"
 show handoff 800 "pool on the heap: queue, check-in, wake, claim, poll_timeout"
 exit "$failed"

@@ -1,15 +1,16 @@
 //! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::time::Duration;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
     WaiterId,
 };
 use poolhouse_core::{Cause, Instant, Observer};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-use std::time::Duration;
+use std::alloc::System;
 
 /// The system's allocator, counting the calls of each thread that ask for memory.
 struct Counting;
@@ -169,12 +170,12 @@ fn asks_for_none(act: impl FnOnce(&mut World)) {
 
 #[test]
 fn the_counter_counts_so_that_the_others_can_fail() {
-    let (count, list) = allocations(|| std::hint::black_box(vec![1_u8; 100]));
+    let (count, list) = allocations(|| core::hint::black_box(vec![1_u8; 100]));
     assert_eq!((count, list.len()), (1, 100));
     let (grown, _) = allocations(|| {
         let mut list = list;
         list.reserve(10_000);
-        std::hint::black_box(list)
+        core::hint::black_box(list)
     });
     assert_eq!(grown, 1);
     let mut cold = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), options().validate().expect("valid"), &mut ());

@@ -18,9 +18,42 @@ impl<M: Memory> Pool<M> {
         self.now
     }
 
+    /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
+    #[inline(never)]
+    pub(super) fn check_out_otherwise(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<CheckOut, CheckOutError> {
+        while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
+            let Some(reason) = self.perished(now, index) else {
+                return Ok(self.grant_newest(now, index, observer));
+            };
+            self.close_conn(now, index, reason, None, observer);
+        }
+        self.enqueue(now, deadline, observer)
+    }
+
+    /// Hands out the available connection that is the newest.
+    #[inline]
+    pub(super) fn grant_newest(
+        &mut self,
+        now: Instant,
+        index: u32,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> CheckOut {
+        let conn = ConnId(self.conns.transfer_back(index, conn::AVAILABLE, conn::IN_USE));
+        let duration = core::time::Duration::ZERO;
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
+        if !self.config.options.background {
+            self.populate(now, observer);
+        }
+        CheckOut::Granted(Lease { conn, pool: self.id })
+    }
+
     /// A check-out for which no connection was there.
-    #[cold]
-    pub(super) fn enqueue(
+    fn enqueue(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -283,7 +316,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Takes back a connection that somebody waits for, or that is closed.
-    #[cold]
+    #[inline(never)]
     fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
         self.set_pinned(index, Pinned::No);
         let slot = self.conns.get(index);

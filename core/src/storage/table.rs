@@ -147,6 +147,26 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         push_back(slots, &mut self.lists[to as usize], index, to);
     }
 
+    /// Puts the last slot of list `from`, which is `index`, at the back of list `to`, and tells its key.
+    #[inline(always)]
+    pub(crate) fn transfer_back<T: Copy>(&mut self, index: u32, from: u8, to: u8) -> Key
+    where
+        S: Store<Slot<T>>,
+    {
+        assert!(self.lists[from as usize].tail == index, "not the last slot of its list");
+        let slots = self.store.slots_mut();
+        let Slot { prev, serial, .. } = slots[index as usize];
+        let list = &mut self.lists[from as usize];
+        match prev {
+            NIL => list.head = NIL,
+            prev => slots[prev as usize].next = NIL,
+        }
+        list.tail = prev;
+        list.len -= 1;
+        push_back(slots, &mut self.lists[to as usize], index, to);
+        Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index }
+    }
+
     /// The index that a key names, unless the key is stale.
     #[inline]
     pub(crate) fn find<T: Copy>(&self, key: Key) -> Option<u32>

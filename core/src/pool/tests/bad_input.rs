@@ -2,8 +2,11 @@
 
 use super::*;
 
+/// A state, and the way into it.
+type State<R> = (&'static str, fn(&mut World<OnHeap>) -> R);
+
 /// How a connection came into a state.
-const STATES: [(&str, fn(&mut World<OnHeap>) -> ConnId); 8] = [
+const STATES: [State<ConnId>; 8] = [
     ("owes establish", |world| {
         world.queue();
         newest(world)
@@ -120,7 +123,7 @@ fn every_state_of_a_connection_knows_what_to_do_with_every_input() {
 /// P47: commands are total too
 #[test]
 fn every_state_of_a_connection_survives_every_command() {
-    let commands: [(&str, fn(&mut World<OnHeap>)); 8] = [
+    let commands: [State<()>; 8] = [
         ("ready", |world| world.ready()),
         ("clear", |world| world.clear(ALL)),
         ("interrupt", |world| world.clear(INTERRUPT)),
@@ -160,7 +163,7 @@ fn a_connection_is_closed_exactly_once_wherever_it_was() {
 }
 
 /// A waiter in each of its states: unbound, bound, granted, failed, and used up.
-const WAITERS: [(&str, fn(&mut World<OnHeap>) -> WaiterId); 5] = [
+const WAITERS: [State<WaiterId>; 5] = [
     ("unbound", |world| {
         let _leases: [Lease; 2] = world.leases();
         world.queue()
