@@ -250,3 +250,34 @@ fn a_run_of_the_background_does_what_can_be_done_now_and_ends() {
         }
     });
 }
+
+/// CMAP-54: only a failure in the background makes the background wait
+#[test]
+fn a_failure_for_a_waiter_does_not_delay_the_background() {
+    on_each_memory!(PoolOptions { min_pool_size: 1, ..DEFAULT }, |world| {
+        world.ready();
+        world.establish();
+        let lease = world.take();
+        let _waiter = world.queue();
+        world.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+        let conn = world.begin();
+        world.events();
+        world.establish_failed(conn, REFUSED).expect("pending");
+        assert_eq!(world.names(), ["Closed", "CheckOutFailed", "Created"]);
+        assert_eq!(world.counts(), [1, 0, 0, 0]);
+    });
+}
+
+/// CMAP-19: the time of establishing does not count
+#[test]
+fn a_connection_is_idle_from_the_moment_it_was_established() {
+    on_each_memory!(PoolOptions { min_pool_size: 1, max_idle_time: ms(10), ..DEFAULT }, |world| {
+        world.ready();
+        let conn = world.begin();
+        world.at(8);
+        world.established(conn).expect("pending");
+        assert_eq!(world.pool.poll_timeout(), Some(at(18).saturating_add(Duration::from_nanos(1))));
+        world.at(18);
+        assert_eq!(world.take().conn(), conn);
+    });
+}

@@ -250,3 +250,20 @@ fn nobody_waits_while_something_could_be_done_for_it() {
         }
     );
 }
+
+/// CMAP-26, CMAP-35: nothing is established for nobody while somebody waits
+#[test]
+fn a_newcomer_is_bound_to_the_connection_that_is_being_established_for_nobody() {
+    on_each_memory!(PoolOptions { wait_queue_timeout: ms(10), ..DEFAULT }, |world| {
+        world.ready();
+        let gone = world.queue();
+        let conn = world.begin();
+        world.cancel(gone);
+        let newcomer = world.queue();
+        assert_eq!(world.counts(), [1, 0, 0, 1], "no second one is created");
+        assert_eq!(world.pool.poll_timeout(), None, "it has a connection coming");
+        world.tick(1_000);
+        world.established(conn).expect("pending");
+        assert_eq!(world.granted(newcomer).conn(), conn);
+    });
+}
