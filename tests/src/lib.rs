@@ -1,4 +1,5 @@
 //! Harness of Poolhouse.
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 
