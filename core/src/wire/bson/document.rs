@@ -168,7 +168,11 @@ fn document_in(raw: Raw<'_>) -> Result<Option<RawDocument<'_>>, WireError> {
     Ok(match raw.element_type {
         ElementType::Document | ElementType::Array => Some(RawDocument::open(raw.value)?),
         ElementType::JavaScriptWithScope => {
-            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? { Some(scope) } else { None }
+            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? {
+                Some(scope)
+            } else {
+                None
+            }
         }
         ElementType::Double
         | ElementType::Undefined

@@ -50,8 +50,7 @@ pub fn decode_header<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a,
         return Ok(Decoded::NeedMore { bytes_min: HEADER_BYTES - input.len() });
     }
     let length_bytes = reader.i32()?.unsigned_abs();
-    let header =
-        Header { length_bytes, request_id: reader.i32()?, response_to: reader.i32()?, opcode: reader.i32()? };
+    let header = Header { length_bytes, request_id: reader.i32()?, response_to: reader.i32()?, opcode: reader.i32()? };
     Ok(Decoded::Done { value: header, rest: reader.rest })
 }
 
