@@ -56,12 +56,15 @@ fn malformed_elements_are_refused_with_what_and_where() {
     assert_eq!(kind(b"\x05a\0\x01\0\0\0\0"), (truncated(6, 5), 7));
     assert_eq!(kind(b"\x05a\0\x03\0\0\0\x02\0\0\0"), (truncated(4, 3), 12));
     assert_eq!(kind(b"\x0ba\0abc\0i"), (WireErrorKind::Terminator, 11));
-    assert_eq!(kind(b"\x0fa\0\x0d\0\0\0\x01\0\0\0\0\x05\0\0\0\0"), (WireErrorKind::ScopeLength { length_bytes: 13 }, 7));
-    assert_eq!(kind(b"\x0fa\0\x0e\0\0\0\x01\0\0\0\0\x04\0\0\0\0"), (WireErrorKind::ScopeLength { length_bytes: 14 }, 7));
     assert_eq!(
-        kind(b"\x03a\0\x04\0\0\0\0"),
-        (WireErrorKind::DocumentLength { length_bytes: 4, found_bytes: 5 }, 7)
+        kind(b"\x0fa\0\x0d\0\0\0\x01\0\0\0\0\x05\0\0\0\0"),
+        (WireErrorKind::ScopeLength { length_bytes: 13 }, 7)
     );
+    assert_eq!(
+        kind(b"\x0fa\0\x0e\0\0\0\x01\0\0\0\0\x04\0\0\0\0"),
+        (WireErrorKind::ScopeLength { length_bytes: 14 }, 7)
+    );
+    assert_eq!(kind(b"\x03a\0\x04\0\0\0\0"), (WireErrorKind::DocumentLength { length_bytes: 4, found_bytes: 5 }, 7));
 }
 
 #[test]

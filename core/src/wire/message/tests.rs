@@ -71,9 +71,8 @@ fn message_is_read_back_as_written_with_and_without_checksum() {
 #[test]
 fn command_is_written_with_its_database_last() {
     let mut sink = vec![0xee];
-    let length = encode_command(&mut sink, Outgoing::request(5), &Limits::DEFAULT, "admin", |d| {
-        d.int32("ping", 1).map(drop)
-    });
+    let length =
+        encode_command(&mut sink, Outgoing::request(5), &Limits::DEFAULT, "admin", |d| d.int32("ping", 1).map(drop));
     assert_eq!(length, Ok(sink.len() - 1));
     let expected = [
         &[51, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0][..],
@@ -94,10 +93,13 @@ fn checksum_is_crc32c_of_everything_before_it() {
         broken[index] ^= 0x10;
         assert!(matches!(refused(&broken).0, WireErrorKind::Checksum { .. }), "byte {index}");
     }
-    assert_eq!(refused(&raw(1, 0, 1, EMPTY_BODY)).0, WireErrorKind::Checksum {
-        computed: checksum::crc32c(&raw(1, 0, 1, EMPTY_BODY)[..22]),
-        found: u32::from_le_bytes([0, 0, 0, 0]),
-    });
+    assert_eq!(
+        refused(&raw(1, 0, 1, EMPTY_BODY)).0,
+        WireErrorKind::Checksum {
+            computed: checksum::crc32c(&raw(1, 0, 1, EMPTY_BODY)[..22]),
+            found: u32::from_le_bytes([0, 0, 0, 0]),
+        }
+    );
 }
 
 #[test]
@@ -183,10 +185,7 @@ fn malformed_sections_are_refused_with_what_and_where() {
     assert_eq!(refused_sections(&none), (WireErrorKind::BodyMissing, 20));
     assert_eq!(refused_sections(&[EMPTY_BODY, EMPTY_BODY].concat()), (WireErrorKind::BodyTwice, 26));
     assert_eq!(refused_sections(&[2, 5, 0, 0, 0, 0]), (WireErrorKind::SectionKind { kind: 2 }, 20));
-    assert_eq!(
-        refused_sections(&[EMPTY_BODY, &[0xff]].concat()),
-        (WireErrorKind::SectionKind { kind: 0xff }, 26)
-    );
+    assert_eq!(refused_sections(&[EMPTY_BODY, &[0xff]].concat()), (WireErrorKind::SectionKind { kind: 0xff }, 26));
     let twice = [EMPTY_BODY, &sequence(b"a", &[]), &sequence(b"a", &[])].concat();
     assert_eq!(refused_sections(&twice), (WireErrorKind::SequenceTwice, 33));
     for length in [i32::MIN, -1, 0, 4, 9, i32::MAX] {
