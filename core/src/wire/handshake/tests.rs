@@ -1,5 +1,5 @@
-use std::string::ToString;
-use std::vec::Vec;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::wire::WireErrorKind;

@@ -1,6 +1,6 @@
-use std::string::String;
-use std::vec;
-use std::vec::Vec;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::server::{ObjectId, ServerType, TopologyVersion};
@@ -461,10 +461,10 @@ fn wrong_types_of_what_decides_are_errors_with_the_fields_name() {
     let bad = RawValue::Binary(crate::wire::bson::Binary { subtype: 0, bytes: b"" });
     for wrong in names {
         let reply = bytes(&|d| d.value(wrong, bad)?.int32("ok", 1).map(drop));
-        match parse(&reply).expect_err(wrong).kind() {
-            WireErrorKind::FieldType { name, found } => assert_eq!((name, found), (wrong, ElementType::Binary)),
-            other => panic!("{wrong}: {other}"),
-        }
+        let expected = (wrong, ElementType::Binary);
+        let kind = parse(&reply).expect_err(wrong).kind();
+        let WireErrorKind::FieldType { name, found } = kind else { panic!("{wrong}: {kind}") };
+        assert_eq!((name, found), expected);
     }
     for list in ["hosts", "passives", "arbiters"] {
         let reply =

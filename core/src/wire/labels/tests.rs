@@ -1,5 +1,5 @@
-use std::format;
-use std::vec::Vec;
+use alloc::format;
+use alloc::vec::Vec;
 
 use super::*;
 

@@ -1,5 +1,5 @@
-use std::vec;
-use std::vec::Vec;
+use alloc::vec;
+use alloc::vec::Vec;
 
 use super::*;
 use crate::wire::bson::{RawDocument, RawValue};
