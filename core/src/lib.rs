@@ -12,13 +12,17 @@ extern crate alloc;
 extern crate std;
 
 mod cause;
+mod config;
 pub mod machine;
+pub mod monitor;
+pub mod pool;
 mod server;
 pub mod storage;
 mod time;
 pub mod wire;
 
 pub use cause::Cause;
-pub use machine::{Machine, Observer};
-pub use server::{ObjectId, ServerType, TopologyVersion};
+pub use config::ConfigError;
+pub use machine::{Machine, Observer, Stale};
+pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

@@ -17,6 +17,7 @@ impl fmt::Display for Full {
 impl core::error::Error for Full {}
 
 mod sealed {
+    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait Sealed {}
     impl<T, const N: usize> Sealed for heapless::Vec<T, N> {}
     #[cfg(feature = "alloc")]

@@ -17,7 +17,8 @@ pub(crate) struct Key {
     pub(crate) index: u32,
 }
 
-/// A slot of a [`Table`]. Public only so that a store of it can be named; nothing outside can touch one.
+/// A slot of a [`Table`].
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot<T> {
     value: T,
@@ -170,7 +171,6 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     pub(crate) fn get<T: Copy>(&self, index: u32) -> &T
     where
         S: Store<Slot<T>>,
-        T: 'static,
     {
         &self.store.slots()[index as usize].value
     }
@@ -179,7 +179,6 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     pub(crate) fn get_mut<T: Copy>(&mut self, index: u32) -> &mut T
     where
         S: Store<Slot<T>>,
-        T: 'static,
     {
         &mut self.store.slots_mut()[index as usize].value
     }
@@ -207,19 +206,6 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         self.store.reserve(count)
-    }
-
-    /// How many slots were ever in use at once.
-    pub(crate) fn high_water<T: Copy>(&self) -> usize
-    where
-        S: Store<Slot<T>>,
-    {
-        self.store.slots().len()
-    }
-
-    /// The serial of the last insertion; 0 before the first.
-    pub(crate) const fn last_serial(&self) -> u64 {
-        self.last_serial
     }
 
     /// Every slot is on the list that it names, lists are well linked, and their lengths are true.

@@ -24,7 +24,9 @@ fn a_full_table_refuses_and_stays_as_it_was() {
     }
     assert!(!table.has_place());
     assert_eq!(table.insert(0, 9), Err(Full));
-    assert_eq!(table.last_serial(), 3);
+    table.remove(0);
+    let next = table.insert(0, 9).expect("a place became free");
+    assert_eq!(next.serial.get(), 4, "a refused insertion uses no serial");
     table.assert_invariants();
 }
 

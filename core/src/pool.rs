@@ -1,0 +1,810 @@
+//! MongoDB's connection pool (CMAP) as a state machine.
+//!
+//! Read first: CMAP, "Connection Pool", "Checking Out a Connection", "Clearing a Connection Pool"; CMAP-01..102.
+//!
+//! # One check-out
+//!
+//! [`Pool::check_out`] takes the newest available connection, if there is one: [`CheckOut::Granted`]. Else the
+//! request becomes a waiter: [`CheckOut::Queued`]. While `maxPoolSize` and `maxConnecting` allow it, a connection
+//! is created *for* the oldest waiter that has none coming: the two are bound, and the pool owes
+//! [`PoolAction::Establish`]. *First come, first wins*: a connection that is there (established, or returned)
+//! goes to the oldest waiter, bound or not. If that waiter was bound to another connection, that one is
+//! bound anew: to the waiter that lost its own, or to the oldest waiter that has none. So no connection is established
+//! for nobody while somebody waits, and a waiter once bound stays bound. A waiter's verdict stays in its place until
+//! [`Pool::claim`] or [`Pool::cancel`] takes it; [`PoolAction::Wake`] says that it is there.
+//!
+//! # States
+//!
+//! A connection is on exactly one list, and the list is its state:
+//!
+//! ```text
+//! (created) -> OWES_ESTABLISH -> ESTABLISHING -> AVAILABLE <-> IN_USE <-> OWES_INTERRUPT
+//!                    |                |              |            |              |
+//!                  (gone)       OWES_ABANDON     OWES_CLOSE   OWES_CLOSE     OWES_CLOSE  -> (gone, once polled)
+//! ```
+//!
+//! The first two are pending; the first five count towards `maxPoolSize`.
+//!
+//! # Settled where the specification is silent or disagrees with its tests
+//!
+//! - Error texts are those of the tests: "a connection" in lower case (ambiguity 1).
+//! - A failed connection leaves each count once (2). The verdict of whoever judges the failure comes with its news, so that the
+//!   order is PoolCleared, ConnectionClosed, ConnectionCheckOutFailed (3).
+//! - Interruption reaches pending connections too (4). A clear without it lets them finish and then closes
+//!   them as stale; their waiters fail at once like all others (5).
+//! - Stale means: another generation than the pool's (6).
+//! - In the background one connection is established at a time, never beyond `minPoolSize` (16). After a
+//!   failure that did not clear the pool the next attempt waits 100 ms, doubling up to 10 s.
+//! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with [`CheckOutError::Cancelled`]; one that had
+//!   been granted emits ConnectionCheckedIn.
+//! - Closing the pool abandons what is being established.
+//! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
+
+mod clear;
+mod deadlines;
+mod error;
+mod event;
+mod memory;
+mod options;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+pub use crate::machine::Stale;
+pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
+pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
+#[cfg(feature = "alloc")]
+pub use memory::OnHeap;
+#[cfg(feature = "async")]
+pub(crate) use memory::Stores;
+pub use memory::{Fixed, Memory};
+pub use options::{PoolConfig, PoolOptions};
+
+use crate::machine::{Machine, Observer};
+use crate::storage::table::{Key, NIL, Table};
+use crate::storage::{Full, Store};
+use crate::{Cause, Instant, ObjectId};
+use core::fmt;
+use core::num::NonZeroU64;
+use core::time::Duration;
+use deadlines::Deadlines;
+use memory::{ConnSlot, ServiceSlot, Verdict, WaiterSlot};
+
+/// Names a pool in leases and events. The host picks it, different for any two pools whose leases could meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PoolId(u32);
+
+impl PoolId {
+    /// The pool with this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number that the host picked.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Names a connection of one pool, for as long as the pool knows it and never again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnId(Key);
+
+impl ConnId {
+    /// Its place, for tables beside the pool's. Free to be taken by another connection once this one is gone.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0.index
+    }
+
+    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1 (CMAP-16).
+    #[must_use]
+    pub const fn connection_id(self) -> NonZeroU64 {
+        self.0.serial
+    }
+}
+
+/// Names a check-out that waits, until its outcome is claimed or it is cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaiterId(Key);
+
+impl WaiterId {
+    /// Its place, for tables beside the pool's.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0.index
+    }
+}
+
+/// The right to use a connection, until it is checked in. It cannot be cloned, so a second check-in does not compile.
+#[must_use = "a lease that is dropped leaves its connection in use for ever: check it in"]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Lease {
+    conn: ConnId,
+    pool: PoolId,
+}
+
+impl Lease {
+    /// The connection.
+    #[must_use]
+    pub const fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// The pool that it goes back to.
+    #[must_use]
+    pub const fn pool(&self) -> PoolId {
+        self.pool
+    }
+}
+
+/// What became of a check-out at once.
+#[must_use]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub enum CheckOut {
+    /// A connection was there.
+    Granted(Lease),
+    /// It waits: see [`Pool::claim`].
+    Queued(WaiterId),
+}
+
+/// What became of a check-out that waited.
+#[must_use]
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub enum Claim {
+    /// Nothing yet.
+    Waiting,
+    /// It has a connection.
+    Granted(Lease),
+    /// It failed.
+    Failed(CheckOutError),
+    /// It is not known: claimed or cancelled before.
+    Stale,
+}
+
+/// The state of a connection that is returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Health {
+    /// It answered all that it was asked.
+    Healthy,
+    /// A network or protocol error, a timeout, or a reply that is still outstanding: it is closed (CMAP-20).
+    Broken(Cause),
+}
+
+/// What a connection of a load-balanced pool is pinned to (CMAP-93).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pinned {
+    /// Nothing.
+    #[default]
+    No,
+    /// A cursor.
+    Cursor,
+    /// A transaction.
+    Transaction,
+}
+
+/// Which connections become stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clear {
+    /// All of the pool, which is paused. Not for load-balanced pools.
+    All {
+        /// Whether connections in use are interrupted, and pending ones abandoned.
+        interrupt_in_use_connections: bool,
+    },
+    /// Those of one service of a load-balanced pool, which stays ready.
+    Service(ObjectId),
+}
+
+/// Why a connection could not be established, and what whoever judges failures makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EstablishError {
+    /// Why.
+    pub cause: Cause,
+    /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
+    pub overloaded: bool,
+    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored.
+    pub clear: Option<Clear>,
+}
+
+/// How many times a pool was cleared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub(crate) u64);
+
+impl Generation {
+    /// The number of clears.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Generation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether a pool hands out connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolState {
+    /// Not until [`Pool::ready`].
+    Paused,
+    /// Yes.
+    Ready,
+    /// Never again.
+    Closed,
+}
+
+/// How many connections and waiters a pool has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PoolCounts {
+    /// Connections that are being established.
+    pub pending: u32,
+    /// Connections that can be checked out.
+    pub available: u32,
+    /// Connections that are checked out.
+    pub in_use: u32,
+    /// Check-outs that wait, whether or not a connection is being established for them.
+    pub waiting: u32,
+}
+
+impl PoolCounts {
+    /// All connections: what `maxPoolSize` limits.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.pending + self.available + self.in_use
+    }
+}
+
+/// What a pool owes its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolAction {
+    /// The outcome of this check-out is there: wake whoever waits for it.
+    Wake(WaiterId),
+    /// Stop what this connection does. In use: its operation fails, and it is checked in. Being established: its
+    /// socket is dropped, and nothing is reported.
+    Interrupt(ConnId),
+    /// Close the socket of this connection, without waiting for it.
+    Close(ConnId),
+    /// Connect, shake hands and authenticate, then report [`Pool::handle_established`] or
+    /// [`Pool::handle_establish_failed`].
+    Establish(ConnId),
+}
+
+/// The lists of connections, which are their states.
+mod conn {
+    pub(super) const OWES_ESTABLISH: u8 = 0;
+    pub(super) const ESTABLISHING: u8 = 1;
+    pub(super) const AVAILABLE: u8 = 2;
+    pub(super) const IN_USE: u8 = 3;
+    pub(super) const OWES_INTERRUPT: u8 = 4;
+    pub(super) const OWES_ABANDON: u8 = 5;
+    pub(super) const OWES_CLOSE: u8 = 6;
+    pub(super) const LISTS: usize = 7;
+}
+
+/// The lists of waiters, which are their states. Every bound waiter is older than every unbound one.
+mod waiter {
+    pub(super) const UNBOUND: u8 = 0;
+    pub(super) const BOUND: u8 = 1;
+    pub(super) const OWES_WAKE: u8 = 2;
+    pub(super) const SETTLED: u8 = 3;
+    pub(super) const LISTS: usize = 4;
+}
+
+/// A connection pool to one server. See the [module](self) for how it works.
+pub struct Pool<M: Memory> {
+    id: PoolId,
+    config: PoolConfig,
+    state: PoolState,
+    now: Instant,
+    generation: u64,
+    conns: Table<M::Conns, { conn::LISTS }>,
+    waiters: Table<M::Waiters, { waiter::LISTS }>,
+    services: Table<M::Services, 1>,
+    deadlines: Deadlines<M::Nodes, M::Entries>,
+    /// What made the pool paused.
+    cleared_by: Option<Cause>,
+    /// The connection that is established in the background.
+    background: u32,
+    /// Not before then is the next one established in the background, after one failed.
+    populate_at: Option<Instant>,
+    backoff: Duration,
+    /// Stale connections may be among the available ones.
+    sweep_due: bool,
+    /// A place for a connection became free after somebody had found none.
+    serve_due: bool,
+    /// Leases pinned to cursors and to transactions.
+    pinned: [u32; 2],
+}
+
+/// The first wait before establishing in the background again; it doubles up to the last.
+const BACKOFF_FIRST: Duration = Duration::from_millis(100);
+const BACKOFF_LAST: Duration = Duration::from_secs(10);
+
+impl<M: Memory> Pool<M> {
+    /// A pool: paused, generation 0, without connections.
+    ///
+    /// - `id`: what the host calls it.
+    ///
+    /// Cost: O(1), no allocation. Events: `PoolCreated`.
+    ///
+    /// Source: CMAP, "Creating a Connection Pool" (CMAP-32, CMAP-33).
+    pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
+        observer.on_event(now, &PoolEvent::PoolCreated { pool: id, options: config.options });
+        Self {
+            id,
+            config,
+            state: PoolState::Paused,
+            now,
+            generation: 0,
+            conns: Table::new(<M::Conns as Store<_>>::EMPTY),
+            waiters: Table::new(<M::Waiters as Store<_>>::EMPTY),
+            services: Table::new(<M::Services as Store<_>>::EMPTY),
+            deadlines: Deadlines::EMPTY,
+            cleared_by: None,
+            background: NIL,
+            populate_at: None,
+            backoff: BACKOFF_FIRST,
+            sweep_due: false,
+            serve_due: false,
+            pinned: [0; 2],
+        }
+    }
+
+    /// Makes room for this many connections and waiting check-outs, so that nothing is allocated up to there.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when the allocator refuses; room beyond a fixed capacity is not asked for.
+    pub fn reserve(&mut self, conns: u32, waiters: u32) -> Result<(), Full> {
+        self.conns.reserve(conns)?;
+        self.waiters.reserve(waiters)?;
+        self.deadlines.reserve(waiters)
+    }
+
+    /// Asks for a connection.
+    ///
+    /// `Available -> InUse` for the newest available connection that has not perished; perished ones met on
+    /// the way are closed. Without one, the request waits, and a connection may be created for it.
+    ///
+    /// - `now`: the clock of every other call; one that goes back is held at the last value seen.
+    /// - `deadline`: the caller's own, for waiting and establishing together; `waitQueueTimeoutMS` applies besides,
+    ///   until a connection is being established for the request.
+    ///
+    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise. Owes at most one
+    /// `Establish`, and a `Close` for each perished connection.
+    /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
+    /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckOutError`]: the pool is closed or paused, the deadline has passed and no connection is there, or no place to wait is left.
+    ///
+    /// Source: CMAP, "Checking Out a Connection" (CMAP-61..70).
+    #[inline]
+    pub fn check_out(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<CheckOut, CheckOutError> {
+        let now = self.advance(now);
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+        if self.state == PoolState::Ready {
+            while let Some(index) = self.conns.back(conn::AVAILABLE) {
+                if let Some(reason) = self.perished(now, index) {
+                    self.close_conn(now, index, reason, None, observer);
+                    continue;
+                }
+                self.conns.move_to(index, conn::IN_USE);
+                let conn = ConnId(self.conns.key(index));
+                let duration = Duration::ZERO;
+                observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
+                if !self.config.options.background {
+                    self.populate(now, observer);
+                }
+                return Ok(CheckOut::Granted(Lease { conn, pool: self.id }));
+            }
+        }
+        self.enqueue(now, deadline, observer)
+    }
+
+    /// Takes the outcome of a check-out that waited.
+    ///
+    /// Once it returns anything but [`Claim::Waiting`], the id is used up.
+    ///
+    /// Cost: O(1), no allocation. Revokes the `Wake` that is owed. Events: none, they were emitted when the outcome came about.
+    ///
+    /// Source: CMAP, "Checking Out a Connection" (CMAP-69, CMAP-70).
+    pub fn claim(&mut self, now: Instant, waiter: WaiterId) -> Claim {
+        self.advance(now);
+        let Some(index) = self.waiters.find(waiter.0) else { return Claim::Stale };
+        let claim = match self.waiters.get(index).verdict {
+            Verdict::Waiting => return Claim::Waiting,
+            Verdict::Granted(conn) => Claim::Granted(Lease { conn, pool: self.id }),
+            Verdict::Failed(error) => Claim::Failed(error),
+        };
+        self.waiters.remove(index);
+        claim
+    }
+
+    /// Gives up a check-out that waited, whatever has become of it.
+    ///
+    /// If it waits, it leaves the queue; a connection that is being established for it goes to the oldest waiter that
+    /// has none coming. If it was granted a connection, that is checked in. Of an id that is used up, nothing.
+    ///
+    /// Cost: O(log n) in the number of waiters, no allocation. Owes at most one `Wake`, one `Close` and one `Establish`.
+    /// Events: `ConnectionCheckOutFailed`, or those of [`Pool::check_in`], or none.
+    ///
+    /// Source: ours, as the specification has no cancellation.
+    pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.advance(now);
+        let Some(index) = self.waiters.find(waiter.0) else { return };
+        match self.waiters.get(index).verdict {
+            Verdict::Waiting => {
+                self.settle(now, index, Verdict::Failed(CheckOutError::Cancelled), observer);
+                self.waiters.remove(index);
+            }
+            Verdict::Failed(_) => self.waiters.remove(index),
+            Verdict::Granted(conn) => {
+                self.waiters.remove(index);
+                self.return_conn(now, conn.0.index, Health::Healthy, observer);
+            }
+        }
+    }
+
+    /// Returns a leased connection to the pool.
+    ///
+    /// `InUse -> InUse` when somebody waits, `InUse -> Available` otherwise, or `InUse -> OwesClose` when it is
+    /// broken, stale or interrupted, or the pool is closed.
+    ///
+    /// - `lease`: consumed. `health`: [`Health::Broken`] after any network or protocol error.
+    ///
+    /// Cost: O(1), no allocation; O(log n) in the number of waiters when somebody waits. Owes at most one `Close` and one `Wake`.
+    /// Events: `ConnectionCheckedIn`, then `ConnectionCheckedOut` of the oldest waiter, or `ConnectionClosed` and
+    /// perhaps `ConnectionCreated`.
+    ///
+    /// # Errors
+    ///
+    /// [`ForeignLease`]: another pool issued it; nothing changed, the lease is handed back.
+    ///
+    /// Source: CMAP, "Checking In a Connection" (CMAP-72, CMAP-73).
+    #[inline]
+    pub fn check_in(
+        &mut self,
+        now: Instant,
+        lease: Lease,
+        health: Health,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<(), ForeignLease> {
+        let now = self.advance(now);
+        match self.leased(&lease) {
+            Some(index) => {
+                self.return_conn(now, index, health, observer);
+                Ok(())
+            }
+            None => Err(ForeignLease(lease)),
+        }
+    }
+
+    /// Lets the pool hand out connections, and fills it to `minPoolSize`.
+    ///
+    /// `Paused -> Ready`. On a ready pool nothing happens, nor on a closed one: closed is final.
+    ///
+    /// Cost: O(1). Owes at most one `Establish`. Events: `PoolReady`, then perhaps `ConnectionCreated`.
+    ///
+    /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
+    pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.advance(now);
+        if self.state != PoolState::Paused {
+            return;
+        }
+        self.state = PoolState::Ready;
+        self.cleared_by = None;
+        observer.on_event(now, &PoolEvent::PoolReady { pool: self.id });
+        if self.config.options.background {
+            self.populate(now, observer);
+        }
+    }
+
+    /// Notes the service that a connection reached, which its hello told. Before [`Pool::handle_established`].
+    ///
+    /// The connection takes the generation of its service, which is returned.
+    ///
+    /// Cost: O(services).
+    ///
+    /// # Errors
+    ///
+    /// [`ServiceError`]: the connection is no longer being established, the pool is not load-balanced, or it has no place for another service.
+    ///
+    /// Source: CMAP, "Load Balancer Mode" (CMAP-90, CMAP-91).
+    pub fn handle_service(&mut self, conn: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
+        if !self.config.options.load_balanced {
+            return Err(ServiceError::WrongMode);
+        }
+        let index = self.pending(conn).ok_or(ServiceError::Stale)?;
+        if self.conns.get(index).service != NIL {
+            return Ok(Generation(self.conns.get(index).generation));
+        }
+        let service = match self.service(service_id) {
+            Some(service) => service,
+            None => {
+                let slot = ServiceSlot { id: service_id, generation: 0, count: 0 };
+                self.services.insert(0, slot).map_err(|Full| ServiceError::Full)?.index
+            }
+        };
+        let slot = self.services.get_mut(service);
+        slot.count += 1;
+        let generation = slot.generation;
+        let conn = self.conns.get_mut(index);
+        conn.service = service;
+        conn.generation = generation;
+        Ok(Generation(generation))
+    }
+
+    /// News: a connection is established. The host has put its socket where the connection's owner will find it.
+    ///
+    /// `Establishing -> InUse` when somebody waits, `Establishing -> Available` otherwise.
+    ///
+    /// Cost: O(log n) in the number of waiters. Owes at most one `Wake` and what more connections may be established.
+    /// Events: `ConnectionReady`, then perhaps `ConnectionCheckedOut` and `ConnectionCreated`; or `ConnectionClosed`.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the pool was cleared or closed meanwhile (or a load-balanced pool was not told the service):
+    /// the connection is gone. Drop the socket.
+    ///
+    /// Source: CMAP, "Establishing a Connection" (CMAP-45, CMAP-49, CMAP-56).
+    pub fn handle_established(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let index = self.pending(conn).ok_or(Stale)?;
+        let slot = *self.conns.get(index);
+        if self.config.options.load_balanced && slot.service == NIL {
+            let cause = Cause::MissingServiceId;
+            let error = EstablishError { cause, overloaded: false, clear: None };
+            self.handle_establish_failed(now, conn, error, observer)?;
+            return Err(Stale);
+        }
+        if self.is_stale(&slot) {
+            let cause = self.cleared_by;
+            self.drop_pending(now, index, ClosedReason::Stale, None, CheckOutError::PoolCleared { cause }, observer);
+            self.serve(now, observer);
+            return Err(Stale);
+        }
+        let duration = now.saturating_since(slot.created);
+        observer.on_event(now, &PoolEvent::ConnectionReady { pool: self.id, conn, duration });
+        if self.background == index {
+            self.background = NIL;
+            self.backoff = BACKOFF_FIRST;
+            self.populate_at = None;
+        }
+        self.hand_over(now, index, observer);
+        self.serve(now, observer);
+        Ok(())
+    }
+
+    /// News: a connection could not be established.
+    ///
+    /// It is closed, and the check-out that it is bound to fails with [`CheckOutError::EstablishFailed`].
+    ///
+    /// - `error`: why, and whether that clears the pool: whoever judges failures decided before this call, so
+    ///   that pool and server description change together.
+    ///
+    /// Cost: O(log n) in the number of waiters; O(waiters) when it clears. Owes `Wake`s, and the `Establish` that its end allows.
+    /// Events: `PoolCleared` if it does, `ConnectionClosed`, `ConnectionCheckOutFailed`.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection was gone already; nothing changed.
+    ///
+    /// Source: CMAP, "Establishing a Connection" (CMAP-46, CMAP-53, CMAP-71, CMAP-86).
+    pub fn handle_establish_failed(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        error: EstablishError,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let index = self.pending(conn).ok_or(Stale)?;
+        let EstablishError { cause, overloaded, clear } = error;
+        let clear = clear.filter(|clear| self.is_mode_of(*clear));
+        if let Some(clear) = clear {
+            self.begin_clear(now, clear, Some(cause), observer);
+        }
+        let in_background = self.background == index;
+        let failed = CheckOutError::EstablishFailed { cause, overloaded };
+        self.drop_pending(now, index, ClosedReason::Error, Some(cause), failed, observer);
+        if let Some(clear) = clear {
+            self.finish_clear(now, clear, Some(cause), observer);
+        }
+        if in_background && self.state == PoolState::Ready {
+            self.populate_at = Some(now.saturating_add(self.backoff));
+            self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
+        }
+        self.serve(now, observer);
+        Ok(())
+    }
+
+    /// Says what a leased connection is pinned to, for the timeout's text in load-balanced mode (CMAP-93).
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the lease is of another pool.
+    pub fn pin(&mut self, lease: &Lease, pinned: Pinned) -> Result<(), Stale> {
+        let index = self.leased(lease).ok_or(Stale)?;
+        self.set_pinned(index, pinned);
+        Ok(())
+    }
+
+    /// The pool's id.
+    #[must_use]
+    pub const fn id(&self) -> PoolId {
+        self.id
+    }
+
+    /// The options that are in force.
+    #[must_use]
+    pub const fn config(&self) -> &PoolConfig {
+        &self.config
+    }
+
+    /// Whether the pool hands out connections.
+    #[must_use]
+    pub const fn state(&self) -> PoolState {
+        self.state
+    }
+
+    /// How many times the pool was cleared. An error counts against the pool only if its generation equals this.
+    #[must_use]
+    pub const fn generation(&self) -> Generation {
+        Generation(self.generation)
+    }
+
+    /// How many times a service was cleared; 0 for one without connections.
+    #[must_use]
+    pub fn service_generation(&self, service_id: ObjectId) -> Generation {
+        Generation(self.service(service_id).map_or(0, |service| self.services.get(service).generation))
+    }
+
+    /// The generation of a connection, or `None` once it is gone.
+    #[must_use]
+    pub fn conn_generation(&self, conn: ConnId) -> Option<Generation> {
+        self.conns.find(conn.0).map(|index| Generation(self.conns.get(index).generation))
+    }
+
+    /// The service of a connection, once hello told it.
+    #[must_use]
+    pub fn conn_service(&self, conn: ConnId) -> Option<ObjectId> {
+        let service = self.conns.get(self.conns.find(conn.0)?).service;
+        (service != NIL).then(|| self.services.get(service).id)
+    }
+
+    /// How many connections and waiters there are. Cost: O(1).
+    #[must_use]
+    pub const fn counts(&self) -> PoolCounts {
+        PoolCounts {
+            pending: self.pending_count(),
+            available: self.conns.len(conn::AVAILABLE),
+            in_use: self.conns.len(conn::IN_USE) + self.conns.len(conn::OWES_INTERRUPT),
+            waiting: self.waiters.len(waiter::UNBOUND) + self.waiters.len(waiter::BOUND),
+        }
+    }
+
+    /// How many services have connections, in load-balanced mode.
+    #[must_use]
+    pub const fn service_count(&self) -> u32 {
+        self.services.len(0)
+    }
+
+    /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of [`Machine::poll_action`],
+    /// for hosts whose workers fetch their own work.
+    #[inline]
+    pub fn poll_establish(&mut self) -> Option<ConnId> {
+        let index = self.conns.front(conn::OWES_ESTABLISH)?;
+        self.conns.move_to(index, conn::ESTABLISHING);
+        Some(ConnId(self.conns.key(index)))
+    }
+
+    /// Whether [`Pool::poll_establish`] has something.
+    #[must_use]
+    pub const fn owes_establish(&self) -> bool {
+        self.conns.len(conn::OWES_ESTABLISH) > 0
+    }
+
+    /// The next action that is not [`PoolAction::Establish`], or `None`.
+    #[inline]
+    pub fn poll_prompt(&mut self) -> Option<PoolAction> {
+        if let Some(index) = self.waiters.front(waiter::OWES_WAKE) {
+            self.waiters.move_to(index, waiter::SETTLED);
+            return Some(PoolAction::Wake(WaiterId(self.waiters.key(index))));
+        }
+        if let Some(index) = self.conns.front(conn::OWES_CLOSE) {
+            return Some(PoolAction::Close(self.release(index)));
+        }
+        if let Some(index) = self.conns.front(conn::OWES_INTERRUPT) {
+            self.conns.move_to(index, conn::IN_USE);
+            return Some(PoolAction::Interrupt(ConnId(self.conns.key(index))));
+        }
+        let index = self.conns.front(conn::OWES_ABANDON)?;
+        Some(PoolAction::Interrupt(self.release(index)))
+    }
+
+    /// Frees the place of a connection that is gone.
+    fn release(&mut self, index: u32) -> ConnId {
+        let conn = ConnId(self.conns.key(index));
+        if !self.conns.has_place() {
+            self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || self.wants_population();
+        }
+        self.conns.remove(index);
+        conn
+    }
+}
+
+impl<M: Memory> Machine for Pool<M> {
+    type Action = PoolAction;
+    type Event = PoolEvent;
+
+    /// Fails waiters whose time is over, closes perished connections, and fills the pool to `minPoolSize`.
+    ///
+    /// Cost: O(log n) for each waiter, O(1) for each connection concerned.
+    /// Events: `ConnectionCheckOutFailed`, `ConnectionClosed`, `ConnectionCreated`.
+    ///
+    /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
+    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.advance(now);
+        while let Some((at, index)) = self.deadlines.first() {
+            if at > now {
+                break;
+            }
+            let usage = self.usage();
+            self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
+        }
+        if self.config.options.background {
+            self.sweep(now, observer);
+        }
+        self.serve_due = false;
+        if self.populate_at.is_some_and(|at| at <= now) {
+            self.populate_at = None;
+        }
+        self.serve(now, observer);
+    }
+
+    fn poll_action(&mut self, _now: Instant) -> Option<PoolAction> {
+        self.poll_prompt().or_else(|| self.poll_establish().map(PoolAction::Establish))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let due = self.serve_due || (self.sweep_due && self.config.options.background);
+        if due {
+            return Some(self.now);
+        }
+        let deadline = self.deadlines.first().map(|first| first.0);
+        let idle = self.idle_expiry();
+        let populate = self.populate_at.filter(|_| self.wants_population());
+        [deadline, idle, populate].into_iter().flatten().min()
+    }
+
+    fn assert_invariants(&self) {
+        self.check();
+    }
+}
+
+impl<M: Memory> fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("id", &self.id)
+            .field("state", &self.state)
+            .field("generation", &self.generation)
+            .field("counts", &self.counts())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,220 @@
+//! Making connections stale, and the pool paused or closed.
+//!
+//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30, CMAP-36..40, CMAP-75..90, CMAP-100).
+
+use super::{CheckOutError, Clear, ClosedReason, Memory, Pool, PoolEvent, PoolState, Verdict, WrongMode, conn, waiter};
+use crate::machine::Observer;
+use crate::storage::table::NIL;
+use crate::{Cause, Instant};
+
+impl<M: Memory> Pool<M> {
+    /// Makes connections stale.
+    ///
+    /// [`Clear::All`]: `Ready -> Paused`; the generation rises, every waiter fails, and with the interrupt flag each connection
+    /// in use whose generation is not newer is interrupted once, and each pending one is abandoned. On a paused pool the
+    /// generation rises and connections are interrupted as asked, without an event of the pool. On a closed pool nothing happens.
+    /// [`Clear::Service`]: the generation of that service rises, and nothing else changes.
+    ///
+    /// Stale connections are closed when a check-in or a check-out meets them, and in the background run that is due at once.
+    ///
+    /// - `cause`: the error that led to it; waiters and check-outs until the next [`Pool::ready`] are told.
+    ///
+    /// Cost: O(waiters), and O(connections in use and pending) with the interrupt flag. Owes a `Wake` for each
+    /// waiter and an `Interrupt` for each connection concerned.
+    /// Events: `PoolCleared`, `ConnectionClosed` of abandoned ones, `ConnectionCheckOutFailed` in the order of the queue.
+    ///
+    /// # Errors
+    ///
+    /// [`WrongMode`]: a load-balanced pool is cleared by service, any other as a whole.
+    ///
+    /// Source: CMAP, "Clearing a Connection Pool" (CMAP-75..89).
+    pub fn clear(
+        &mut self,
+        now: Instant,
+        clear: Clear,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<(), WrongMode> {
+        if !self.is_mode_of(clear) {
+            return Err(WrongMode);
+        }
+        let now = self.advance(now);
+        self.begin_clear(now, clear, cause, observer);
+        self.finish_clear(now, clear, cause, observer);
+        Ok(())
+    }
+
+    /// Closes the pool for good: available connections, what is being established, and the waiters.
+    ///
+    /// Connections in use are closed when they are checked in. Closing again does nothing.
+    ///
+    /// Cost: O(connections + waiters). Owes a `Close`, `Interrupt` or `Wake` for each.
+    /// Events: `ConnectionClosed`, `ConnectionCheckOutFailed`, then `PoolClosed`.
+    ///
+    /// Source: CMAP, "Closing a Connection Pool" (CMAP-36..40).
+    pub fn close(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.state = PoolState::Closed;
+        while let Some(index) = self.conns.front(conn::AVAILABLE) {
+            self.close_conn(now, index, ClosedReason::PoolClosed, None, observer);
+        }
+        self.abandon_pending(now, ClosedReason::PoolClosed, None, observer);
+        self.fail_waiters(now, CheckOutError::PoolClosed, observer);
+        self.sweep_due = false;
+        self.serve_due = false;
+        self.populate_at = None;
+        observer.on_event(now, &PoolEvent::PoolClosed { pool: self.id });
+    }
+
+    /// For the child of a fork: gives up every connection, which all belong to the parent.
+    ///
+    /// Like a clear that interrupts everything, load-balanced pools included, and closes what is available at
+    /// once. The sockets must be closed without a word to the server, which would be heard as the parent's.
+    ///
+    /// Cost: O(connections + waiters). Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
+    ///
+    /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+    pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        let cause = Some(Cause::Forked);
+        let clear = Clear::All { interrupt_in_use_connections: true };
+        let load_balanced = self.config.options.load_balanced;
+        let state = self.state;
+        let mut at = self.services.front(0);
+        while let Some(index) = at {
+            self.services.get_mut(index).generation += 1;
+            at = self.services.next(index);
+        }
+        self.begin_clear(now, clear, cause, observer);
+        self.finish_clear(now, clear, cause, observer);
+        while let Some(index) = self.conns.front(conn::AVAILABLE) {
+            self.close_conn(now, index, ClosedReason::Stale, None, observer);
+        }
+        if load_balanced {
+            // No monitor will mark it ready again.
+            self.state = state;
+            self.serve(now, observer);
+        }
+    }
+
+    /// Whether this kind of clear belongs to the pool's mode (CMAP-75).
+    pub(super) const fn is_mode_of(&self, clear: Clear) -> bool {
+        matches!(clear, Clear::Service(_)) == self.config.options.load_balanced
+    }
+
+    /// Raises the generation, pauses the pool, and says so.
+    pub(super) fn begin_clear(
+        &mut self,
+        now: Instant,
+        clear: Clear,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        if self.state == PoolState::Closed {
+            return;
+        }
+        let (service_id, interrupt_in_use_connections) = match clear {
+            Clear::All { interrupt_in_use_connections } => {
+                self.generation += 1;
+                self.sweep_due = self.conns.len(conn::AVAILABLE) > 0;
+                if self.state == PoolState::Paused {
+                    return;
+                }
+                self.state = PoolState::Paused;
+                self.cleared_by = cause;
+                self.populate_at = None;
+                self.backoff = super::BACKOFF_FIRST;
+                (None, interrupt_in_use_connections)
+            }
+            Clear::Service(id) => {
+                if let Some(index) = self.service(id) {
+                    self.services.get_mut(index).generation += 1;
+                    self.sweep_due |= self.conns.len(conn::AVAILABLE) > 0;
+                }
+                (Some(id), false)
+            }
+        };
+        let pool = self.id;
+        observer.on_event(now, &PoolEvent::PoolCleared { pool, service_id, interrupt_in_use_connections, cause });
+    }
+
+    /// Interrupts what is asked for, and fails the waiters.
+    pub(super) fn finish_clear(
+        &mut self,
+        now: Instant,
+        clear: Clear,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        let Clear::All { interrupt_in_use_connections } = clear else { return };
+        if self.state == PoolState::Closed {
+            return;
+        }
+        if interrupt_in_use_connections {
+            self.abandon_pending(now, ClosedReason::Stale, cause, observer);
+            self.interrupt_in_use();
+        }
+        let cause = self.cleared_by.or(cause);
+        self.fail_waiters(now, CheckOutError::PoolCleared { cause }, observer);
+    }
+
+    /// Ends every establishment. The host is told of those that it had begun.
+    fn abandon_pending(
+        &mut self,
+        now: Instant,
+        reason: ClosedReason,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
+            while let Some(index) = self.conns.front(list) {
+                // Its waiter is first in the queue of those that fail next.
+                let waiting = self.forget_pending(index);
+                self.emit_closed(now, index, reason, cause, observer);
+                if list == conn::ESTABLISHING {
+                    self.conns.move_to(index, conn::OWES_ABANDON);
+                } else {
+                    self.conns.remove(index);
+                }
+                debug_assert!(waiting.is_none_or(|waiting| self.waiters.list_of(waiting) == waiter::BOUND));
+            }
+        }
+    }
+
+    /// Interrupts each connection in use that was not, all of which are of older generations (CMAP-82, CMAP-83).
+    fn interrupt_in_use(&mut self) {
+        let mut at = self.conns.front(conn::IN_USE);
+        while let Some(index) = at {
+            at = self.conns.next(index);
+            let slot = self.conns.get_mut(index);
+            if !slot.interrupted {
+                slot.interrupted = true;
+                self.conns.move_to(index, conn::OWES_INTERRUPT);
+            }
+        }
+    }
+
+    /// Fails everybody who waits, in the order of the queue (CMAP-40, CMAP-80).
+    fn fail_waiters(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
+        // Connections that are still being established serve nobody from now on.
+        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                at = self.conns.next(index);
+                self.conns.get_mut(index).waiter = NIL;
+            }
+        }
+        for list in [waiter::BOUND, waiter::UNBOUND] {
+            while let Some(index) = self.waiters.front(list) {
+                self.waiters.get_mut(index).conn = NIL;
+                self.settle(now, index, Verdict::Failed(error), observer);
+            }
+        }
+    }
+}

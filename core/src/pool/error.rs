@@ -1,0 +1,168 @@
+//! How commands of a pool fail.
+
+use super::{CheckOutFailedReason, Lease};
+use crate::{Cause, Stale};
+use core::fmt;
+
+/// A check-out ended without a connection.
+///
+/// Source: CMAP, "Connection Pool Errors" (CMAP-67, CMAP-80, CMAP-93, CMAP-99).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CheckOutError {
+    /// The pool is closed, and stays so.
+    PoolClosed,
+    /// The pool is paused, or was cleared while this check-out waited. Safe to retry; says nothing new of the server.
+    PoolCleared {
+        /// The error that made it so, if one did.
+        cause: Option<Cause>,
+    },
+    /// `waitQueueTimeoutMS` or the check-out's own deadline has passed.
+    WaitQueueTimeout {
+        /// In load-balanced mode, what the connections were in use for.
+        usage: Option<Usage>,
+    },
+    /// The connection that was being established for this check-out failed.
+    EstablishFailed {
+        /// Why.
+        cause: Cause,
+        /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError`.
+        overloaded: bool,
+    },
+    /// Every place for a waiter is taken.
+    Busy {
+        /// How many check-outs wait.
+        waiting: u32,
+    },
+    /// The caller gave up. Seen in events only.
+    Cancelled,
+}
+
+impl CheckOutError {
+    /// The reason that the event of this failure gives.
+    #[must_use]
+    pub const fn reason(&self) -> CheckOutFailedReason {
+        match self {
+            Self::PoolClosed => CheckOutFailedReason::PoolClosed,
+            Self::WaitQueueTimeout { .. } => CheckOutFailedReason::Timeout,
+            Self::PoolCleared { .. } | Self::EstablishFailed { .. } | Self::Busy { .. } | Self::Cancelled => {
+                CheckOutFailedReason::ConnectionError
+            }
+        }
+    }
+
+    /// Whether the operation may be tried once more: it has not reached a server (CMAP-67).
+    #[must_use]
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::PoolCleared { .. } | Self::EstablishFailed { overloaded: true, .. })
+    }
+
+    /// The error's type in the specification, where it has one.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PoolClosed => "PoolClosedError",
+            Self::PoolCleared { .. } => "PoolClearedError",
+            Self::WaitQueueTimeout { .. } => "WaitQueueTimeoutError",
+            Self::EstablishFailed { .. } => "ConnectionError",
+            Self::Busy { .. } => "BusyError",
+            Self::Cancelled => "CancelledError",
+        }
+    }
+}
+
+impl fmt::Display for CheckOutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PoolClosed => f.write_str("Attempted to check out a connection from closed connection pool"),
+            Self::PoolCleared { cause: None } => f.write_str("Connection pool was cleared"),
+            Self::PoolCleared { cause: Some(cause) } => {
+                write!(f, "Connection pool was cleared because another operation failed with: {cause}")
+            }
+            Self::WaitQueueTimeout { usage } => {
+                f.write_str("Timed out while checking out a connection from connection pool")?;
+                match usage {
+                    Some(usage) => write!(f, ". {usage}"),
+                    None => Ok(()),
+                }
+            }
+            Self::EstablishFailed { cause, .. } => write!(f, "Could not establish a connection: {cause}"),
+            Self::Busy { waiting } => write!(f, "Too many check-outs wait for a connection: {waiting}"),
+            Self::Cancelled => f.write_str("The check-out was cancelled by its caller"),
+        }
+    }
+}
+
+impl core::error::Error for CheckOutError {}
+
+/// What the connections of a load-balanced pool are in use for (CMAP-93).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Usage {
+    /// `maxPoolSize`; 0 is no limit.
+    pub max_pool_size: u32,
+    /// Pinned to cursors.
+    pub cursors: u32,
+    /// Pinned to transactions.
+    pub transactions: u32,
+    /// In use otherwise.
+    pub others: u32,
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { max_pool_size, cursors, transactions, others } = self;
+        write!(
+            f,
+            "maxPoolSize: {max_pool_size}, connections in use by cursors: {cursors}, \
+             connections in use by transactions: {transactions}, connections in use by other operations: {others}"
+        )
+    }
+}
+
+/// The lease is of another pool, or of a connection that this pool no longer knows. Nothing changed (CMAP-72).
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct ForeignLease(pub Lease);
+
+impl fmt::Display for ForeignLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection was not checked out from this pool")
+    }
+}
+
+impl core::error::Error for ForeignLease {}
+
+/// A pool that is load-balanced is cleared by service, any other pool as a whole (CMAP-75). Nothing changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WrongMode;
+
+impl fmt::Display for WrongMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("this way to clear a pool belongs to the other mode")
+    }
+}
+
+impl core::error::Error for WrongMode {}
+
+/// The `serviceId` of a connection could not be noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// The connection is no longer being established.
+    Stale,
+    /// The pool is not load-balanced.
+    WrongMode,
+    /// Every place for a service is taken: fail the establishment with [`Cause::Resources`].
+    Full,
+}
+
+impl fmt::Display for ServiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stale => Stale.fmt(f),
+            Self::WrongMode => f.write_str("the pool is not load-balanced"),
+            Self::Full => f.write_str("every place for a service is taken"),
+        }
+    }
+}
+
+impl core::error::Error for ServiceError {}

@@ -1,0 +1,187 @@
+//! What may be watched of a pool.
+//!
+//! Read first: CMAP, "Connection Pool Monitoring" (CMAP-101, CMAP-102).
+
+use super::{CheckOutError, ConnId, PoolId, PoolOptions};
+use crate::{Cause, ObjectId};
+use core::time::Duration;
+
+/// The eleven events of a pool. Each names its pool; whoever knows the pools knows their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolEvent {
+    /// The pool exists; it is paused.
+    PoolCreated {
+        /// The pool.
+        pool: PoolId,
+        /// Its options; [`PoolOptions::non_default`] lists those that the user changed.
+        options: PoolOptions,
+    },
+    /// The pool hands out connections from now on.
+    PoolReady {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// The connections of the pool, or of one service of it, are stale from now on.
+    PoolCleared {
+        /// The pool.
+        pool: PoolId,
+        /// The service, in load-balanced mode.
+        service_id: Option<ObjectId>,
+        /// Whether connections in use are interrupted too.
+        interrupt_in_use_connections: bool,
+        /// What made it so, if it was an error.
+        cause: Option<Cause>,
+    },
+    /// The pool is closed for good.
+    PoolClosed {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A connection is to be established.
+    ConnectionCreated {
+        /// The pool.
+        pool: PoolId,
+        /// The connection.
+        conn: ConnId,
+    },
+    /// A connection is established.
+    ConnectionReady {
+        /// The pool.
+        pool: PoolId,
+        /// The connection.
+        conn: ConnId,
+        /// Since it was created.
+        duration: Duration,
+    },
+    /// A connection is no longer in the pool; its socket is about to be closed.
+    ConnectionClosed {
+        /// The pool.
+        pool: PoolId,
+        /// The connection.
+        conn: ConnId,
+        /// Why, in the words of the specification.
+        reason: ClosedReason,
+        /// The error behind [`ClosedReason::Error`].
+        cause: Option<Cause>,
+    },
+    /// Somebody asks for a connection.
+    ConnectionCheckOutStarted {
+        /// The pool.
+        pool: PoolId,
+    },
+    /// A check-out ended without a connection.
+    ConnectionCheckOutFailed {
+        /// The pool.
+        pool: PoolId,
+        /// Why, in the words of the specification.
+        reason: CheckOutFailedReason,
+        /// The error that its caller gets.
+        error: CheckOutError,
+        /// Since it started.
+        duration: Duration,
+    },
+    /// A check-out ended with a connection.
+    ConnectionCheckedOut {
+        /// The pool.
+        pool: PoolId,
+        /// The connection.
+        conn: ConnId,
+        /// Since it started.
+        duration: Duration,
+    },
+    /// A connection was returned.
+    ConnectionCheckedIn {
+        /// The pool.
+        pool: PoolId,
+        /// The connection.
+        conn: ConnId,
+    },
+}
+
+impl PoolEvent {
+    /// The pool that the event is of.
+    #[must_use]
+    pub const fn pool(&self) -> PoolId {
+        match *self {
+            Self::PoolCreated { pool, .. }
+            | Self::PoolReady { pool }
+            | Self::PoolCleared { pool, .. }
+            | Self::PoolClosed { pool }
+            | Self::ConnectionCreated { pool, .. }
+            | Self::ConnectionReady { pool, .. }
+            | Self::ConnectionClosed { pool, .. }
+            | Self::ConnectionCheckOutStarted { pool }
+            | Self::ConnectionCheckOutFailed { pool, .. }
+            | Self::ConnectionCheckedOut { pool, .. }
+            | Self::ConnectionCheckedIn { pool, .. } => pool,
+        }
+    }
+
+    /// The event's name in the specification.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::PoolCreated { .. } => "PoolCreated",
+            Self::PoolReady { .. } => "PoolReady",
+            Self::PoolCleared { .. } => "PoolCleared",
+            Self::PoolClosed { .. } => "PoolClosed",
+            Self::ConnectionCreated { .. } => "ConnectionCreated",
+            Self::ConnectionReady { .. } => "ConnectionReady",
+            Self::ConnectionClosed { .. } => "ConnectionClosed",
+            Self::ConnectionCheckOutStarted { .. } => "ConnectionCheckOutStarted",
+            Self::ConnectionCheckOutFailed { .. } => "ConnectionCheckOutFailed",
+            Self::ConnectionCheckedOut { .. } => "ConnectionCheckedOut",
+            Self::ConnectionCheckedIn { .. } => "ConnectionCheckedIn",
+        }
+    }
+}
+
+/// Why a connection was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ClosedReason {
+    /// The pool was cleared since the connection was created.
+    Stale,
+    /// It was available for longer than `maxIdleTimeMS`.
+    Idle,
+    /// It could not be established, or failed in use.
+    Error,
+    /// The pool was closed.
+    PoolClosed,
+}
+
+impl ClosedReason {
+    /// The reason's name in the specification.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stale => "stale",
+            Self::Idle => "idle",
+            Self::Error => "error",
+            Self::PoolClosed => "poolClosed",
+        }
+    }
+}
+
+/// Why a check-out failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckOutFailedReason {
+    /// The pool was closed.
+    PoolClosed,
+    /// It waited longer than it may.
+    Timeout,
+    /// The pool is paused or was cleared, the connection could not be established, or the caller gave up.
+    ConnectionError,
+}
+
+impl CheckOutFailedReason {
+    /// The reason's name in the specification.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PoolClosed => "poolClosed",
+            Self::Timeout => "timeout",
+            Self::ConnectionError => "connectionError",
+        }
+    }
+}

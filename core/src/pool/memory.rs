@@ -1,0 +1,123 @@
+//! Where a pool keeps its slots, and what is in one.
+
+use super::deadlines::{Entry, Node};
+use super::{CheckOutError, ConnId, Pinned};
+use crate::storage::Store;
+use crate::storage::table::{NIL, Slot};
+use crate::{Instant, ObjectId};
+
+/// A connection of a pool.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnSlot {
+    pub(super) created: Instant,
+    pub(super) available_since: Instant,
+    pub(super) generation: u64,
+    /// The waiter for which it is being established.
+    pub(super) waiter: u32,
+    /// Its service, in load-balanced mode once hello told.
+    pub(super) service: u32,
+    pub(super) pinned: Pinned,
+    pub(super) interrupted: bool,
+}
+
+/// A check-out that could not be served at once.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WaiterSlot {
+    pub(super) started: Instant,
+    /// The caller's own deadline.
+    pub(super) deadline: Option<Instant>,
+    /// The connection that is being established for it.
+    pub(super) conn: u32,
+    pub(super) verdict: Verdict,
+}
+
+/// How a check-out ended, kept until it is claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Verdict {
+    Waiting,
+    Granted(ConnId),
+    Failed(CheckOutError),
+}
+
+/// A service behind a load balancer.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ServiceSlot {
+    pub(super) id: ObjectId,
+    pub(super) generation: u64,
+    pub(super) count: u32,
+}
+
+impl ConnSlot {
+    pub(super) const fn new(now: Instant, generation: u64) -> Self {
+        Self {
+            created: now,
+            available_since: now,
+            generation,
+            waiter: NIL,
+            service: NIL,
+            pinned: Pinned::No,
+            interrupted: false,
+        }
+    }
+}
+
+mod sealed {
+    use super::{ConnSlot, Entry, Node, ServiceSlot, Slot, Store, WaiterSlot};
+
+    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+    pub trait Memory {
+        type Conns: Store<Slot<ConnSlot>>;
+        type Waiters: Store<Slot<WaiterSlot>>;
+        type Nodes: Store<Node>;
+        type Entries: Store<Entry>;
+        type Services: Store<Slot<ServiceSlot>>;
+        /// As many as connections, for what the shell keeps beside them.
+        type PerConn<T>: Store<T>;
+        /// As many as waiters.
+        type PerWaiter<T>: Store<T>;
+    }
+}
+pub(crate) use sealed::Memory as Stores;
+
+/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
+pub trait Memory: Stores {}
+
+/// In place: up to `CONNS` connections, `WAITERS` check-outs that wait and, in load-balanced mode,
+/// `SERVICES` services. `maxPoolSize` beyond `CONNS` means `CONNS`; a check-out that finds no place to wait
+/// fails with [`CheckOutError::Busy`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fixed<const CONNS: usize, const WAITERS: usize, const SERVICES: usize = 0>;
+
+impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for Fixed<CONNS, WAITERS, SERVICES> {
+    type Conns = heapless::Vec<Slot<ConnSlot>, CONNS>;
+    type Waiters = heapless::Vec<Slot<WaiterSlot>, WAITERS>;
+    type Nodes = heapless::Vec<Node, WAITERS>;
+    type Entries = heapless::Vec<Entry, WAITERS>;
+    type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
+    type PerConn<T> = heapless::Vec<T, CONNS>;
+    type PerWaiter<T> = heapless::Vec<T, WAITERS>;
+}
+
+impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {}
+
+/// On the heap, growing when a connection is created or more check-outs wait than ever before.
+#[cfg(feature = "alloc")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OnHeap;
+
+#[cfg(feature = "alloc")]
+impl Stores for OnHeap {
+    type Conns = crate::storage::Heap<Slot<ConnSlot>>;
+    type Waiters = crate::storage::Heap<Slot<WaiterSlot>>;
+    type Nodes = crate::storage::Heap<Node>;
+    type Entries = crate::storage::Heap<Entry>;
+    type Services = crate::storage::Heap<Slot<ServiceSlot>>;
+    type PerConn<T> = crate::storage::Heap<T>;
+    type PerWaiter<T> = crate::storage::Heap<T>;
+}
+
+#[cfg(feature = "alloc")]
+impl Memory for OnHeap {}

@@ -1,0 +1,533 @@
+//! Bringing connections and waiters together.
+
+use super::{
+    CheckOut, CheckOutError, ClosedReason, ConnId, ConnSlot, Health, Lease, Memory, Pinned, Pool, PoolEvent, PoolState,
+    Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
+};
+use crate::machine::Observer;
+use crate::storage::table::NIL;
+use crate::{Cause, Instant, ObjectId};
+
+impl<M: Memory> Pool<M> {
+    /// The time of this call: never earlier than that of the last.
+    #[inline]
+    pub(super) fn advance(&mut self, now: Instant) -> Instant {
+        if now > self.now {
+            self.now = now;
+        }
+        self.now
+    }
+
+    /// A check-out for which no connection was there.
+    #[cold]
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<CheckOut, CheckOutError> {
+        let refused = match self.state {
+            PoolState::Closed => Some(CheckOutError::PoolClosed),
+            PoolState::Paused => Some(CheckOutError::PoolCleared { cause: self.cleared_by }),
+            PoolState::Ready if deadline.is_some_and(|deadline| deadline <= now) => {
+                Some(CheckOutError::WaitQueueTimeout { usage: self.usage() })
+            }
+            PoolState::Ready => None,
+        };
+        let entered = match refused {
+            Some(error) => Err(error),
+            None => self.enter(now, deadline).ok_or(CheckOutError::Busy { waiting: self.counts().waiting }),
+        };
+        match entered {
+            Ok(id) => {
+                self.serve(now, observer);
+                if !self.config.options.background {
+                    self.populate(now, observer);
+                }
+                Ok(CheckOut::Queued(id))
+            }
+            Err(error) => {
+                self.emit_failed(now, now, error, observer);
+                Err(error)
+            }
+        }
+    }
+
+    /// Adds a waiter at the end of the queue; `None` when a table is full.
+    fn enter(&mut self, now: Instant, deadline: Option<Instant>) -> Option<WaiterId> {
+        let slot = WaiterSlot { started: now, deadline, conn: NIL, verdict: Verdict::Waiting };
+        let key = self.waiters.insert(waiter::UNBOUND, slot).ok()?;
+        let timeout = self.config.options.wait_queue_timeout;
+        let queue_deadline = if timeout.is_zero() { None } else { Some(now.saturating_add(timeout)) };
+        let first = match (deadline, queue_deadline) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        if let Some(at) = first {
+            if self.deadlines.insert(key.index, at).is_err() {
+                self.waiters.remove(key.index);
+                return None;
+            }
+        }
+        Some(WaiterId(key))
+    }
+
+    /// Hands out what is available, then creates connections for waiters and for `minPoolSize`, as far as the limits allow.
+    pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        if self.state != PoolState::Ready {
+            return;
+        }
+        while self.oldest_waiter().is_some() {
+            let Some(index) = self.conns.back(conn::AVAILABLE) else { break };
+            match self.perished(now, index) {
+                Some(reason) => self.close_conn(now, index, reason, None, observer),
+                None => self.hand_over(now, index, observer),
+            }
+        }
+        while let Some(oldest) = self.waiters.front(waiter::UNBOUND) {
+            let Some(index) = self.create(now, observer) else { break };
+            self.bind(index, oldest);
+        }
+        if self.config.options.background {
+            self.populate(now, observer);
+        }
+    }
+
+    /// Creates a connection if the limits allow it.
+    fn create(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
+        let options = &self.config.options;
+        let max = options.max_pool_size;
+        if self.pending_count() >= options.max_connecting || (max > 0 && self.counts().total() >= max) {
+            return None;
+        }
+        let key = self.conns.insert(conn::OWES_ESTABLISH, ConnSlot::new(now, self.generation)).ok()?;
+        observer.on_event(now, &PoolEvent::ConnectionCreated { pool: self.id, conn: ConnId(key) });
+        Some(key.index)
+    }
+
+    /// Establishes one connection in the background if there are fewer than `minPoolSize`.
+    pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        if self.wants_population() && self.populate_at.is_none() {
+            if let Some(index) = self.create(now, observer) {
+                self.background = index;
+            }
+        }
+    }
+
+    pub(super) fn wants_population(&self) -> bool {
+        self.state == PoolState::Ready
+            && self.background == NIL
+            && self.counts().total() < self.config.options.min_pool_size
+    }
+
+    /// Gives a connection that is established to the oldest waiter, or makes it available.
+    ///
+    /// The waiter may be bound to another connection, and the connection to another waiter: those two are
+    /// bound to each other, or whichever is left to the oldest waiter that has none.
+    pub(super) fn hand_over(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
+        let Some(oldest) = self.oldest_waiter() else {
+            let slot = self.conns.get_mut(index);
+            slot.available_since = now;
+            debug_assert!(slot.waiter == NIL, "a connection is bound to nobody that waits");
+            self.conns.move_to(index, conn::AVAILABLE);
+            return;
+        };
+        let left_waiter = core::mem::replace(&mut self.conns.get_mut(index).waiter, NIL);
+        let left_conn = core::mem::replace(&mut self.waiters.get_mut(oldest).conn, NIL);
+        self.conns.move_to(index, conn::IN_USE);
+        let conn = ConnId(self.conns.key(index));
+        let started = self.waiters.get(oldest).started;
+        self.deadlines.remove(oldest);
+        self.waiters.get_mut(oldest).verdict = Verdict::Granted(conn);
+        self.waiters.move_to(oldest, waiter::OWES_WAKE);
+        if left_conn != NIL && left_conn != index {
+            if left_waiter == NIL {
+                self.bind_to_next(left_conn);
+            } else {
+                self.conns.get_mut(left_conn).waiter = left_waiter;
+                self.waiters.get_mut(left_waiter).conn = left_conn;
+            }
+        } else {
+            assert!(left_waiter == NIL || left_waiter == oldest, "bound waiters are older than unbound ones");
+        }
+        let duration = now.saturating_since(started);
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
+    }
+
+    /// The waiter that is served next.
+    pub(super) fn oldest_waiter(&self) -> Option<u32> {
+        self.waiters.front(waiter::BOUND).or_else(|| self.waiters.front(waiter::UNBOUND))
+    }
+
+    /// A connection that is being established for nobody: binds it to the oldest waiter that has none coming.
+    fn bind_to_next(&mut self, index: u32) {
+        self.conns.get_mut(index).waiter = NIL;
+        if self.is_stale(self.conns.get(index)) {
+            return;
+        }
+        if let Some(next) = self.waiters.front(waiter::UNBOUND) {
+            self.bind(index, next);
+        }
+    }
+
+    /// From now on the waiter has a connection coming, and only its own deadline counts (CMAP-26).
+    fn bind(&mut self, index: u32, waiting: u32) {
+        assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
+        self.conns.get_mut(index).waiter = waiting;
+        let slot = self.waiters.get_mut(waiting);
+        slot.conn = index;
+        let own = slot.deadline;
+        self.waiters.move_to(waiting, waiter::BOUND);
+        self.deadlines.remove(waiting);
+        if let Some(at) = own {
+            let put = self.deadlines.insert(waiting, at);
+            assert!(put.is_ok(), "there is a place for a deadline in each waiter's place");
+        }
+    }
+
+    /// Ends the wait of a check-out that failed. Its verdict stays until it is claimed.
+    pub(super) fn settle(
+        &mut self,
+        now: Instant,
+        index: u32,
+        verdict: Verdict,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        self.deadlines.remove(index);
+        let slot = self.waiters.get_mut(index);
+        assert!(slot.verdict == Verdict::Waiting, "a check-out ends once");
+        slot.verdict = verdict;
+        let started = slot.started;
+        let conn = core::mem::replace(&mut slot.conn, NIL);
+        self.waiters.move_to(index, waiter::OWES_WAKE);
+        if conn != NIL {
+            self.bind_to_next(conn);
+        }
+        if let Verdict::Failed(error) = verdict {
+            self.emit_failed(now, started, error, observer);
+        }
+    }
+
+    fn emit_failed(
+        &self,
+        now: Instant,
+        started: Instant,
+        error: CheckOutError,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        let (pool, reason, duration) = (self.id, error.reason(), now.saturating_since(started));
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutFailed { pool, reason, error, duration });
+    }
+
+    /// Takes back a connection that was in use.
+    #[inline]
+    pub(super) fn return_conn(
+        &mut self,
+        now: Instant,
+        index: u32,
+        health: Health,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        let conn = ConnId(self.conns.key(index));
+        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
+        let slot = *self.conns.get(index);
+        if slot.pinned != Pinned::No {
+            self.set_pinned(index, Pinned::No);
+        }
+        let closed = match health {
+            Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
+            Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
+            Health::Healthy if slot.interrupted || self.is_stale(&slot) => Some((ClosedReason::Stale, None)),
+            Health::Healthy => None,
+        };
+        match closed {
+            Some((reason, cause)) => {
+                self.close_conn(now, index, reason, cause, observer);
+                self.serve(now, observer);
+            }
+            None => self.hand_over(now, index, observer),
+        }
+    }
+
+    /// Closes a connection that has a socket: it leaves the counts, then the event, then the socket (CMAP-47).
+    #[cold]
+    pub(super) fn close_conn(
+        &mut self,
+        now: Instant,
+        index: u32,
+        reason: ClosedReason,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        self.leave_service(index);
+        self.conns.move_to(index, conn::OWES_CLOSE);
+        self.emit_closed(now, index, reason, cause, observer);
+    }
+
+    /// Drops a connection that was being established, of which the host knows that it ended. Its waiter fails with `error`.
+    pub(super) fn drop_pending(
+        &mut self,
+        now: Instant,
+        index: u32,
+        reason: ClosedReason,
+        cause: Option<Cause>,
+        error: CheckOutError,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        let waiting = self.forget_pending(index);
+        let conn = ConnId(self.conns.key(index));
+        self.conns.remove(index);
+        observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
+        if let Some(waiting) = waiting {
+            self.settle(now, waiting, Verdict::Failed(error), observer);
+        }
+    }
+
+    /// Unties a pending connection from its service, its waiter (which is returned) and the background work.
+    pub(super) fn forget_pending(&mut self, index: u32) -> Option<u32> {
+        self.leave_service(index);
+        if self.background == index {
+            self.background = NIL;
+        }
+        let waiting = core::mem::replace(&mut self.conns.get_mut(index).waiter, NIL);
+        if waiting == NIL {
+            return None;
+        }
+        self.waiters.get_mut(waiting).conn = NIL;
+        Some(waiting)
+    }
+
+    pub(super) fn emit_closed(
+        &self,
+        now: Instant,
+        index: u32,
+        reason: ClosedReason,
+        cause: Option<Cause>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) {
+        let conn = ConnId(self.conns.key(index));
+        observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
+    }
+
+    /// Why an available connection must not be handed out, if it must not (CMAP-18, CMAP-19).
+    #[inline]
+    pub(super) fn perished(&self, now: Instant, index: u32) -> Option<ClosedReason> {
+        let slot = self.conns.get(index);
+        if self.is_stale(slot) {
+            return Some(ClosedReason::Stale);
+        }
+        let idle = self.config.options.max_idle_time;
+        (!idle.is_zero() && now > slot.available_since.saturating_add(idle)).then_some(ClosedReason::Idle)
+    }
+
+    /// Whether the pool, or the connection's service, was cleared since the connection was created.
+    #[inline]
+    pub(super) fn is_stale(&self, slot: &ConnSlot) -> bool {
+        let generation = if slot.service == NIL { self.generation } else { self.services.get(slot.service).generation };
+        slot.generation != generation
+    }
+
+    /// When the next available connection will have been idle for too long.
+    pub(super) fn idle_expiry(&self) -> Option<Instant> {
+        let options = &self.config.options;
+        if options.max_idle_time.is_zero() || !options.background {
+            return None;
+        }
+        let oldest = self.conns.get(self.conns.front(conn::AVAILABLE)?);
+        let last = oldest.available_since.saturating_add(options.max_idle_time);
+        (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
+    }
+
+    /// Closes the available connections that perished. The oldest are in front, so idle ones are too.
+    pub(super) fn sweep(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        if core::mem::take(&mut self.sweep_due) {
+            let mut at = self.conns.front(conn::AVAILABLE);
+            while let Some(index) = at {
+                at = self.conns.next(index);
+                if self.is_stale(self.conns.get(index)) {
+                    self.close_conn(now, index, ClosedReason::Stale, None, observer);
+                }
+            }
+        }
+        while let Some(index) = self.conns.front(conn::AVAILABLE) {
+            let Some(reason) = self.perished(now, index) else { break };
+            self.close_conn(now, index, reason, None, observer);
+        }
+    }
+
+    #[inline]
+    pub(super) const fn pending_count(&self) -> u32 {
+        self.conns.len(conn::OWES_ESTABLISH) + self.conns.len(conn::ESTABLISHING)
+    }
+
+    /// The place of a connection that is being established.
+    pub(super) fn pending(&self, id: ConnId) -> Option<u32> {
+        let index = self.conns.find(id.0)?;
+        matches!(self.conns.list_of(index), conn::OWES_ESTABLISH | conn::ESTABLISHING).then_some(index)
+    }
+
+    /// The place of a connection that is in use under this lease.
+    #[inline]
+    pub(super) fn leased(&self, lease: &Lease) -> Option<u32> {
+        if lease.pool != self.id {
+            return None;
+        }
+        let index = self.conns.find(lease.conn.0)?;
+        matches!(self.conns.list_of(index), conn::IN_USE | conn::OWES_INTERRUPT).then_some(index)
+    }
+
+    pub(super) fn service(&self, id: ObjectId) -> Option<u32> {
+        let mut at = self.services.front(0);
+        while let Some(index) = at {
+            if self.services.get(index).id == id {
+                return Some(index);
+            }
+            at = self.services.next(index);
+        }
+        None
+    }
+
+    /// A connection no longer counts for its service, which is forgotten with its last one (CMAP-90).
+    pub(super) fn leave_service(&mut self, index: u32) {
+        let service = core::mem::replace(&mut self.conns.get_mut(index).service, NIL);
+        if service != NIL {
+            let slot = self.services.get_mut(service);
+            slot.count -= 1;
+            if slot.count == 0 {
+                self.services.remove(service);
+            }
+        }
+    }
+
+    pub(super) fn set_pinned(&mut self, index: u32, pinned: Pinned) {
+        let was = core::mem::replace(&mut self.conns.get_mut(index).pinned, pinned);
+        for (kind, change) in [(was, -1_i32), (pinned, 1)] {
+            let count = match kind {
+                Pinned::No => continue,
+                Pinned::Cursor => &mut self.pinned[0],
+                Pinned::Transaction => &mut self.pinned[1],
+            };
+            *count = count.saturating_add_signed(change);
+        }
+    }
+
+    /// What connections are in use for; told in load-balanced mode only.
+    pub(super) fn usage(&self) -> Option<Usage> {
+        let options = &self.config.options;
+        let [cursors, transactions] = self.pinned;
+        options.load_balanced.then(|| Usage {
+            max_pool_size: options.max_pool_size,
+            cursors,
+            transactions,
+            others: self.counts().in_use.saturating_sub(cursors + transactions),
+        })
+    }
+
+    /// The checks behind `assert_invariants`.
+    pub(super) fn check(&self) {
+        self.conns.assert_invariants();
+        self.waiters.assert_invariants();
+        self.services.assert_invariants();
+        let options = &self.config.options;
+        let counts = self.counts();
+        let max = options.max_pool_size;
+        assert!(max == 0 || counts.total() <= max, "more than maxPoolSize connections");
+        assert!(counts.pending <= options.max_connecting, "more than maxConnecting pending");
+        self.deadlines.assert_invariants(|index| self.has_deadline(index));
+        self.check_bindings();
+        if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
+            assert!(counts.available == 0, "somebody waits beside an available connection");
+            let blocked = (max > 0 && counts.total() == max) || counts.pending == options.max_connecting;
+            assert!(blocked || !self.conns.has_place(), "somebody waits without need");
+        }
+        if self.state != PoolState::Ready {
+            assert!(counts.waiting == 0, "somebody waits in a pool that is not ready");
+        }
+        if self.state == PoolState::Closed {
+            assert!(counts.pending == 0 && counts.available == 0, "connections are left in a closed pool");
+        }
+        if self.background != NIL {
+            let list = self.conns.list_of(self.background);
+            assert!(list == conn::OWES_ESTABLISH || list == conn::ESTABLISHING);
+        }
+        self.check_services();
+    }
+
+    fn has_deadline(&self, index: u32) -> bool {
+        let bounded = !self.config.options.wait_queue_timeout.is_zero();
+        match self.waiters.list_of(index) {
+            waiter::UNBOUND => bounded || self.waiters.get(index).deadline.is_some(),
+            waiter::BOUND => self.waiters.get(index).deadline.is_some(),
+            _ => false,
+        }
+    }
+
+    fn check_bindings(&self) {
+        let mut bound = 0;
+        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING, conn::AVAILABLE, conn::IN_USE, conn::OWES_INTERRUPT] {
+            let pending = list == conn::OWES_ESTABLISH || list == conn::ESTABLISHING;
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                let waiting = self.conns.get(index).waiter;
+                if waiting != NIL {
+                    assert!(pending, "only a pending connection is bound");
+                    assert_eq!(self.waiters.get(waiting).conn, index, "a binding is mutual");
+                    assert_eq!(self.waiters.list_of(waiting), waiter::BOUND);
+                    bound += 1;
+                } else if pending && index != self.background && !self.is_stale(self.conns.get(index)) {
+                    assert!(self.waiters.len(waiter::UNBOUND) == 0, "a pending connection serves nobody");
+                }
+                at = self.conns.next(index);
+            }
+        }
+        assert_eq!(bound, self.waiters.len(waiter::BOUND), "a bound waiter has no connection");
+        let newest_bound = self.waiters.back(waiter::BOUND).map(|index| self.waiters.key(index).serial);
+        let oldest_unbound = self.waiters.front(waiter::UNBOUND).map(|index| self.waiters.key(index).serial);
+        if let (Some(bound), Some(unbound)) = (newest_bound, oldest_unbound) {
+            assert!(bound < unbound, "an unbound waiter is older than a bound one");
+        }
+        for list in [waiter::OWES_WAKE, waiter::SETTLED] {
+            let mut at = self.waiters.front(list);
+            while let Some(index) = at {
+                let slot = self.waiters.get(index);
+                assert!(slot.verdict != Verdict::Waiting && slot.conn == NIL);
+                if let Verdict::Granted(granted) = slot.verdict {
+                    assert!(
+                        self.leased(&Lease { conn: granted, pool: self.id }).is_some(),
+                        "a granted connection is in use"
+                    );
+                }
+                at = self.waiters.next(index);
+            }
+        }
+    }
+
+    fn check_services(&self) {
+        let mut total = 0;
+        let mut at = self.services.front(0);
+        while let Some(index) = at {
+            assert!(self.services.get(index).count > 0, "a service without connections is kept");
+            total += self.services.get(index).count;
+            at = self.services.next(index);
+        }
+        let mut seen = 0;
+        let mut pinned = [0, 0];
+        for list in 0..7 {
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                let slot = self.conns.get(index);
+                if slot.service != NIL {
+                    seen += 1;
+                }
+                match slot.pinned {
+                    Pinned::No => {}
+                    Pinned::Cursor => pinned[0] += 1,
+                    Pinned::Transaction => pinned[1] += 1,
+                }
+                at = self.conns.next(index);
+            }
+        }
+        assert_eq!(total, seen, "services count their connections");
+        assert_eq!(pinned, self.pinned);
+    }
+}
