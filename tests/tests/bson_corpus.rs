@@ -1,6 +1,6 @@
 //! The official BSON corpus: a case per file, named after it. Set `POOLHOUSE_SPEC_DIR`.
 
-use std::error::Error;
+use core::error::Error;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;

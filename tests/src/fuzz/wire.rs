@@ -266,6 +266,15 @@ fn outcome(result: Result<Next, HandshakeError>) -> Outcome {
     }
 }
 
+/// What writes a document.
+type Write<'a> = &'a dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>;
+
+fn written(write: Write<'_>) -> Vec<u8> {
+    let mut sink = Vec::new();
+    DocumentWriter::write(&mut sink, write).expect("grows");
+    sink
+}
+
 /// Well-formed inputs to begin with: documents, messages, replies to hello.
 ///
 /// # Panics
@@ -273,12 +282,7 @@ fn outcome(result: Result<Next, HandshakeError>) -> Outcome {
 /// Never: they are all small.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
-    let document = |write: &dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>| {
-        let mut sink = Vec::new();
-        DocumentWriter::write(&mut sink, write).expect("grows");
-        sink
-    };
-    let hello = document(&|d| {
+    let hello = written(&|d| {
         d.boolean("helloOk", true)?.boolean("isWritablePrimary", true)?.str("setName", "rs")?;
         d.array("hosts", |hosts| hosts.str("a:27017")?.str("b:27017").map(drop))?;
         d.document("topologyVersion", |v| v.object_id("processId", ObjectId([1; 12]))?.int64("counter", 3).map(drop))?;
@@ -286,12 +290,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
             .object_id("serviceId", ObjectId([2; 12]))?;
         d.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?.double("ok", 1.0).map(drop)
     });
-    let error = document(&|d| {
+    let error = written(&|d| {
         d.double("ok", 0.0)?.str("errmsg", "no")?.int32("code", 91)?.str("codeName", "ShutdownInProgress")?;
         d.array("errorLabels", |labels| labels.str("RetryableWriteError").map(drop))?;
         d.document("writeConcernError", |e| e.int64("code", 11600).map(drop)).map(drop)
     });
-    let types = document(&|d| {
+    let types = written(&|d| {
         let scope = RawDocument::new(&[8, 0, 0, 0, 10, b'x', 0, 0]).expect("well-formed");
         d.value("code", RawValue::JavaScriptWithScope { code: "f", scope })?;
         d.binary("old", 2, b"abc")?.null("n")?.raw_document("d", scope)?;
