@@ -230,6 +230,9 @@ impl<'a> Message<'a> {
     /// As [`RawDocument::validate`].
     pub fn validate(&self) -> Result<(), WireError> {
         self.body.validate()?;
+        if self.sections.0.len() <= self.body.as_bytes().len().saturating_add(1) {
+            return Ok(());
+        }
         for sequence in self.sequences() {
             for document in sequence.documents() {
                 document?.validate()?;
