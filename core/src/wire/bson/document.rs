@@ -145,7 +145,7 @@ impl<'a> RawDocument<'a> {
     /// Validates the first document within, and the elements behind it. Apart, because a flat document is
     /// common and needs no list of ends.
     #[inline(never)]
-    fn validate_nested(self, behind: Reader<'a>, first: RawDocument<'a>) -> Result<(), WireError> {
+    fn validate_nested(self, behind: Reader<'a>, first: Self) -> Result<(), WireError> {
         // The elements that are being walked, and where those around them end.
         let mut elements = first.interior();
         let mut ends = [0_u32; DEPTH_MAX];
