@@ -11,8 +11,6 @@ mod request;
 mod tests;
 
 pub use environment::{Environment, Faas};
-pub use metadata::{
-    APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions,
-};
+pub use metadata::{APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions};
 pub use reply::{HelloReply, LastWrite, Sizes};
 pub use request::{AwaitHello, HandshakeHello, HelloCommand, ServerApi, encode_handshake_hello, encode_hello};

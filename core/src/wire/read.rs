@@ -28,10 +28,7 @@ impl<'a> Reader<'a> {
 
     #[cold]
     fn truncated(&self, needed: usize) -> WireError {
-        self.error(WireErrorKind::Truncated {
-            needed_bytes: saturate(needed),
-            found_bytes: saturate(self.rest.len()),
-        })
+        self.error(WireErrorKind::Truncated { needed_bytes: saturate(needed), found_bytes: saturate(self.rest.len()) })
     }
 
     /// The next `count` bytes.

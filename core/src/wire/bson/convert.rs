@@ -1,7 +1,10 @@
 //! To and from the types of the `bson` crate.
 //!
-//! Borrowing in both directions: the bytes are the same. The crate has no exception for a document whose
-//! length is wrong, and neither have we, so that only a malformed frame can fail.
+//! Raw documents are borrowed in both directions: the bytes are the same. Both sides refuse a document of a
+//! wrong length when it is opened, and look at its elements later.
+
+#[cfg(test)]
+mod tests;
 
 use ::bson::{Document, RawDocument as TheirDocument};
 

@@ -132,10 +132,25 @@ impl<'a> RawDocument<'a> {
     ///
     /// The first rule that is broken; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
     pub fn validate(self) -> Result<(), WireError> {
-        // The document that is being walked, and where those around it end.
         let mut elements = self.interior();
+        while let Some(raw) = next_raw(&mut elements)? {
+            text(raw.key, raw.key_at)?;
+            if let Some(inner) = document_in(raw)? {
+                return self.validate_nested(elements, inner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Validates the first document within, and the elements behind it. Apart, because a flat document is
+    /// common and needs no list of ends.
+    #[inline(never)]
+    fn validate_nested(self, behind: Reader<'a>, first: Self) -> Result<(), WireError> {
+        // The elements that are being walked, and where those around them end.
+        let mut elements = first.interior();
         let mut ends = [0_u32; DEPTH_MAX];
-        let mut depth = 0_usize;
+        let mut depth = 1_usize;
+        ends[0] = behind.at.saturating_add(saturate(behind.rest.len()));
         loop {
             let Some(raw) = next_raw(&mut elements)? else {
                 let Some(outer) = depth.checked_sub(1) else { return Ok(()) };
@@ -168,7 +183,11 @@ fn document_in(raw: Raw<'_>) -> Result<Option<RawDocument<'_>>, WireError> {
     Ok(match raw.element_type {
         ElementType::Document | ElementType::Array => Some(RawDocument::open(raw.value)?),
         ElementType::JavaScriptWithScope => {
-            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? { Some(scope) } else { None }
+            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? {
+                Some(scope)
+            } else {
+                None
+            }
         }
         ElementType::Double
         | ElementType::Undefined

@@ -371,9 +371,8 @@ fn value_len(element_type: ElementType, mut rest: Reader<'_>) -> Result<usize, W
         ElementType::Document | ElementType::Array => {
             let length_bytes = rest.peek_i32()?;
             let found_bytes = saturate(rest.rest.len());
-            claimed(length_bytes, 5, rest).ok_or_else(|| {
-                rest.error(WireErrorKind::DocumentLength { length_bytes, found_bytes })
-            })?
+            claimed(length_bytes, 5, rest)
+                .ok_or_else(|| rest.error(WireErrorKind::DocumentLength { length_bytes, found_bytes }))?
         }
         ElementType::JavaScriptWithScope => {
             let length_bytes = rest.peek_i32()?;
@@ -404,16 +403,16 @@ fn claimed(length_bytes: i32, min: usize, rest: Reader<'_>) -> Option<usize> {
 #[inline]
 fn string_len(rest: Reader<'_>) -> Result<usize, WireError> {
     let length_bytes = rest.peek_i32()?;
-    let text = claimed(length_bytes, 1, rest).ok_or_else(|| rest.error(WireErrorKind::StringLength { length_bytes }))?;
+    let text =
+        claimed(length_bytes, 1, rest).ok_or_else(|| rest.error(WireErrorKind::StringLength { length_bytes }))?;
     Ok(text.saturating_add(4))
 }
 
 /// Text of bytes.
 #[inline]
 pub(super) fn text(bytes: &[u8], at: u32) -> Result<&str, WireError> {
-    core::str::from_utf8(bytes).map_err(|error| {
-        WireError::new(WireErrorKind::Utf8, at.saturating_add(saturate(error.valid_up_to())))
-    })
+    core::str::from_utf8(bytes)
+        .map_err(|error| WireError::new(WireErrorKind::Utf8, at.saturating_add(saturate(error.valid_up_to()))))
 }
 
 /// A string with its length in front, going past it.

@@ -344,10 +344,9 @@ fn write_cstring<S: Sink>(sink: &mut S, text: &str) -> Result<(), EncodeError> {
 fn length(len: usize) -> Result<[u8; 4], EncodeError> {
     match i32::try_from(len) {
         Ok(length) => Ok(length.to_le_bytes()),
-        Err(_) => Err(EncodeError::DocumentTooLarge {
-            length_bytes: saturate(len),
-            max_bytes: i32::MAX.unsigned_abs(),
-        }),
+        Err(_) => {
+            Err(EncodeError::DocumentTooLarge { length_bytes: saturate(len), max_bytes: i32::MAX.unsigned_abs() })
+        }
     }
 }
 

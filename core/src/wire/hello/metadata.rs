@@ -126,7 +126,7 @@ impl ClientMetadata {
                 client.str("platform", platform)?;
             }
             match options.environment {
-                Some(env) if detail < Detail::NoEnv && !env.is_empty() => {
+                Some(env) if tells(env, detail) => {
                     client.document("env", |document| write_env(document, env, detail)).map(drop)
                 }
                 Some(_) | None => Ok(()),
@@ -143,6 +143,15 @@ impl ClientMetadata {
     }
 }
 
+/// Whether there is an `env` to write.
+fn tells(env: &Environment, detail: Detail) -> bool {
+    match detail {
+        Detail::Everything => !env.is_empty(),
+        Detail::ShortEnv | Detail::ShortOs => env.is_faas(),
+        Detail::NoEnv | Detail::ShortPlatform => false,
+    }
+}
+
 fn write_os<S: Sink>(
     os: &mut DocumentWriter<'_, S>,
     options: &MetadataOptions<'_>,
@@ -152,11 +161,7 @@ fn write_os<S: Sink>(
     if detail >= Detail::ShortOs {
         return Ok(());
     }
-    let more = [
-        ("name", options.os_name),
-        ("architecture", options.os_architecture),
-        ("version", options.os_version),
-    ];
+    let more = [("name", options.os_name), ("architecture", options.os_architecture), ("version", options.os_version)];
     for (key, value) in more {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             os.str(key, value)?;

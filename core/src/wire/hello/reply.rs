@@ -265,12 +265,7 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    fn settle(
-        self,
-        members: HelloReply<'a>,
-        reply_at: u32,
-        wire_version_at: u32,
-    ) -> Result<HelloReply<'a>, WireError> {
+    fn settle(self, members: HelloReply<'a>, reply_at: u32, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
         let ok = self.ok.ok_or(WireError::new(WireErrorKind::FieldMissing { name: "ok" }, reply_at))?;
         let min_wire_version = self.min_wire_version.unwrap_or(0);
         let max_wire_version = self.max_wire_version.unwrap_or(0);

@@ -43,7 +43,7 @@ impl ServerApi<'_> {
 pub enum HelloCommand {
     /// `hello`.
     Hello,
-    /// The old name, with `helloOk: true` to say that the new one is known here.
+    /// The old name; in a handshake with `helloOk: true`, to say that the new one is known here.
     Legacy,
 }
 
@@ -72,7 +72,7 @@ impl HelloCommand {
     fn write<S: Sink>(self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
         match self {
             Self::Hello => command.int32("hello", 1)?,
-            Self::Legacy => command.int32("isMaster", 1)?.boolean("helloOk", true)?,
+            Self::Legacy => command.int32("isMaster", 1)?,
         };
         Ok(())
     }
@@ -133,11 +133,13 @@ pub fn encode_handshake_hello<S: Sink>(
 ) -> Result<usize, EncodeError> {
     encode_command(sink, Outgoing::request(request_id), &Limits::DEFAULT, "admin", |command| {
         hello.command().write(command)?;
+        if hello.command() == HelloCommand::Legacy {
+            command.boolean("helloOk", true)?;
+        }
         command.str("backpressure", BACKPRESSURE)?;
         command.raw_document("client", hello.client.document())?;
-        command.array("compression", |names| {
-            hello.compressors.iter().try_for_each(|name| names.str(name).map(drop))
-        })?;
+        command
+            .array("compression", |names| hello.compressors.iter().try_for_each(|name| names.str(name).map(drop)))?;
         if hello.load_balanced {
             command.boolean("loadBalanced", true)?;
         }

@@ -50,8 +50,7 @@ pub fn decode_header<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a,
         return Ok(Decoded::NeedMore { bytes_min: HEADER_BYTES - input.len() });
     }
     let length_bytes = reader.i32()?.unsigned_abs();
-    let header =
-        Header { length_bytes, request_id: reader.i32()?, response_to: reader.i32()?, opcode: reader.i32()? };
+    let header = Header { length_bytes, request_id: reader.i32()?, response_to: reader.i32()?, opcode: reader.i32()? };
     Ok(Decoded::Done { value: header, rest: reader.rest })
 }
 
@@ -231,6 +230,9 @@ impl<'a> Message<'a> {
     /// As [`RawDocument::validate`].
     pub fn validate(&self) -> Result<(), WireError> {
         self.body.validate()?;
+        if self.sections.0.len() <= self.body.as_bytes().len().saturating_add(1) {
+            return Ok(());
+        }
         for sequence in self.sequences() {
             for document in sequence.documents() {
                 document?.validate()?;

@@ -16,6 +16,12 @@ impl RequestIds {
         Self(0)
     }
 
+    /// Goes on after `request_id`.
+    #[must_use]
+    pub const fn after(request_id: i32) -> Self {
+        Self(request_id)
+    }
+
     /// The next id. Never 0, which in a reply would say "answers nothing".
     #[must_use]
     pub const fn next_id(&mut self) -> i32 {
