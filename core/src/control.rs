@@ -17,8 +17,8 @@ use crate::monitor::{
 };
 use crate::storage::{Full, Store};
 use crate::topology::{
-    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
-    TopologyConfig, TopologyId, TopologyType, Verdict,
+    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology,
+    TopologyAction, TopologyConfig, TopologyId, TopologyType, Verdict,
 };
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
@@ -346,8 +346,12 @@ impl<M: Memory> Control<M> {
         }
         let mut last = 0;
         // In the order of their numbers, which is that of their coming.
-        while let Some(server) =
-            self.topology.servers().map(|server| server.server()).filter(|id| id.number() > last).min_by_key(|id| id.number())
+        while let Some(server) = self
+            .topology
+            .servers()
+            .map(|server| server.server())
+            .filter(|id| id.number() > last)
+            .min_by_key(|id| id.number())
         {
             last = server.number();
             if self.monitor(server).is_none() {

@@ -28,7 +28,9 @@ mod task;
 
 pub use connection::ExchangeError;
 pub use error::OperationError;
-pub use event::{Event, Publish};
+#[cfg(feature = "alloc")]
+pub use event::Event;
+pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
 pub use hub::{Hub, HubConfig, ServerSnapshot};
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};

@@ -11,7 +11,7 @@ use bson::doc;
 use hdrhistogram::Histogram;
 use poolhouse_smol::core::monitor::MonitorEvent;
 use poolhouse_smol::core::pool::PoolEvent;
-use poolhouse_smol::core::shell::{Event, Notice};
+use poolhouse_smol::core::shell::{Event, EventRef, Notice};
 use poolhouse_smol::{Client, ClientOptions, ServerStatus};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use std::collections::VecDeque;
@@ -157,7 +157,7 @@ async fn listen(client: Client, events: Shared<VecDeque<String>>) {
     let mut subscription = client.subscribe_where(|event| {
         !matches!(
             event,
-            Event::Pool(
+            EventRef::Pool(
                 PoolEvent::ConnectionCheckOutStarted { .. }
                     | PoolEvent::ConnectionCheckedOut { .. }
                     | PoolEvent::ConnectionCheckedIn { .. }
@@ -223,7 +223,13 @@ struct Screen {
 const RECENT_LINES: usize = 14;
 
 impl Screen {
-    fn draw(&mut self, servers: &[ServerStatus], tally: &Mutex<Tally>, events: &Mutex<VecDeque<String>>, from: Instant) {
+    fn draw(
+        &mut self,
+        servers: &[ServerStatus],
+        tally: &Mutex<Tally>,
+        events: &Mutex<VecDeque<String>>,
+        from: Instant,
+    ) {
         let (succeeded, failed, p50, p99) = with(tally, |tally| {
             let (p50, p99) = (tally.waits.value_at_quantile(0.5), tally.waits.value_at_quantile(0.99));
             tally.waits.reset();
@@ -275,7 +281,12 @@ fn row(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
     let counts = server.pool.counts;
     format!(
         "{:<25} {:<12} {average:>8} {minimum:>9}  {:>5}  {:>6}  {:>7}  {:>7}  {rate:>6.0}  {p50:>5} us  {p99:>5} us",
-        server.address, server.server_type.name(), counts.available, counts.in_use, counts.pending, counts.waiting,
+        server.address,
+        server.server_type.name(),
+        counts.available,
+        counts.in_use,
+        counts.pending,
+        counts.waiting,
     )
 }
 
@@ -284,12 +295,18 @@ fn plain(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
     let counts = server.pool.counts;
     format!(
         "{} {} rtt {average} min {minimum}, available {} in use {} pending {} waiting {}, {rate:.0} ops/s, wait p50 {p50} us p99 {p99} us",
-        server.address, server.server_type.name(), counts.available, counts.in_use, counts.pending, counts.waiting,
+        server.address,
+        server.server_type.name(),
+        counts.available,
+        counts.in_use,
+        counts.pending,
+        counts.waiting,
     )
 }
 
 fn round_trips(server: &ServerStatus) -> (String, String) {
-    let show = |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{:.2}ms", time.as_secs_f64() * 1e3));
+    let show =
+        |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{:.2}ms", time.as_secs_f64() * 1e3));
     (show(server.round_trip_average), show(server.round_trip_minimum))
 }
 

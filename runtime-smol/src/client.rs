@@ -6,7 +6,10 @@ use core::fmt;
 use core::ops::AsyncFnOnce;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
-use poolhouse_core::shell::{Event, Hub, HubConfig, PoolSnapshot, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use poolhouse_core::shell::{
+    EventRef, Hub, HubConfig, PoolSnapshot, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+};
+use poolhouse_core::storage::Full;
 use poolhouse_core::topology::TopologyOptions;
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::hello::{ClientMetadata, Environment, MetadataOptions};
@@ -77,7 +80,8 @@ impl Client {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub = Hub::new(Smol, config, &topology.validate()?, Subscribers::default());
+        let hub =
+            Hub::new(Smol, config, topology.validate()?, Subscribers::default()).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Tasks::default();
         let clock = Arc::clone(&hub);
@@ -159,7 +163,7 @@ impl Client {
 
     /// Listens to the events that pass a filter, which must only look.
     #[must_use]
-    pub fn subscribe_where(&self, filter: fn(&Event) -> bool) -> Subscription {
+    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 

@@ -19,6 +19,8 @@ pub enum Error {
     Topology(TopologyConfigError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
+    /// No memory for the client.
+    OutOfMemory,
     /// The operation failed.
     Operation(OperationError),
     /// The server refused the command.
@@ -59,7 +61,12 @@ impl Error {
         match self {
             Self::Operation(error) => error.is_retryable(),
             Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
-            Self::Uri(_) | Self::Config(_) | Self::Topology(_) | Self::Metadata(_) | Self::Bson(_) => false,
+            Self::Uri(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Bson(_) => false,
         }
     }
 
@@ -84,6 +91,7 @@ impl fmt::Display for Error {
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
+            Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Bson(what) => write!(f, "BSON: {what}"),

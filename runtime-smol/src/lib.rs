@@ -27,5 +27,5 @@ pub use options::ClientOptions;
 pub use poolhouse_core as core;
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
-pub use poolhouse_core::shell::{Event, Notice, PoolSnapshot, Subscription};
+pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
 pub use runtime::{Smol, Stream};

@@ -211,7 +211,8 @@ impl<R: Runtime> Connection<R> {
     /// The reply that was received last.
     pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
         let Reply { body_start, body_end, .. } = self.reply;
-        RawDocument::new(self.input.written().get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
+        RawDocument::new(self.input.written().get(body_start..body_end).unwrap_or_default())
+            .map_err(ExchangeError::Wire)
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.

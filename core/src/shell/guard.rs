@@ -1,7 +1,8 @@
 //! A connection that is checked out.
 
 use super::connection::{Connection, ExchangeError};
-use super::hub::{Hub, OperationError};
+use super::error::OperationError;
+use super::hub::Hub;
 use super::runtime::Runtime;
 use super::server::Begun;
 use crate::pool::{CheckOutError, Health, Lease, WaiterId};
@@ -72,13 +73,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let talk = async {
             connection
                 .send(|sink, id, limits| {
-                    encode_command(sink, Outgoing::request(id), limits, db, body)?;
-                    Ok(Flags::NONE)
+                    encode_command(sink, Outgoing::request(id), limits, db, body).map(|_| Flags::NONE)
                 })
                 .await?;
-            match connection.receive().await? {
-                Matched::Last | Matched::MoreComes => Ok(()),
-            }
+            // Another reply that would follow is refused by the matching of replies.
+            connection.receive().await.map(|_: Matched| ())
         };
         let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
         let mut talk = pin!(talk);
@@ -114,10 +113,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
                     None => Ok(body),
                 }
             }
-            Err(error) => {
-                self.broken = error.cause();
-                Err(OperationError::Exchange(error))
-            }
+            Err(error) => Err(OperationError::Exchange(error)),
         }
     }
 
@@ -195,10 +191,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
     }
 }
 
-impl<'h, R: Runtime> Future for CheckingOut<'h, R>
-where
-    R::ServerHandle: Unpin,
-{
+impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, CheckOutError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

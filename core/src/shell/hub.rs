@@ -8,14 +8,13 @@ use super::error::OperationError;
 use super::event::Tap;
 use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
-use super::server::{PoolSnapshot, Server};
+use super::server::{PoolSnapshot, Server, is_earlier};
 use crate::control::{Control, ControlAction};
-use crate::machine::Machine;
 use crate::monitor::{Line, MonitorAction, MonitorConfig};
 use crate::pool::{ConnId, EstablishError, PoolConfig, PoolId};
-use crate::storage::Store;
+use crate::storage::{Full, Store};
 use crate::topology::{
-    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyConfigError,
+    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyId, TopologyType,
 };
 use crate::wire::Labels;
 use crate::wire::command::CommandReply;
@@ -35,8 +34,6 @@ pub struct HubConfig {
     pub pool: PoolConfig,
     /// The options of every monitor.
     pub monitor: MonitorConfig,
-    /// The options of the topology.
-    pub topology: TopologyConfig,
     /// `connectTimeoutMS`: how long an application's connection may take to be established; zero is for ever.
     pub connect_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
@@ -58,7 +55,7 @@ pub struct Hub<R: Runtime> {
 /// What is behind the lock of a hub.
 struct State<R: Runtime> {
     control: Control<R::Topology>,
-    servers: <R::Topology as topology::Memory>::PerServer<Option<Entry<R>>>,
+    servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
     /// Tasks that wait for a suitable server.
     selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
     wake_selectors: bool,
@@ -97,7 +94,7 @@ enum Chore<R: Runtime> {
 impl<R: Runtime> State<R> {
     /// Carries out what the control machine owes, pools included.
     fn route(&mut self, hub: &Hub<R>, now: Instant) {
-        while let Some(action) = self.control.poll_action(now) {
+        while let Some(action) = self.control.poll_action() {
             match action {
                 ControlAction::ServerAdded(id) => self.add_server(hub, now, id),
                 ControlAction::ServerRemoved(id) => {
@@ -118,7 +115,7 @@ impl<R: Runtime> State<R> {
     }
 
     fn add_server(&mut self, hub: &Hub<R>, now: Instant, id: ServerId) {
-        let Ok(address) = R::Text::try_from(self.control.topology().address(id)) else { return };
+        let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
         let pool = PoolId::new(self.next_pool);
         self.next_pool = self.next_pool.wrapping_add(1);
         let server = Server::new(now, id, pool, address, hub.config.pool, hub.events.clone());
@@ -135,6 +132,16 @@ impl<R: Runtime> State<R> {
         }
     }
 
+    /// A server that operations can be sent to.
+    fn any_server(&self) -> Option<ServerId> {
+        let topology = self.control.topology();
+        let single = topology.description().topology_type() == TopologyType::Single;
+        let mut servers = topology.servers();
+        servers
+            .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
+            .map(|server| server.server())
+    }
+
     fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
         self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
     }
@@ -146,7 +153,7 @@ impl<R: Runtime> State<R> {
             if core::mem::take(&mut entry.unsettled) {
                 return Some(Chore::Settle(entry.server.clone()));
             }
-            let ended = control.is_line_ended(entry.id);
+            let ended = control.is_ended(entry.id);
             if ended || control.owes_line(entry.id, Line::Check) {
                 if let Some(waker) = entry.check.take() {
                     return Some(Chore::Wake(waker));
@@ -177,7 +184,7 @@ impl<R: Runtime> State<R> {
         if self.closed {
             return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
         }
-        if self.clock.is_some() && super::server::is_earlier(self.control.poll_timeout(), self.armed) {
+        if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
             return self.clock.take().map(Chore::Wake);
         }
         None
@@ -187,21 +194,15 @@ impl<R: Runtime> State<R> {
 impl<R: Runtime> Hub<R> {
     /// A hub for these seeds. No I/O is performed before its tasks run.
     ///
-    /// - `seeds`: addresses as `host`, `host:port`, `[ipv6]:port` or the path of a socket.
-    ///
     /// # Errors
     ///
-    /// [`TopologyConfigError`]: options that contradict each other, or a seed that is no address.
+    /// [`Full`]: no room for the seeds.
     ///
     /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
-    pub fn new<'s>(
-        runtime: R,
-        config: HubConfig,
-        seeds: impl IntoIterator<Item = &'s str>,
-        events: R::Events,
-    ) -> Result<Self, TopologyConfigError> {
+    pub fn new(runtime: R, config: HubConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
         let now = runtime.now();
-        let control = Control::new(now, config.topology.clone(), config.monitor, seeds, &mut Tap::new(&events))?;
+        let id = TopologyId::new(config.first_pool);
+        let control = Control::new(now, id, topology, config.monitor, &mut Tap::new(&events))?;
         let state = State {
             control,
             servers: Store::EMPTY,
@@ -246,10 +247,7 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
-    fn step<T>(
-        &self,
-        change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
-    ) -> T {
+    fn step<T>(&self, change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
         self.step_state(|state, now, tap| change(&mut state.control, now, tap))
     }
 
@@ -322,13 +320,13 @@ impl<R: Runtime> Hub<R> {
         self.state.with(|state| {
             let State { control, servers, .. } = state;
             for entry in servers.slots().iter().flatten() {
-                let Some(description) = control.topology().description(entry.id) else { continue };
+                let Some(description) = control.topology().server(entry.id) else { continue };
                 visit(ServerSnapshot {
                     id: entry.id,
                     address: entry.server.address(),
                     server_type: description.server_type(),
-                    round_trip_average: description.round_trip().average,
-                    round_trip_minimum: description.round_trip().minimum,
+                    round_trip_average: description.round_trip_time(),
+                    round_trip_minimum: description.min_round_trip_time(),
                     pool: entry.server.pool_snapshot(),
                 });
             }
@@ -433,7 +431,7 @@ impl<R: Runtime> Hub<R> {
             if let Some(action) = state.control.poll_line(now, server, line) {
                 return Poll::Ready(Some(action));
             }
-            if state.control.is_line_ended(server) {
+            if state.control.is_ended(server) {
                 return Poll::Ready(None);
             }
             if let Some(entry) = state.entry(server) {
@@ -477,7 +475,7 @@ impl<R: Runtime> Hub<R> {
             poll_fn(|context| {
                 let due = self.state.with(|state| {
                     register(&mut state.clock, context.waker());
-                    state.closed || super::server::is_earlier(state.control.poll_timeout(), state.armed)
+                    state.closed || is_earlier(state.control.poll_timeout(), state.armed)
                 });
                 if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })
@@ -509,8 +507,8 @@ pub struct ServerSnapshot<'a> {
     pub server_type: ServerType,
     /// The moving average of its round-trip time; `None` while it is unknown.
     pub round_trip_average: Option<Duration>,
-    /// The minimum of its last round-trip times; zero until there are two.
-    pub round_trip_minimum: Duration,
+    /// The minimum of its last ten round-trip times; `None` while it is unknown.
+    pub round_trip_minimum: Option<Duration>,
     /// Its pool.
     pub pool: PoolSnapshot,
 }
@@ -528,7 +526,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(id) = state.control.select_any() {
+            if let Some(id) = state.any_server() {
                 if let Some(entry) = state.entry(id) {
                     return Poll::Ready(Ok(entry.server.clone()));
                 }

@@ -5,7 +5,7 @@ use super::server::Server;
 use crate::pool::Memory;
 use crate::storage::Full;
 use crate::wire::Sink;
-use crate::{Cause, Instant};
+use crate::{Cause, Instant, topology};
 use core::ops::Deref;
 use core::task::Waker;
 use embedded_io_async::{Read, Write};
@@ -22,10 +22,12 @@ pub trait Runtime: Sized + 'static {
     type Lock<T>: Lock<T>;
     /// Where pools keep their slots, and the shell what belongs to them.
     type Memory: Memory;
+    /// Where the topology keeps its servers.
+    type Topology: topology::Memory;
     /// An address, or another short text.
     type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
     /// A shared server: `Arc<Server<Self>>`, or a reference to a static.
-    type ServerHandle: Deref<Target = Server<Self>> + Clone;
+    type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
     /// Where events go.
     type Events: Publish;
 

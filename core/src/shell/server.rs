@@ -4,7 +4,7 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
-use super::event::{Publish, Tap};
+use super::event::Tap;
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
@@ -12,6 +12,7 @@ use crate::pool::{
     PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
 };
 use crate::storage::Store;
+use crate::topology::PoolCommand;
 use crate::{Cause, Instant, ObjectId, ServerId};
 use core::fmt;
 use core::task::{Poll, Waker};
@@ -118,7 +119,8 @@ impl<R: Runtime> State<R> {
     }
 }
 
-const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+/// Whether `one` comes before `other`; none is never.
+pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
         (Some(_), None) => true,
@@ -130,16 +132,17 @@ impl<R: Runtime> Server<R> {
     /// A server with an empty, paused pool.
     ///
     /// - `pool`: different for any two pools of the process.
-    pub fn new(now: Instant, id: ServerId, pool: PoolId, address: R::Text, config: PoolConfig, events: R::Events) -> Self {
+    pub fn new(
+        now: Instant,
+        id: ServerId,
+        pool: PoolId,
+        address: R::Text,
+        config: PoolConfig,
+        events: R::Events,
+    ) -> Self {
         let pool = Pool::new(now, pool, config, &mut Tap::new(&events));
-        let state = State {
-            pool,
-            cells: Store::EMPTY,
-            waiters: Store::EMPTY,
-            workers: Store::EMPTY,
-            clock: None,
-            armed: None,
-        };
+        let state =
+            State { pool, cells: Store::EMPTY, waiters: Store::EMPTY, workers: Store::EMPTY, clock: None, armed: None };
         Self { id, address, events, state: R::Lock::new(state) }
     }
 
@@ -175,27 +178,41 @@ impl<R: Runtime> Server<R> {
         result
     }
 
-    /// Does what the pool owes after [`Server::apply_quietly`].
+    /// Does what the pool owes after it was changed quietly.
     pub(super) fn settle(&self) {
         self.step(|_, _| ());
     }
 
-    /// Changes the pool under its lock only: wakes nobody, drops nothing. For callers that hold another lock.
-    pub(super) fn apply_quietly(&self, now: Instant, command: PoolCommand) {
-        self.state.with(|state| {
-            let observer = &mut Tap::new(&self.events);
-            match command {
-                PoolCommand::Ready => state.pool.ready(now, observer),
-                PoolCommand::Clear { clear, cause } => {
-                    // The mode of the pool is that of the topology that commands it.
-                    let _ = state.pool.clear(now, clear, cause, observer);
-                }
-                PoolCommand::Close => state.pool.close(now, observer),
+    /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
+    fn change_quietly(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>)) {
+        self.state.with(|state| change(state, &mut Tap::new(&self.events)));
+    }
+
+    /// Carries out what the topology commands.
+    pub(super) fn command_quietly(&self, now: Instant, command: PoolCommand) {
+        self.change_quietly(|state, observer| match command {
+            PoolCommand::Ready => state.pool.ready(now, observer),
+            PoolCommand::Clear { interrupt_in_use_connections, cause } => {
+                let clear = Clear::All { interrupt_in_use_connections };
+                let cleared = state.pool.clear(now, clear, Some(cause), observer);
+                debug_assert!(cleared.is_ok(), "a load-balanced topology has no checks that could fail");
             }
         });
     }
 
-    /// Asks for a connection. `Ok(Err(..))` waits.
+    /// Clears the pool as the judgement of an error says.
+    pub(super) fn clear_quietly(&self, now: Instant, clear: Clear, cause: Cause) {
+        self.change_quietly(|state, observer| {
+            let cleared = state.pool.clear(now, clear, Some(cause), observer);
+            debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
+        });
+    }
+
+    pub(super) fn close_quietly(&self, now: Instant) {
+        self.change_quietly(|state, observer| state.pool.close(now, observer));
+    }
+
+    /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
     pub(super) fn begin_check_out(
         &self,
         now: Instant,
@@ -317,20 +334,28 @@ impl<R: Runtime> Server<R> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
-    /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
+    /// News of a worker, judged: the connection could not be established.
     pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) {
-        self.state.with(|state| {
+        self.change_quietly(|state, observer| {
             if let Some(cell) = state.cell(id) {
                 cell.waker = None;
             }
-            // Late news of a connection that the pool gave up.
-            let _ = state.pool.handle_establish_failed(now, id, error, &mut Tap::new(&self.events));
+            // Late news of a connection that the pool gave up changes nothing.
+            let _ = state.pool.handle_establish_failed(now, id, error, observer);
         });
     }
 
-    /// The generation and the service of a connection; `None` once it is gone.
-    pub(super) fn provenance(&self, id: ConnId) -> Option<(Generation, Option<ObjectId>)> {
-        self.state.with(|state| Some((state.pool.conn_generation(id)?, state.pool.conn_service(id))))
+    /// Where a connection comes from, for judging its errors; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        self.state.with(|state| {
+            let service_id = state.pool.conn_service(id);
+            let pool_generation = match service_id {
+                Some(service_id) => state.pool.service_generation(service_id),
+                None => state.pool.generation(),
+            };
+            let generation = state.pool.conn_generation(id)?.get();
+            Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
+        })
     }
 
     /// What the clock task waits for.
@@ -384,12 +409,13 @@ pub(super) enum Begun<R: Runtime> {
 /// How a check-out that waited ended.
 pub(super) type Claimed<R> = Result<(Option<Connection<R>>, Lease), CheckOutError>;
 
-/// What a topology tells a pool.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum PoolCommand {
-    Ready,
-    Clear { clear: Clear, cause: Option<Cause> },
-    Close,
+/// Where a connection comes from.
+pub(super) struct Origin {
+    /// Its generation.
+    pub(super) generation: u64,
+    /// The generation of its pool, or of its service, now.
+    pub(super) pool_generation: u64,
+    pub(super) service_id: Option<ObjectId>,
 }
 
 /// A pool at one instant.

@@ -3,7 +3,7 @@
 //! Each subscription has a queue of its own. One that is not read fills up and then loses the newest events, which
 //! [`Notice::Lost`] says in their place; nobody else is held up.
 
-use super::event::{Event, Publish};
+use super::event::{Event, EventRef, Publish};
 use super::runtime::register;
 use crate::Instant;
 use alloc::collections::VecDeque;
@@ -32,14 +32,14 @@ struct Shared {
 struct Queue {
     notices: VecDeque<(Instant, Event)>,
     limit: usize,
-    filter: fn(&Event) -> bool,
+    filter: fn(&EventRef<'_>) -> bool,
     lost: u64,
     closed: bool,
     waker: Option<Waker>,
 }
 
 /// What a subscription yields.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Notice {
     /// Something happened.
     Event {
@@ -73,7 +73,7 @@ impl Subscribers {
     /// - `limit`: how many events are kept for a reader that is behind; at least 1.
     /// - `filter`: called under the lock of what is being changed, so it only looks.
     #[must_use]
-    pub fn subscribe(&self, limit: usize, filter: fn(&Event) -> bool) -> Subscription {
+    pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         let limit = limit.max(1);
         let notices = VecDeque::with_capacity(limit.min(64));
         let queue = Queue { notices, limit, filter, lost: 0, closed: false, waker: None };
@@ -107,7 +107,7 @@ impl Publish for Subscribers {
         self.shared.active.load(Ordering::Acquire)
     }
 
-    fn publish(&self, now: Instant, event: Event) {
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
         let queues = lock(&self.shared.queues);
         for queue in queues.iter().filter_map(Weak::upgrade) {
             let waker = {
@@ -118,7 +118,7 @@ impl Publish for Subscribers {
                 if queue.lost > 0 || queue.notices.len() >= queue.limit {
                     queue.lost += 1;
                 } else {
-                    queue.notices.push_back((now, event.clone()));
+                    queue.notices.push_back((now, event.to_owned()));
                 }
                 queue.waker.take()
             };

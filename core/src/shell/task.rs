@@ -8,11 +8,11 @@ use super::server::ClockState;
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::pool::{ConnId, ServiceError};
 use crate::storage::Full;
+use crate::wire::Phase;
 use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
-use crate::wire::message::{Flags, Matched};
-use crate::wire::Phase;
+use crate::wire::message::Flags;
 use crate::{Cause, Instant, ServerId};
 use core::future::poll_fn;
 use core::pin::pin;
@@ -152,11 +152,8 @@ impl<R: Runtime> Hub<R> {
         let common = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
         let code = common.code.unwrap_or(0);
         // A reply that is not ok has none of hello's fields; one that is must have them right.
-        let hello = if common.ok {
-            HelloReply::parse(body).map_err(ExchangeError::Wire)?
-        } else {
-            HelloReply::default()
-        };
+        let hello =
+            if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let _ = self.line_news(|control, now, tap| {
             control.handle_reply(now, server, line, &reply, common.ok.then(|| info(&hello)).as_ref(), tap)
@@ -191,11 +188,7 @@ impl<R: Runtime> Hub<R> {
             let ClockState::Armed(at) = state else { return };
             let mut expiry = pin!(self.sleep_until(at));
             poll_fn(|context| {
-                if server.clock_is_late(context.waker()) {
-                    Poll::Ready(())
-                } else {
-                    expiry.as_mut().poll(context)
-                }
+                if server.clock_is_late(context.waker()) { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })
             .await;
         }
@@ -204,9 +197,7 @@ impl<R: Runtime> Hub<R> {
     /// Establishes connections, one after the other.
     async fn run_worker(&self, server: &R::ServerHandle) {
         let Some(worker) = server.join_workers() else { return };
-        while let Some(conn) =
-            poll_fn(|context| server.poll_establish(self.now(), worker, context.waker())).await
-        {
+        while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), worker, context.waker())).await {
             let limit = self.config().connect_timeout;
             let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
             let established = self.establish_by(server, conn, deadline).await;
@@ -226,47 +217,53 @@ impl<R: Runtime> Hub<R> {
         conn: ConnId,
         deadline: Option<Instant>,
     ) -> Option<Result<Connection<R>, HandshakeError>> {
-        let phase = core::cell::Cell::new(Phase::Connect);
-        let mut work = pin!(self.establish(server, conn, &phase));
+        let dialed = self.within(server, conn, deadline, self.dial(server.address())).await?;
+        let mut connection = match dialed {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
+        };
+        let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.load_balanced = self.config().pool.options().load_balanced;
+        let load_balanced = hello.load_balanced;
+        let told = |reply: &HelloReply<'_>| {
+            if !load_balanced {
+                self.report_hello(server.id(), reply);
+                return Ok(());
+            }
+            let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
+            match server.note_service(conn, service_id) {
+                Ok(_) | Err(ServiceError::Stale | ServiceError::WrongMode) => Ok(()),
+                Err(ServiceError::Full) => Err(Cause::Resources),
+            }
+        };
+        let shaken = connection.shake_hands(Handshake::new(hello), told);
+        Some(match self.within(server, conn, deadline, shaken).await? {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(error)) => Err(error),
+            Err(cause) => Err(HandshakeError::new(Phase::Hello, cause)),
+        })
+    }
+
+    /// Does some work of establishing: `None` when the pool gives the connection up, an error at the deadline.
+    async fn within<T>(
+        &self,
+        server: &R::ServerHandle,
+        conn: ConnId,
+        deadline: Option<Instant>,
+        work: impl Future<Output = T>,
+    ) -> Option<Result<T, Cause>> {
+        let mut work = pin!(work);
         let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
             if let Poll::Ready(result) = work.as_mut().poll(context) {
-                return Poll::Ready(Some(result));
+                return Poll::Ready(Some(Ok(result)));
             }
             if server.poll_interrupted(conn, context.waker()).is_ready() {
                 return Poll::Ready(None);
             }
-            expiry.as_mut().poll(context).map(|()| Some(Err(HandshakeError::new(phase.get(), Cause::NetworkTimeout))))
+            expiry.as_mut().poll(context).map(|()| Some(Err(Cause::NetworkTimeout)))
         })
         .await
-    }
-
-    async fn establish(
-        &self,
-        server: &R::ServerHandle,
-        conn: ConnId,
-        phase: &core::cell::Cell<Phase>,
-    ) -> Result<Connection<R>, HandshakeError> {
-        let mut connection =
-            self.dial(server.address()).await.map_err(|cause| HandshakeError::new(phase.get(), cause))?;
-        phase.set(Phase::Hello);
-        let mut hello = HandshakeHello::new(&self.config().metadata);
-        hello.load_balanced = self.config().pool.options().load_balanced;
-        let load_balanced = hello.load_balanced;
-        connection
-            .shake_hands(Handshake::new(hello), |reply| {
-                if !load_balanced {
-                    self.report_hello(server.id(), reply);
-                    return Ok(());
-                }
-                let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
-                match server.note_service(conn, service_id) {
-                    Ok(_) | Err(ServiceError::Stale | ServiceError::WrongMode) => Ok(()),
-                    Err(ServiceError::Full) => Err(Cause::Resources),
-                }
-            })
-            .await?;
-        Ok(connection)
     }
 }
 
