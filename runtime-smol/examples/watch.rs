@@ -7,18 +7,22 @@
 //! Without a connection string it starts a fake server in the process. On a terminal it draws a table twice a second;
 //! elsewhere it prints a line a second. It ends with status 0 only if operations succeeded and the last one did.
 
+extern crate alloc;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use bson::doc;
+use core::time::Duration;
 use hdrhistogram::Histogram;
-use poolhouse_smol::core::monitor::MonitorEvent;
-use poolhouse_smol::core::pool::PoolEvent;
-use poolhouse_smol::core::shell::{Event, EventRef, Notice};
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::PoolEvent;
+use poolhouse_smol::poolhouse_core::shell::{EventRef, Notice};
 use poolhouse_smol::{Client, ClientOptions, ServerStatus};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
-use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 struct Arguments {
     uri: Option<String>,
@@ -157,11 +161,12 @@ async fn listen(client: Client, events: Shared<VecDeque<String>>) {
     let mut subscription = client.subscribe_where(|event| {
         !matches!(
             event,
-            EventRef::Pool(
-                PoolEvent::ConnectionCheckOutStarted { .. }
-                    | PoolEvent::ConnectionCheckedOut { .. }
-                    | PoolEvent::ConnectionCheckedIn { .. }
-            )
+            EventRef::Heartbeat(MonitorEvent::HeartbeatStarted { .. })
+                | EventRef::Pool(
+                    PoolEvent::ConnectionCheckOutStarted { .. }
+                        | PoolEvent::ConnectionCheckedOut { .. }
+                        | PoolEvent::ConnectionCheckedIn { .. }
+                )
         )
     });
     let origin = client.now();
@@ -170,47 +175,12 @@ async fn listen(client: Client, events: Shared<VecDeque<String>>) {
         let line = match notice {
             Notice::Event { at, event } => {
                 let time = at.saturating_since(origin).as_secs_f64();
-                describe(&event).map(|text| format!("{time:8.3} s  {text}"))
+                format!("{time:8.3} s  {event}")
             }
-            Notice::Lost { count } => Some(format!("            {count} events were not read in time")),
+            Notice::Lost { count } => format!("            {count} events were not read in time"),
         };
-        if let Some(line) = line {
-            with(&events, |events| events.push_back(line));
-        }
+        with(&events, |events| events.push_back(line));
     }
-}
-
-fn describe(event: &Event) -> Option<String> {
-    Some(match event {
-        Event::Pool(event) => match event {
-            PoolEvent::ConnectionCreated { conn, .. } => format!("ConnectionCreated {}", conn.connection_id()),
-            PoolEvent::ConnectionReady { conn, duration, .. } => {
-                format!("ConnectionReady {} after {duration:.1?}", conn.connection_id())
-            }
-            PoolEvent::ConnectionClosed { conn, reason, cause, .. } => {
-                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-                format!("ConnectionClosed {} ({}{cause})", conn.connection_id(), reason.name())
-            }
-            PoolEvent::PoolCleared { interrupt_in_use_connections, cause, .. } => {
-                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-                format!("PoolCleared (interruptInUseConnections {interrupt_in_use_connections}{cause})")
-            }
-            PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
-                format!("ConnectionCheckOutFailed after {duration:.1?}: {error}")
-            }
-            other => other.name().to_owned(),
-        },
-        Event::Heartbeat(event) => match event {
-            MonitorEvent::HeartbeatSucceeded { awaited, duration, .. } => {
-                format!("ServerHeartbeatSucceeded (awaited {awaited}) after {duration:.1?}")
-            }
-            MonitorEvent::HeartbeatFailed { awaited, duration, cause, .. } => {
-                format!("ServerHeartbeatFailed (awaited {awaited}) after {duration:.1?}: {cause}")
-            }
-            _ => return None,
-        },
-        _ => return None,
-    })
 }
 
 struct Screen {

@@ -24,7 +24,7 @@ pub enum Error {
     /// The operation failed.
     Operation(OperationError),
     /// The server refused the command.
-    Command(CommandError),
+    Command(Box<CommandError>),
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
 }
@@ -49,10 +49,7 @@ impl Error {
     /// The check-out's error, if it was one.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        match self {
-            Self::Operation(OperationError::CheckOut(error)) => Some(error),
-            _ => None,
-        }
+        if let Self::Operation(OperationError::CheckOut(error)) = self { Some(error) } else { None }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
@@ -99,7 +96,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl core::error::Error for Error {}
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +108,7 @@ impl fmt::Display for CommandError {
     }
 }
 
-impl std::error::Error for CommandError {}
+impl core::error::Error for CommandError {}
 
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {

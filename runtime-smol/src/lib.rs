@@ -16,6 +16,8 @@
 //! with more threads by the environment variable `SMOL_THREADS`. Dropping any future of a client is safe at any point.
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod client;
 mod error;
 mod options;
@@ -24,7 +26,7 @@ mod runtime;
 pub use client::{Client, Guard, ServerStatus};
 pub use error::{CommandError, Error};
 pub use options::ClientOptions;
-pub use poolhouse_core as core;
+pub use poolhouse_core;
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};

@@ -2,6 +2,7 @@
 //!
 //! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM Monitoring".
 
+use core::fmt;
 use core::time::Duration;
 
 use crate::cause::Cause;
@@ -79,3 +80,18 @@ impl MonitorEvent {
 }
 
 const _: () = assert!(size_of::<MonitorEvent>() <= 64);
+
+impl fmt::Display for MonitorEvent {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeartbeatStarted { awaited, .. } => write!(f, "ServerHeartbeatStarted awaited={awaited}"),
+            Self::HeartbeatSucceeded { awaited, duration, .. } => {
+                write!(f, "ServerHeartbeatSucceeded awaited={awaited} after {duration:.1?}")
+            }
+            Self::HeartbeatFailed { awaited, duration, cause, .. } => {
+                write!(f, "ServerHeartbeatFailed awaited={awaited} after {duration:.1?}: {cause}")
+            }
+        }
+    }
+}

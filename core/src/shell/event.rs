@@ -5,6 +5,7 @@ use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
+use core::fmt;
 
 /// Anything that may be watched of a client, borrowed from what it happened to.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,18 @@ impl EventRef<'_> {
             Self::Pool(event) => Event::Pool(*event),
             Self::Heartbeat(event) => Event::Heartbeat(*event),
             Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.to_owned())),
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl fmt::Display for Event {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pool(event) => event.fmt(f),
+            Self::Heartbeat(event) => event.fmt(f),
+            Self::Sdam(event) => event.fmt(f),
         }
     }
 }

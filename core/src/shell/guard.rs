@@ -95,7 +95,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     }
 
     /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
-    fn judge(&mut self) -> Result<RawDocument<'_>, OperationError> {
+    fn judge(&self) -> Result<RawDocument<'_>, OperationError> {
         let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };

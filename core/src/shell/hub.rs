@@ -340,11 +340,10 @@ impl<R: Runtime> Hub<R> {
 
     /// An operation failed on a connection: the topology judges it, and the pool is cleared if it says so, before the connection returns.
     pub(super) fn report_failure(&self, server: &R::ServerHandle, conn: ConnId, cause: Cause) {
-        let kind = match cause {
-            Cause::Network => AppErrorKind::Network,
-            Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
-            _ => return,
-        };
+        if !cause.is_network() {
+            return;
+        }
+        let kind = if cause == Cause::NetworkTimeout { AppErrorKind::NetworkTimeout } else { AppErrorKind::Network };
         self.report(server, conn, kind);
     }
 
@@ -384,16 +383,7 @@ impl<R: Runtime> Hub<R> {
         self.step_state(|state, now, tap| {
             let Some(origin) = server.origin(conn) else { return };
             let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
-            let kind = match error.cause {
-                Cause::Network => AppErrorKind::Network,
-                Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
-                Cause::Command { code } => AppErrorKind::Command(CommandError {
-                    command: Some(ReplyError { code: Some(code), message: "" }),
-                    write_concern: None,
-                    topology_version: error.topology_version,
-                }),
-                other => AppErrorKind::Other(other),
-            };
+            let kind = establish_kind(error);
             let report = AppError {
                 generation: origin.generation,
                 pool_generation: origin.pool_generation,
@@ -484,6 +474,21 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
+/// What the failure of an establishment is to the topology.
+fn establish_kind(error: &HandshakeError) -> AppErrorKind<'static> {
+    if error.cause == Cause::Network {
+        AppErrorKind::Network
+    } else if error.cause == Cause::NetworkTimeout {
+        AppErrorKind::NetworkTimeout
+    } else if let Cause::Command { code } = error.cause {
+        let command = Some(ReplyError { code: Some(code), message: "" });
+        let topology_version = error.topology_version;
+        AppErrorKind::Command(CommandError { command, write_concern: None, topology_version })
+    } else {
+        AppErrorKind::Other(error.cause)
+    }
+}
+
 fn error_cause(kind: &AppErrorKind<'_>) -> Cause {
     match kind {
         AppErrorKind::Network => Cause::Network,
@@ -550,7 +555,9 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if let Some(selector) = state.selectors.slots_mut().get_mut(place) {
                 match selector {
                     Selector::Waiting(kept) if kept.will_wake(waker) => {}
-                    _ => *selector = Selector::Waiting(waker.clone()),
+                    Selector::Waiting(_) | Selector::Free | Selector::Woken => {
+                        *selector = Selector::Waiting(waker.clone());
+                    }
                 }
             }
             Poll::Pending
