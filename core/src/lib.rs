@@ -18,9 +18,10 @@ pub mod pool;
 mod server;
 pub mod storage;
 mod time;
+pub mod topology;
 
 pub use cause::Cause;
 pub use config::ConfigError;
 pub use machine::{Machine, Observer};
-pub use server::{ObjectId, ServerType, TopologyVersion};
+pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;
