@@ -117,7 +117,8 @@ fn parse_port(text: &str) -> Option<u16> {
 fn is_host(host: &str) -> bool {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let (address, zone) = inner.split_once('%').map_or((inner, None), |(address, zone)| (address, Some(zone)));
-        return address.parse::<core::net::Ipv6Addr>().is_ok() && zone.is_none_or(|zone| !zone.is_empty() && is_plain(zone));
+        return address.parse::<core::net::Ipv6Addr>().is_ok()
+            && zone.is_none_or(|zone| !zone.is_empty() && is_plain(zone));
     }
     is_plain(host)
 }

@@ -55,8 +55,8 @@ impl Data {
 
     /// Whether both are equal but for names, and but for what equality leaves out (SDAM-32).
     pub(super) fn is_equal(&self, other: &Self) -> bool {
-        let same_type = self.server_type == other.server_type
-            || (!self.server_type.is_known() && !other.server_type.is_known());
+        let same_type =
+            self.server_type == other.server_type || (!self.server_type.is_known() && !other.server_type.is_known());
         same_type
             && self.error == other.error
             && self.wire == other.wire

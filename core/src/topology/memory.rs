@@ -7,9 +7,8 @@ use crate::{Cause, Instant};
 use core::fmt;
 
 /// A server's description: what every build has of it, and its names (hosts, passives, arbiters, tags).
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Debug)]
-pub struct Description<N> {
+pub(super) struct Description<N> {
     pub(super) data: Data,
     pub(super) names: N,
 }

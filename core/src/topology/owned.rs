@@ -1,10 +1,11 @@
 //! Copies of descriptions and events, to be kept.
 
+use super::TopologyId;
 use super::description::{Data, Meta, ServerDescription, Side, Source, TopologyDescription};
 use super::event::SdamEvent;
 use super::texts::{TextId, TextSlot, TextsRef};
-use super::TopologyId;
 use crate::ServerId;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -165,9 +166,9 @@ pub enum OwnedSdamEvent {
         /// The topology.
         topology: TopologyId,
         /// As it was.
-        previous: OwnedTopologyDescription,
+        previous: Box<OwnedTopologyDescription>,
         /// As it is.
-        new: OwnedTopologyDescription,
+        new: Box<OwnedTopologyDescription>,
     },
     /// See [`SdamEvent::ServerOpening`].
     ServerOpening {
@@ -187,9 +188,9 @@ pub enum OwnedSdamEvent {
         /// Its address.
         address: String,
         /// As it was.
-        previous: OwnedServerDescription,
+        previous: Box<OwnedServerDescription>,
         /// As it is.
-        new: OwnedServerDescription,
+        new: Box<OwnedServerDescription>,
     },
     /// See [`SdamEvent::ServerClosed`].
     ServerClosed {
@@ -221,8 +222,8 @@ impl SdamEvent<'_> {
             Self::TopologyDescriptionChanged { topology, previous, new } => {
                 OwnedSdamEvent::TopologyDescriptionChanged {
                     topology,
-                    previous: previous.to_owned(),
-                    new: new.to_owned(),
+                    previous: Box::new(previous.to_owned()),
+                    new: Box::new(new.to_owned()),
                 }
             }
             Self::ServerOpening { topology, server, address } => {
@@ -233,8 +234,8 @@ impl SdamEvent<'_> {
                     topology,
                     server,
                     address: address.into(),
-                    previous: previous.to_owned(),
-                    new: new.to_owned(),
+                    previous: Box::new(previous.to_owned()),
+                    new: Box::new(new.to_owned()),
                 }
             }
             Self::ServerClosed { topology, server, address } => {
