@@ -1,1 +1,5 @@
 //! Harness of Poolhouse.
+
+pub mod mongod;
+pub mod spec;
+pub mod suite;
