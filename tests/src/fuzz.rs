@@ -1,0 +1,3 @@
+//! Bodies of fuzz targets: ordinary functions of bytes, which tests run as well.
+
+pub mod topology;
