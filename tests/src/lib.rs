@@ -7,5 +7,6 @@ pub mod fake;
 pub mod fuzz;
 pub mod model;
 pub mod mongod;
+pub mod sdam;
 pub mod spec;
 pub mod suite;

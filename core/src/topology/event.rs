@@ -4,6 +4,7 @@
 
 use super::{ServerDescription, TopologyDescription, TopologyId};
 use crate::{Observer, ServerId};
+use core::fmt;
 
 /// The six events of a topology, and one warning. Descriptions are borrowed, and cost nothing; whoever keeps an event
 /// makes it its own by [`SdamEvent::to_owned`] (feature `alloc`).
@@ -94,6 +95,24 @@ impl SdamEvent<'_> {
             Self::ServerClosed { .. } => "ServerClosed",
             Self::TopologyClosed { .. } => "TopologyClosed",
             Self::NoServers { .. } => "NoServers",
+        }
+    }
+}
+
+impl fmt::Display for SdamEvent<'_> {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::TopologyOpening { .. } | Self::TopologyClosed { .. } | Self::NoServers { .. } => Ok(()),
+            Self::TopologyDescriptionChanged { previous, new, .. } => {
+                write!(f, " {} -> {new}", previous.topology_type().name())
+            }
+            Self::ServerOpening { address, .. } | Self::ServerClosed { address, .. } => write!(f, " {address}"),
+            Self::ServerDescriptionChanged { address, previous, new, .. } => {
+                write!(f, " {address} {} -> {}", previous.server_type(), new.server_type())?;
+                new.error().map_or(Ok(()), |error| write!(f, ": {error}"))
+            }
         }
     }
 }

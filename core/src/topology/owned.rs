@@ -246,3 +246,35 @@ impl SdamEvent<'_> {
         }
     }
 }
+
+impl OwnedSdamEvent {
+    /// The event as it was.
+    #[must_use]
+    pub fn get(&self) -> SdamEvent<'_> {
+        match self {
+            Self::TopologyOpening { topology } => SdamEvent::TopologyOpening { topology: *topology },
+            Self::TopologyDescriptionChanged { topology, previous, new } => {
+                let (previous, new) = (previous.get(), new.get());
+                SdamEvent::TopologyDescriptionChanged { topology: *topology, previous, new }
+            }
+            Self::ServerOpening { topology, server, address } => {
+                SdamEvent::ServerOpening { topology: *topology, server: *server, address }
+            }
+            Self::ServerDescriptionChanged { topology, server, address, previous, new } => {
+                let (previous, new) = (previous.get(), new.get());
+                SdamEvent::ServerDescriptionChanged { topology: *topology, server: *server, address, previous, new }
+            }
+            Self::ServerClosed { topology, server, address } => {
+                SdamEvent::ServerClosed { topology: *topology, server: *server, address }
+            }
+            Self::TopologyClosed { topology } => SdamEvent::TopologyClosed { topology: *topology },
+            Self::NoServers { topology } => SdamEvent::NoServers { topology: *topology },
+        }
+    }
+}
+
+impl fmt::Display for OwnedSdamEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
