@@ -8,6 +8,6 @@ extern crate alloc;
 pub mod choices;
 pub mod cmap;
 //pub mod fuzz;
-//pub mod model;
+pub mod model;
 pub mod rng;
 //pub mod sim;

@@ -1,0 +1,3 @@
+//! Naive reference models, written from the requirements and not from the machines: lists, and a look at everything.
+
+pub mod pool;
