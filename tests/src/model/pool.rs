@@ -246,7 +246,8 @@ impl Model {
     pub fn poll_timeout(&self) -> Option<u64> {
         let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.options.background);
-        let perishing = perishing.filter_map(|conn| if self.is_stale(conn) { Some(self.now) } else { self.idle_at(conn) });
+        let perishing =
+            perishing.filter_map(|conn| if self.is_stale(conn) { Some(self.now) } else { self.idle_at(conn) });
         // A place became free, and nobody was there to use it.
         let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
         let populate = (self.options.background && self.wants_population()).then(|| self.populate_at.max(self.now));
