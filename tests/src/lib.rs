@@ -7,7 +7,7 @@ extern crate alloc;
 
 pub mod choices;
 pub mod cmap;
-//pub mod fuzz;
+pub mod fuzz;
 pub mod model;
 pub mod rng;
-//pub mod sim;
+pub mod sim;

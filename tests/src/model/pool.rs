@@ -6,6 +6,8 @@
 mod commands;
 mod news;
 
+pub use commands::CheckedOut;
+
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pinned, PoolOptions, PoolState, Usage};
@@ -220,6 +222,12 @@ impl Model {
     #[must_use]
     pub fn waiter(&self, number: u64) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.number == number)
+    }
+
+    /// Whether a connection is being established for a check-out that waits.
+    #[must_use]
+    pub fn is_bound(&self, number: u64) -> bool {
+        self.waiter(number).is_some_and(|waiter| waiter.bound.is_some())
     }
 
     /// Pending, available, in use (CMAP-21).

@@ -1,0 +1,3 @@
+//! Bodies of the fuzz targets: ordinary functions of bytes.
+
+pub mod pool;
