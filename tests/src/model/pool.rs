@@ -84,10 +84,6 @@ impl Place {
     const fn is_pending(self) -> bool {
         matches!(self, Self::OwesEstablish | Self::Establishing)
     }
-
-    const fn is_gone(self) -> bool {
-        matches!(self, Self::OwesAbandon | Self::OwesClose)
-    }
 }
 
 /// A connection.
@@ -212,10 +208,10 @@ impl Model {
         self.services.len()
     }
 
-    /// A connection that the pool still counts.
+    /// A connection that the pool counts, or of which it still owes an action.
     #[must_use]
     pub fn conn(&self, id: u64) -> Option<&Conn> {
-        self.conns.iter().find(|conn| conn.id == id && !conn.place.is_gone())
+        self.conns.iter().find(|conn| conn.id == id)
     }
 
     /// A check-out whose outcome was not claimed.

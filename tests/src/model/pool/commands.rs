@@ -168,9 +168,13 @@ impl Model {
         match clear {
             Clear::All { interrupt_in_use_connections: interrupt } => {
                 self.generation += 1;
-                self.cleared_by = cause;
                 if self.state == PoolState::Ready {
-                    self.state = PoolState::Paused;
+                    // Nobody watches a load balancer who could mark the pool ready again.
+                    if !self.options.load_balanced {
+                        self.state = PoolState::Paused;
+                        // What made it paused is told until it is ready again.
+                        self.cleared_by = cause;
+                    }
                     self.emit(Event::PoolCleared { service: None, interrupt, cause });
                 }
             }
@@ -239,11 +243,12 @@ impl Model {
         let cause = Some(Cause::Forked);
         self.raise(Clear::All { interrupt_in_use_connections: true }, cause);
         for conn in self.available() {
-            self.close_conn(conn.id, ClosedReason::Stale, None, Some(Place::OwesClose));
+            self.close_conn(conn.id, ClosedReason::Stale, cause, Some(Place::OwesClose));
         }
-        self.abandon_pending(ClosedReason::Stale, None);
+        self.abandon_pending(ClosedReason::Stale, cause);
         self.interrupt_in_use();
         self.fail_all(CheckOutError::PoolCleared { cause });
+        self.serve(self.options.background);
     }
 
     /// CMAP-25, CMAP-54, CMAP-57.
