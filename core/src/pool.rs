@@ -201,7 +201,8 @@ pub struct EstablishError {
     pub cause: Cause,
     /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
     pub overloaded: bool,
-    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored.
+    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored, and so is the failure of
+    /// a connection that is stale already.
     pub clear: Option<Clear>,
 }
 
@@ -301,7 +302,7 @@ pub struct Pool<M: Memory> {
     conns: Table<M::Conns, { conn::LISTS }>,
     waiters: Table<M::Waiters, { waiter::LISTS }>,
     services: Table<M::Services, 1>,
-    deadlines: Deadlines<M::Nodes, M::Entries>,
+    deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
     /// What made the pool paused.
     cleared_by: Option<Cause>,
     /// The connection that is established in the background.
@@ -371,7 +372,8 @@ impl<M: Memory> Pool<M> {
     /// - `deadline`: the caller's own, for waiting and establishing together; `waitQueueTimeoutMS` applies besides,
     ///   until a connection is being established for the request.
     ///
-    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise. Owes at most one
+    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise, and
+    /// O(pending) when a connection is being established for nobody. Owes at most one
     /// `Establish`, and a `Close` for each perished connection.
     /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
     /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
@@ -388,25 +390,16 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let now = self.advance(now);
+        let now = self.begin(now, observer);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         if self.state == PoolState::Ready {
-            while let Some(index) = self.conns.back(conn::AVAILABLE) {
-                if let Some(reason) = self.perished(now, index) {
-                    self.close_conn(now, index, reason, None, observer);
-                    continue;
+            if let Some(index) = self.conns.back(conn::AVAILABLE) {
+                if self.perished(now, index).is_none() {
+                    return Ok(self.grant_newest(now, index, observer));
                 }
-                self.conns.move_to(index, conn::IN_USE);
-                let conn = ConnId(self.conns.key(index));
-                let duration = Duration::ZERO;
-                observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-                if !self.config.options.background {
-                    self.populate(now, observer);
-                }
-                return Ok(CheckOut::Granted(Lease { conn, pool: self.id }));
             }
         }
-        self.enqueue(now, deadline, observer)
+        self.check_out_otherwise(now, deadline, observer)
     }
 
     /// Takes the outcome of a check-out that waited.
@@ -438,8 +431,9 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: ours, as the specification has no cancellation.
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return };
+        let now = self.begin(now, observer);
         match self.waiters.get(index).verdict {
             Verdict::Waiting => {
                 self.settle(now, index, Verdict::Failed(CheckOutError::Cancelled), observer);
@@ -477,9 +471,10 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
-        let now = self.advance(now);
+        self.advance(now);
         match self.leased(&lease) {
             Some(index) => {
+                let now = self.begin(now, observer);
                 self.return_conn(now, index, health, observer);
                 Ok(())
             }
@@ -495,10 +490,11 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         if self.state != PoolState::Paused {
             return;
         }
+        let now = self.begin(now, observer);
         self.state = PoolState::Ready;
         self.cleared_by = None;
         observer.on_event(now, &PoolEvent::PoolReady { pool: self.id });
@@ -561,8 +557,9 @@ impl<M: Memory> Pool<M> {
         conn: ConnId,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let now = self.advance(now);
+        self.advance(now);
         let index = self.pending(conn).ok_or(Stale)?;
+        let now = self.begin(now, observer);
         let slot = *self.conns.get(index);
         if self.config.options.load_balanced && slot.service == NIL {
             let cause = Cause::MissingServiceId;
@@ -610,10 +607,12 @@ impl<M: Memory> Pool<M> {
         error: EstablishError,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let now = self.advance(now);
+        self.advance(now);
         let index = self.pending(conn).ok_or(Stale)?;
+        let now = self.begin(now, observer);
         let EstablishError { cause, overloaded, clear } = error;
-        let clear = clear.filter(|clear| self.is_mode_of(*clear));
+        // The failure of a connection from before the last clear says nothing new.
+        let clear = clear.filter(|clear| self.is_mode_of(*clear) && !self.is_stale(self.conns.get(index)));
         if let Some(clear) = clear {
             self.begin_clear(now, clear, Some(cause), observer);
         }
@@ -733,7 +732,8 @@ impl<M: Memory> Pool<M> {
     fn release(&mut self, index: u32) -> ConnId {
         let conn = ConnId(self.conns.key(index));
         if !self.conns.has_place() {
-            self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || self.wants_population();
+            let populates = self.config.options.background && self.wants_population();
+            self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || populates;
         }
         self.conns.remove(index);
         conn
@@ -751,21 +751,11 @@ impl<M: Memory> Machine for Pool<M> {
     ///
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
-        while let Some((at, index)) = self.deadlines.first() {
-            if at > now {
-                break;
-            }
-            let usage = self.usage();
-            self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
-        }
+        let now = self.begin(now, observer);
         if self.config.options.background {
             self.sweep(now, observer);
         }
         self.serve_due = false;
-        if self.populate_at.is_some_and(|at| at <= now) {
-            self.populate_at = None;
-        }
         self.serve(now, observer);
     }
 
@@ -774,13 +764,16 @@ impl<M: Memory> Machine for Pool<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.serve_due || (self.sweep_due && self.config.options.background);
+        let due = (self.serve_due && self.could_serve()) || (self.sweep_due && self.config.options.background);
         if due {
             return Some(self.now);
         }
-        let deadline = self.deadlines.first().map(|first| first.0);
+        let deadline = self.deadlines.earliest();
         let idle = self.idle_expiry();
-        let populate = self.populate_at.filter(|_| self.wants_population());
+        let populate = self.populate_at.filter(|_| {
+            // A fixed capacity may end below minPoolSize.
+            self.config.options.background && self.wants_population() && self.conns.has_place()
+        });
         [deadline, idle, populate].into_iter().flatten().min()
     }
 

@@ -1,1 +1,2 @@
 //! Poolhouse on smol.
+#![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
 //! Where a pool keeps its slots, and what is in one.
 
-use super::deadlines::{Entry, Node};
+use super::deadlines::Node;
 use super::{CheckOutError, ConnId, Pinned};
 use crate::storage::Store;
 use crate::storage::table::{NIL, Slot};
@@ -65,14 +65,15 @@ impl ConnSlot {
 }
 
 mod sealed {
-    use super::{ConnSlot, Entry, Node, ServiceSlot, Slot, Store, WaiterSlot};
+    use super::{ConnSlot, Instant, Node, ServiceSlot, Slot, Store, WaiterSlot};
 
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait Memory {
         type Conns: Store<Slot<ConnSlot>>;
         type Waiters: Store<Slot<WaiterSlot>>;
         type Nodes: Store<Node>;
-        type Entries: Store<Entry>;
+        type Deadlines: Store<Instant>;
+        type Minima: Store<Instant>;
         type Services: Store<Slot<ServiceSlot>>;
     }
 }
@@ -91,7 +92,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for
     type Conns = heapless::Vec<Slot<ConnSlot>, CONNS>;
     type Waiters = heapless::Vec<Slot<WaiterSlot>, WAITERS>;
     type Nodes = heapless::Vec<Node, WAITERS>;
-    type Entries = heapless::Vec<Entry, WAITERS>;
+    type Deadlines = heapless::Vec<Instant, WAITERS>;
+    type Minima = heapless::Vec<Instant, WAITERS>;
     type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
 }
 
@@ -107,7 +109,8 @@ impl Stores for OnHeap {
     type Conns = crate::storage::Heap<Slot<ConnSlot>>;
     type Waiters = crate::storage::Heap<Slot<WaiterSlot>>;
     type Nodes = crate::storage::Heap<Node>;
-    type Entries = crate::storage::Heap<Entry>;
+    type Deadlines = crate::storage::Heap<Instant>;
+    type Minima = crate::storage::Heap<Instant>;
     type Services = crate::storage::Heap<Slot<ServiceSlot>>;
 }
 

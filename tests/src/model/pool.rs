@@ -152,7 +152,9 @@ pub struct Model {
     last_number: u64,
     last_turn: u64,
     /// Not before then is the next connection established in the background.
-    populate_at: u64,
+    populate_at: Option<u64>,
+    /// A clear asked for a background run.
+    run_due: bool,
     backoff_ms: u64,
 }
 
@@ -179,9 +181,16 @@ impl Model {
             last_id: 0,
             last_number: 0,
             last_turn: 0,
-            populate_at: 0,
+            populate_at: None,
+            run_due: false,
             backoff_ms: BACKOFF_FIRST_MS,
         }
+    }
+
+    /// The last time that it was told.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
+        self.now
     }
 
     /// Whether it hands out connections.
@@ -250,12 +259,16 @@ impl Model {
     pub fn poll_timeout(&self) -> Option<u64> {
         let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.options.background);
-        let perishing =
-            perishing.filter_map(|conn| if self.is_stale(conn) { Some(self.now) } else { self.idle_at(conn) });
+        let perishing = perishing.filter_map(|conn| self.idle_at(conn));
+        let run = (self.run_due && self.options.background).then_some(self.now);
         // A place became free, and nobody was there to use it.
         let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
-        let populate = (self.options.background && self.wants_population()).then(|| self.populate_at.max(self.now));
-        deadlines.chain(perishing).chain(serve).chain(populate).min()
+        let populate = if self.options.background && self.wants_population() && self.conns.len() < self.room.conns {
+            self.populate_at.or_else(|| self.may_create().then_some(self.now))
+        } else {
+            None
+        };
+        deadlines.chain(perishing).chain(run).chain(serve).chain(populate).min()
     }
 
     /// Check-outs that the host must be told of.
@@ -289,8 +302,8 @@ impl Model {
         self.events.push((self.now, event));
     }
 
-    /// A clock that goes back is held (P25).
-    fn advance(&mut self, now: u64) {
+    /// A call that changes nothing else tells the time all the same; a clock that goes back is held (P25).
+    pub fn advance(&mut self, now: u64) {
         self.now = self.now.max(now);
     }
 
@@ -302,7 +315,8 @@ impl Model {
     fn due(&self, waiter: &Waiter) -> Option<u64> {
         let limit = nanos(self.options.wait_queue_timeout);
         let by_option = (limit > 0 && waiter.bound.is_none()).then(|| waiter.started.saturating_add(limit));
-        waiter.deadline.into_iter().chain(by_option).min()
+        // The end of time never comes.
+        waiter.deadline.into_iter().chain(by_option).min().filter(|&at| at < u64::MAX - 1)
     }
 
     /// The most connections that there may be.
@@ -325,7 +339,7 @@ impl Model {
     fn wants_population(&self) -> bool {
         let min = (self.options.min_pool_size as usize).min(self.limit());
         let at_it = self.conns.iter().any(|conn| conn.place.is_pending() && conn.background);
-        self.may_create() && self.total() < min && !at_it
+        self.state == PoolState::Ready && self.total() < min && !at_it
     }
 
     /// CMAP-18; in load-balanced mode only the service counts (CMAP-91).
@@ -341,7 +355,7 @@ impl Model {
     /// When an available connection will have been available for longer than maxIdleTimeMS (CMAP-19).
     fn idle_at(&self, conn: &Conn) -> Option<u64> {
         let limit = nanos(self.options.max_idle_time);
-        (limit > 0).then(|| conn.available_since.saturating_add(limit))
+        (limit > 0).then(|| conn.available_since.saturating_add(limit).saturating_add(1))
     }
 
     fn perished(&self, conn: &Conn) -> Option<ClosedReason> {
@@ -385,10 +399,7 @@ impl Model {
 
     fn bind(&mut self, number: u64, id: u64) {
         self.waiter_mut(number).bound = Some(id);
-        let conn = self.conn_mut(id);
-        conn.bound = Some(number);
-        // It is established for somebody now.
-        conn.background = false;
+        self.conn_mut(id).bound = Some(number);
     }
 
     /// A pending connection that is for nobody goes to the oldest check-out that has none coming.
@@ -410,7 +421,11 @@ impl Model {
             let id = self.create();
             self.bind(number, id);
         }
-        if populate && self.wants_population() && self.populate_at <= self.now {
+        if populate && self.wants_population() && self.populate_at.is_none_or(|at| at <= self.now) {
+            self.populate_at = None;
+            if !self.may_create() {
+                return;
+            }
             let id = self.create();
             self.conn_mut(id).background = true;
         }

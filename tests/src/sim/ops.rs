@@ -70,13 +70,16 @@ impl<M: Memory> World<'_, M> {
                 let now = self.now;
                 let far = [now + MS, now + 5 * MS, now + 10 * MS, now + 10_000 * MS, now, now - 1, 0, u64::MAX - 1];
                 let count = if self.shape.tiny { 2 } else { far.len() };
-                self.check_out(Some(far[choices.index(count)]));
+                // Own deadlines and those of the option hardly ever fall on one instant.
+                let odd = if self.shape.tiny { 0 } else { u64::from(choices.below(100_000)) };
+                self.check_out(Some(far[choices.index(count)].saturating_add(odd)));
             }
             Kind::Claim => self.claim(choices.index(self.waiters.len())),
             Kind::ClaimUsedUp => {
                 let waiter = self.used_up[choices.index(self.used_up.len())];
                 let now = self.at();
                 assert_eq!(self.pool.claim(now, waiter), Claim::Stale);
+                self.model.advance(self.now);
             }
             Kind::CancelUnbound => self.cancel_one(Stand::Unbound, choices),
             Kind::CancelBound => self.cancel_one(Stand::Bound, choices),
@@ -217,7 +220,7 @@ impl<M: Memory> World<'_, M> {
         let now = self.at();
         let outcome = self.pool.claim(now, waiter);
         self.note(|| format!("claim {waiter:?}: {outcome:?}"));
-        match (outcome, self.model.claim(number)) {
+        match (outcome, self.model.claim(self.now, number)) {
             (Claim::Waiting, Some(Outcome::Waiting)) => return,
             (Claim::Granted(lease), Some(Outcome::Granted(id))) => {
                 assert_eq!(lease.conn().connection_id().get(), id, "the connection that was granted");
@@ -264,6 +267,7 @@ impl<M: Memory> World<'_, M> {
         let (now, lease) = (self.at(), self.foreign_lease());
         self.note(|| format!("check_in of a foreign {lease:?}"));
         let refused = self.pool.check_in(now, lease, Health::Healthy, &mut self.log);
+        self.model.advance(self.now);
         self.foreign = Some(refused.expect_err("the lease of another pool").0);
     }
 

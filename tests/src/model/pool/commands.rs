@@ -27,7 +27,9 @@ impl Model {
             CheckedOut::Queued(_) => {}
         }
         // Without a background, this is what fills the pool (CMAP-55).
-        self.serve(true);
+        if !matches!(outcome, CheckedOut::Granted(_)) || !self.options.background {
+            self.serve(true);
+        }
         outcome
     }
 
@@ -62,7 +64,8 @@ impl Model {
             owes_wake: false,
         });
         // One that is being established for nobody is there sooner than a new one.
-        let fit = |conn: &&Conn| conn.place.is_pending() && conn.bound.is_none() && !self.is_stale(conn);
+        let fit =
+            |conn: &&Conn| conn.place.is_pending() && conn.bound.is_none() && !conn.background && !self.is_stale(conn);
         if let Some(id) = self.conns.iter().find(fit).map(|conn| conn.id) {
             self.rebind(id);
         }
@@ -77,7 +80,8 @@ impl Model {
     }
 
     /// Takes the outcome; `None` of a number that is used up.
-    pub fn claim(&mut self, number: u64) -> Option<Outcome> {
+    pub fn claim(&mut self, now: u64, number: u64) -> Option<Outcome> {
+        self.advance(now);
         let outcome = self.waiter(number)?.outcome;
         if outcome != Outcome::Waiting {
             self.waiters.retain(|waiter| waiter.number != number);
@@ -87,8 +91,12 @@ impl Model {
 
     /// P11..P13.
     pub fn cancel(&mut self, now: u64, number: u64) {
+        self.advance(now);
+        if self.waiter(number).is_none() {
+            return;
+        }
         self.begin(now);
-        let Some(outcome) = self.waiter(number).map(|waiter| waiter.outcome) else { return };
+        let outcome = self.waiter(number).expect("it is known").outcome;
         match outcome {
             Outcome::Waiting => {
                 if let Some(id) = self.fail(number, CheckOutError::Cancelled) {
@@ -99,14 +107,12 @@ impl Model {
             Outcome::Failed(_) => {}
         }
         self.waiters.retain(|waiter| waiter.number != number);
-        self.serve(self.options.background);
     }
 
     /// CMAP-72, CMAP-73.
     pub fn check_in(&mut self, now: u64, id: u64, health: Health) {
         self.begin(now);
         self.take_back(id, health);
-        self.serve(self.options.background);
     }
 
     fn take_back(&mut self, id: u64, health: Health) {
@@ -123,7 +129,10 @@ impl Model {
             Health::Healthy => None,
         };
         match perished {
-            Some((reason, cause)) => self.close_conn(id, reason, cause, Some(Place::OwesClose)),
+            Some((reason, cause)) => {
+                self.close_conn(id, reason, cause, Some(Place::OwesClose));
+                self.serve(self.options.background);
+            }
             None => self.give(id),
         }
     }
@@ -135,14 +144,14 @@ impl Model {
 
     /// CMAP-39, CMAP-41, CMAP-42.
     pub fn ready(&mut self, now: u64) {
-        self.begin(now);
+        self.advance(now);
         if self.state == PoolState::Paused {
             self.state = PoolState::Ready;
             self.cleared_by = None;
             self.no_back_off();
             self.emit(Event::PoolReady);
+            self.serve(self.options.background);
         }
-        self.serve(self.options.background);
     }
 
     /// CMAP-75..89; false when this way to clear belongs to the other mode.
@@ -165,10 +174,13 @@ impl Model {
         if self.state == PoolState::Closed {
             return;
         }
+        let any = self.conns.iter().any(|conn| conn.place == Place::Available);
         match clear {
             Clear::All { interrupt_in_use_connections: interrupt } => {
                 self.generation += 1;
+                self.run_due = any;
                 if self.state == PoolState::Ready {
+                    self.no_back_off();
                     // Nobody watches a load balancer who could mark the pool ready again.
                     if !self.options.load_balanced {
                         self.state = PoolState::Paused;
@@ -181,6 +193,7 @@ impl Model {
             Clear::Service(service) => {
                 if let Some((generation, _)) = self.services.get_mut(&service) {
                     *generation += 1;
+                    self.run_due |= any;
                 }
                 if self.state == PoolState::Ready {
                     self.emit(Event::PoolCleared { service: Some(service), interrupt: false, cause });
@@ -196,7 +209,7 @@ impl Model {
             return;
         }
         if interrupt {
-            self.abandon_pending(ClosedReason::Stale, None);
+            self.abandon_pending(ClosedReason::Stale, cause);
             self.interrupt_in_use();
         }
         self.fail_all(CheckOutError::PoolCleared { cause });
@@ -221,11 +234,13 @@ impl Model {
 
     /// CMAP-36..40.
     pub fn close(&mut self, now: u64) {
-        self.begin(now);
+        self.advance(now);
         if self.state == PoolState::Closed {
             return;
         }
+        self.begin(now);
         self.state = PoolState::Closed;
+        self.run_due = false;
         for conn in self.available() {
             self.close_conn(conn.id, ClosedReason::PoolClosed, None, Some(Place::OwesClose));
         }
@@ -236,18 +251,22 @@ impl Model {
 
     /// CMAP-30, CMAP-100.
     pub fn reset_after_fork(&mut self, now: u64) {
-        self.begin(now);
+        self.advance(now);
         if self.state == PoolState::Closed {
             return;
         }
+        self.begin(now);
         let cause = Some(Cause::Forked);
-        self.raise(Clear::All { interrupt_in_use_connections: true }, cause);
-        for conn in self.available() {
-            self.close_conn(conn.id, ClosedReason::Stale, cause, Some(Place::OwesClose));
+        for (generation, _) in self.services.values_mut() {
+            *generation += 1;
         }
+        self.raise(Clear::All { interrupt_in_use_connections: true }, cause);
         self.abandon_pending(ClosedReason::Stale, cause);
         self.interrupt_in_use();
         self.fail_all(CheckOutError::PoolCleared { cause });
+        for conn in self.available() {
+            self.close_conn(conn.id, ClosedReason::Stale, None, Some(Place::OwesClose));
+        }
         self.serve(self.options.background);
     }
 
@@ -255,6 +274,7 @@ impl Model {
     pub fn handle_timeout(&mut self, now: u64) {
         self.begin(now);
         if self.options.background {
+            self.run_due = false;
             for conn in self.available() {
                 if let Some(reason) = self.perished(&conn) {
                     self.close_conn(conn.id, reason, None, Some(Place::OwesClose));
@@ -267,15 +287,23 @@ impl Model {
     /// Time goes on; whoever waited until now has waited too long, before anything else happens (P19, P21).
     pub(super) fn begin(&mut self, now: u64) {
         self.advance(now);
+        let usage = self.usage();
+        let mut freed = Vec::new();
+        while let Some(number) = self.next_late() {
+            freed.extend(self.fail(number, CheckOutError::WaitQueueTimeout { usage }));
+        }
+        for id in freed {
+            self.rebind(id);
+        }
+    }
+
+    /// The oldest check-out if it is late, or else the one that has been late for longest.
+    fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
             self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();
         late.retain(|&(at, _)| at <= self.now);
         late.sort_unstable();
-        let usage = self.usage();
-        let error = CheckOutError::WaitQueueTimeout { usage };
-        let freed: Vec<u64> = late.into_iter().filter_map(|(_, number)| self.fail(number, error)).collect();
-        for id in freed {
-            self.rebind(id);
-        }
+        let oldest = self.queue().next()?.number;
+        late.iter().find(|&&(_, number)| number == oldest).or(late.first()).map(|&(_, number)| number)
     }
 }

@@ -1,7 +1,7 @@
 //! What the host tells the pool, and what it took from it.
 
 use super::{BACKOFF_FIRST_MS, BACKOFF_LAST_MS, Event, Model, Place};
-use poolhouse_core::pool::{CheckOutError, ClosedReason, EstablishError, ServiceError};
+use poolhouse_core::pool::{CheckOutError, ClosedReason, EstablishError, PoolState, ServiceError};
 use poolhouse_core::{Cause, ObjectId};
 
 impl Model {
@@ -21,6 +21,9 @@ impl Model {
         if !self.is_pending(id) {
             return Err(ServiceError::Stale);
         }
+        if let Some(told) = self.conn(id).filter(|conn| conn.service.is_some()) {
+            return Ok(told.generation);
+        }
         if !self.services.contains_key(&service) && self.services.len() >= self.room.services {
             return Err(ServiceError::Full);
         }
@@ -35,24 +38,30 @@ impl Model {
 
     /// CMAP-45, CMAP-49, P36; false when the connection is gone.
     pub fn established(&mut self, now: u64, id: u64) -> bool {
-        self.begin(now);
+        self.advance(now);
         if !self.is_pending(id) {
             return false;
         }
+        self.begin(now);
         let conn = self.conn(id).cloned().expect("it is pending");
         let good = if self.is_stale(&conn) {
             self.close_conn(id, ClosedReason::Stale, None, None);
             if let Some(number) = conn.bound {
                 self.waiter_mut(number).bound = None;
-                self.fail(number, CheckOutError::PoolCleared { cause: None });
+                self.fail(number, CheckOutError::PoolCleared { cause: self.cleared_by });
             }
             false
         } else if self.options.load_balanced && conn.service.is_none() {
             self.drop_failed(id, Cause::MissingServiceId, false);
+            if conn.background {
+                self.back_off();
+            }
             false
         } else {
             self.emit(Event::Ready(id, self.now - conn.created));
-            self.no_back_off();
+            if conn.background {
+                self.no_back_off();
+            }
             self.conn_mut(id).background = false;
             self.give(id);
             true
@@ -63,20 +72,23 @@ impl Model {
 
     /// CMAP-46, CMAP-71, CMAP-86; false when the connection was gone.
     pub fn establish_failed(&mut self, now: u64, id: u64, error: EstablishError) -> bool {
-        self.begin(now);
+        self.advance(now);
         if !self.is_pending(id) {
             return false;
         }
+        self.begin(now);
         let clear = error.clear.filter(|&clear| self.is_of_mode(clear));
-        let background = self.conn(id).is_some_and(|conn| conn.background);
+        let conn = self.conn(id).cloned().expect("it is pending");
+        let clear = clear.filter(|_| !self.is_stale(&conn));
         if let Some(clear) = clear {
             self.raise(clear, Some(error.cause));
         }
         self.drop_failed(id, error.cause, error.overloaded);
-        match clear {
-            Some(clear) => self.finish_clear(clear, Some(error.cause)),
-            None if background => self.back_off(),
-            None => {}
+        if let Some(clear) = clear {
+            self.finish_clear(clear, Some(error.cause));
+        }
+        if conn.background && self.state == PoolState::Ready {
+            self.back_off();
         }
         self.serve(self.options.background);
         true
@@ -93,12 +105,12 @@ impl Model {
 
     /// A failure in the background that did not clear the pool: the next attempt waits, longer each time (P53).
     fn back_off(&mut self) {
-        self.populate_at = self.now.saturating_add(self.backoff_ms * 1_000_000);
+        self.populate_at = Some(self.now.saturating_add(self.backoff_ms * 1_000_000));
         self.backoff_ms = (self.backoff_ms * 2).min(BACKOFF_LAST_MS);
     }
 
     pub(super) fn no_back_off(&mut self) {
-        self.populate_at = 0;
+        self.populate_at = None;
         self.backoff_ms = BACKOFF_FIRST_MS;
     }
 
