@@ -204,7 +204,8 @@ pub struct EstablishError {
     pub cause: Cause,
     /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
     pub overloaded: bool,
-    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored.
+    /// Whether the failure clears the pool. A kind that belongs to the other mode is ignored, and so is the failure of
+    /// a connection that is stale already.
     pub clear: Option<Clear>,
 }
 
@@ -392,7 +393,7 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let now = self.advance(now);
+        let now = self.begin(now, observer);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         if self.state == PoolState::Ready {
             if let Some(index) = self.conns.back(conn::AVAILABLE) {
@@ -433,8 +434,9 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: ours, as the specification has no cancellation.
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return };
+        let now = self.begin(now, observer);
         match self.waiters.get(index).verdict {
             Verdict::Waiting => {
                 self.settle(now, index, Verdict::Failed(CheckOutError::Cancelled), observer);
@@ -472,9 +474,10 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
-        let now = self.advance(now);
+        self.advance(now);
         match self.leased(&lease) {
             Some(index) => {
+                let now = self.begin(now, observer);
                 self.return_conn(now, index, health, observer);
                 Ok(())
             }
@@ -490,10 +493,11 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         if self.state != PoolState::Paused {
             return;
         }
+        let now = self.begin(now, observer);
         self.state = PoolState::Ready;
         self.cleared_by = None;
         observer.on_event(now, &PoolEvent::PoolReady { pool: self.id });
@@ -556,8 +560,9 @@ impl<M: Memory> Pool<M> {
         conn: ConnId,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let now = self.advance(now);
+        self.advance(now);
         let index = self.pending(conn).ok_or(Stale)?;
+        let now = self.begin(now, observer);
         let slot = *self.conns.get(index);
         if self.config.options.load_balanced && slot.service == NIL {
             let cause = Cause::MissingServiceId;
@@ -605,10 +610,12 @@ impl<M: Memory> Pool<M> {
         error: EstablishError,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), Stale> {
-        let now = self.advance(now);
+        self.advance(now);
         let index = self.pending(conn).ok_or(Stale)?;
+        let now = self.begin(now, observer);
         let EstablishError { cause, overloaded, clear } = error;
-        let clear = clear.filter(|clear| self.is_mode_of(*clear));
+        // The failure of a connection from before the last clear says nothing new.
+        let clear = clear.filter(|clear| self.is_mode_of(*clear) && !self.is_stale(self.conns.get(index)));
         if let Some(clear) = clear {
             self.begin_clear(now, clear, Some(cause), observer);
         }
@@ -753,13 +760,7 @@ impl<M: Memory> Machine for Pool<M> {
     ///
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
-        while self.deadlines.earliest().is_some_and(|at| at <= now) {
-            // Usually the oldest, as deadlines tend to be in order.
-            let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
-            let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
-            self.time_out(now, index, observer);
-        }
+        let now = self.begin(now, observer);
         if self.config.options.background {
             self.sweep(now, observer);
         }
@@ -772,13 +773,16 @@ impl<M: Memory> Machine for Pool<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = self.serve_due || (self.sweep_due && self.config.options.background);
+        let due = (self.serve_due && self.could_serve()) || (self.sweep_due && self.config.options.background);
         if due {
             return Some(self.now);
         }
         let deadline = self.deadlines.earliest();
         let idle = self.idle_expiry();
-        let populate = self.populate_at.filter(|_| self.config.options.background && self.wants_population());
+        let populate = self.populate_at.filter(|_| {
+            // A fixed capacity may end below minPoolSize.
+            self.config.options.background && self.wants_population() && self.conns.has_place()
+        });
         [deadline, idle, populate].into_iter().flatten().min()
     }
 

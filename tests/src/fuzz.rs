@@ -2,6 +2,7 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod monitor;
+pub mod pool;
 pub mod topology;
 mod wire;
 

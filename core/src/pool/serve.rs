@@ -18,6 +18,28 @@ impl<M: Memory> Pool<M> {
         self.now
     }
 
+    /// Begins a call at `now`: whoever waited until then has waited too long, before anything else happens.
+    #[inline]
+    pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
+        let now = self.advance(now);
+        if self.deadlines.earliest().is_some_and(|at| at <= now) {
+            self.expire(now, observer);
+        }
+        now
+    }
+
+    /// Fails every waiter whose time is over (CMAP-25).
+    #[cold]
+    #[inline(never)]
+    fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        while self.deadlines.earliest().is_some_and(|at| at <= now) {
+            // Usually the oldest, as deadlines tend to be in order.
+            let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
+            let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
+            self.time_out(now, index, observer);
+        }
+    }
+
     /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
     #[inline(never)]
     pub(super) fn check_out_otherwise(
@@ -71,19 +93,15 @@ impl<M: Memory> Pool<M> {
             Some(error) => Err(error),
             None => self.enter(now, deadline).ok_or(CheckOutError::Busy { waiting: self.counts().waiting }),
         };
-        match entered {
-            Ok(id) => {
-                self.serve(now, observer);
-                if !self.config.options.background {
-                    self.populate(now, observer);
-                }
-                Ok(CheckOut::Queued(id))
-            }
-            Err(error) => {
-                self.emit_failed(now, now, error, observer);
-                Err(error)
-            }
+        if let Err(error) = entered {
+            self.emit_failed(now, now, error, observer);
         }
+        // Also after a refusal: perished connections may have been closed on the way.
+        self.serve(now, observer);
+        if !self.config.options.background {
+            self.populate(now, observer);
+        }
+        entered.map(CheckOut::Queued)
     }
 
     /// Adds a waiter at the end of the queue; `None` when a table is full.
@@ -126,11 +144,22 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Creates a connection if the limits allow it.
-    fn create(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
+    /// Whether the limits allow one more connection.
+    fn may_create(&self) -> bool {
         let options = &self.config.options;
         let max = options.max_pool_size;
-        if self.pending_count() >= options.max_connecting || (max > 0 && self.counts().total() >= max) {
+        self.pending_count() < options.max_connecting && (max == 0 || self.counts().total() < max)
+    }
+
+    /// Whether somebody has use for a place that became free.
+    pub(super) fn could_serve(&self) -> bool {
+        let populates = self.config.options.background && self.wants_population() && self.populate_at.is_none();
+        self.may_create() && self.conns.has_place() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
+    }
+
+    /// Creates a connection if the limits allow it.
+    fn create(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
+        if !self.may_create() {
             return None;
         }
         let key = self.conns.insert(conn::OWES_ESTABLISH, ConnSlot::new(now, self.generation)).ok()?;
