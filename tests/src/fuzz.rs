@@ -4,6 +4,8 @@
 pub mod monitor;
 pub mod pool;
 pub mod topology;
-mod wire;
+pub mod wire;
 
-pub use self::wire::{seeds as wire_seeds, wire};
+pub use self::monitor::monitor;
+pub use self::pool::pool;
+pub use self::wire::wire;

@@ -14,3 +14,8 @@ pub mod sdam;
 pub mod sim;
 pub mod spec;
 pub mod suite;
+
+/// The examples of the README, compiled and run like those of any documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
