@@ -97,6 +97,8 @@ fn queue(deadlines: Deadlines) {
     line("cancel of the oldest, queue again", &mut tables, Queue::cancel_oldest);
     line("cancel of any, queue again", &mut tables, Queue::cancel_any);
     line("the last without the pool: random reads only", &mut tables, Queue::touch_any);
+    tables.iter_mut().for_each(Queue::scatter);
+    line("hand-off, neighbours scattered in memory", &mut tables, Queue::hand_off);
 }
 
 fn line(name: &str, tables: &mut [Queue], step: fn(&mut Queue)) {
@@ -226,6 +228,21 @@ impl Queue {
     fn cancel_any(&mut self) {
         let place = self.any();
         self.again(place);
+    }
+
+    /// Everybody leaves in any order and comes again, so that places in memory say nothing of places in the queue.
+    fn scatter(&mut self) {
+        for place in (1..self.ids.len()).rev() {
+            let other = self.any() % (place + 1);
+            self.ids.swap(place, other);
+        }
+        for place in 0..self.ids.len() {
+            self.pool.cancel(self.clock.tick(), self.ids[place], &mut ());
+        }
+        for place in 0..self.ids.len() {
+            self.ids[place] = self.enter();
+        }
+        while self.pool.poll_prompt().is_some() {}
     }
 
     fn touch_any(&mut self) {

@@ -50,10 +50,13 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub use error::{CheckOutError, ForeignLease, ServiceError, Stale, Usage, WrongMode};
+pub use crate::machine::Stale;
+pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
 pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
+#[cfg(feature = "async")]
+pub(crate) use memory::Stores;
 pub use memory::{Fixed, Memory};
 pub use options::{PoolConfig, PoolOptions};
 
@@ -708,6 +711,12 @@ impl<M: Memory> Pool<M> {
         let index = self.conns.front(conn::OWES_ESTABLISH)?;
         self.conns.move_to(index, conn::ESTABLISHING);
         Some(ConnId(self.conns.key(index)))
+    }
+
+    /// Whether [`Pool::poll_establish`] has something.
+    #[must_use]
+    pub const fn owes_establish(&self) -> bool {
+        self.conns.len(conn::OWES_ESTABLISH) > 0
     }
 
     /// The next action that is not [`PoolAction::Establish`], or `None`.

@@ -1,13 +1,16 @@
-//! Harness of Poolhouse: runners of the official tests, reference models, the seeded simulator, fuzz bodies.
-//!
-//! Everything here runs on virtual time and without a server unless its name says otherwise.
+//! Harness of Poolhouse: fake and real servers, runners of the official tests, reference models, the seeded simulator, fuzz bodies.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod choices;
 pub mod cmap;
+pub mod fake;
 pub mod fuzz;
 pub mod model;
+pub mod mongod;
 pub mod rng;
+pub mod sdam;
 pub mod sim;
+pub mod spec;
+pub mod suite;

@@ -1,3 +1,5 @@
 //! Naive reference models, written from the requirements and not from the machines: lists, and a look at everything.
 
+pub mod monitor;
 pub mod pool;
+pub mod topology;

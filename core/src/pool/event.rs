@@ -4,6 +4,7 @@
 
 use super::{CheckOutError, ConnId, PoolId, PoolOptions};
 use crate::{Cause, ObjectId};
+use core::fmt;
 use core::time::Duration;
 
 /// The eleven events of a pool. Each names its pool; whoever knows the pools knows their addresses.
@@ -133,6 +134,43 @@ impl PoolEvent {
             Self::ConnectionCheckOutFailed { .. } => "ConnectionCheckOutFailed",
             Self::ConnectionCheckedOut { .. } => "ConnectionCheckedOut",
             Self::ConnectionCheckedIn { .. } => "ConnectionCheckedIn",
+        }
+    }
+}
+
+impl fmt::Display for PoolEvent {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        let because = |f: &mut fmt::Formatter<'_>, cause: &Option<Cause>| match cause {
+            Some(cause) => write!(f, ": {cause}"),
+            None => Ok(()),
+        };
+        match self {
+            Self::PoolCreated { options, .. } => {
+                options.non_default().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+            }
+            Self::PoolReady { .. } | Self::PoolClosed { .. } | Self::ConnectionCheckOutStarted { .. } => Ok(()),
+            Self::PoolCleared { service_id, interrupt_in_use_connections, cause, .. } => {
+                if let Some(service_id) = service_id {
+                    write!(f, " serviceId={service_id}")?;
+                }
+                write!(f, " interruptInUseConnections={interrupt_in_use_connections}")?;
+                because(f, cause)
+            }
+            Self::ConnectionCreated { conn, .. } | Self::ConnectionCheckedIn { conn, .. } => {
+                write!(f, " {}", conn.connection_id())
+            }
+            Self::ConnectionReady { conn, duration, .. } | Self::ConnectionCheckedOut { conn, duration, .. } => {
+                write!(f, " {} after {duration:.1?}", conn.connection_id())
+            }
+            Self::ConnectionClosed { conn, reason, cause, .. } => {
+                write!(f, " {} ({})", conn.connection_id(), reason.name())?;
+                because(f, cause)
+            }
+            Self::ConnectionCheckOutFailed { reason, error, duration, .. } => {
+                write!(f, " ({}) after {duration:.1?}: {error}", reason.name())
+            }
         }
     }
 }

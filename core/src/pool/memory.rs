@@ -75,9 +75,13 @@ mod sealed {
         type Deadlines: Store<Instant>;
         type Minima: Store<Instant>;
         type Services: Store<Slot<ServiceSlot>>;
+        /// As many as connections, for what the shell keeps beside them.
+        type PerConn<T>: Store<T>;
+        /// As many as waiters.
+        type PerWaiter<T>: Store<T>;
     }
 }
-pub(super) use sealed::Memory as Stores;
+pub(crate) use sealed::Memory as Stores;
 
 /// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
 pub trait Memory: Stores {}
@@ -95,6 +99,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for
     type Deadlines = heapless::Vec<Instant, WAITERS>;
     type Minima = heapless::Vec<Instant, WAITERS>;
     type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
+    type PerConn<T> = heapless::Vec<T, CONNS>;
+    type PerWaiter<T> = heapless::Vec<T, WAITERS>;
 }
 
 impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {}
@@ -112,6 +118,8 @@ impl Stores for OnHeap {
     type Deadlines = crate::storage::Heap<Instant>;
     type Minima = crate::storage::Heap<Instant>;
     type Services = crate::storage::Heap<Slot<ServiceSlot>>;
+    type PerConn<T> = crate::storage::Heap<T>;
+    type PerWaiter<T> = crate::storage::Heap<T>;
 }
 
 #[cfg(feature = "alloc")]

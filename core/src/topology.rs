@@ -1,0 +1,615 @@
+//! Every server of a deployment, what each one is, and what follows from that (SDAM).
+//!
+//! Read first: SDAM, "Parsing a hello or legacy hello response", "Updating the TopologyDescription", "Error handling",
+//! "Connection Pool Management"; SDAM Logging and Monitoring. SDAM-01..86, LOG-01..10, LOG-18..20.
+//!
+//! # What it does
+//!
+//! A [`Topology`] holds the addresses of its servers, once, and the description of each; everything else speaks of a
+//! server by its [`ServerId`]. Three kinds of news change it: a reply to a hello ([`Topology::handle_hello`]), a check that failed
+//! ([`Topology::handle_failed`]), an error of an application ([`Topology::handle_app_error`]). One call is one step: descriptions,
+//! the topology's type, members that come and go, then the events, and then it owes [`TopologyAction`]s, which its host
+//! takes ([`Topology::poll_action`]) before anybody else sees the topology:
+//!
+//! ```text
+//! topology.handle_hello(now, server, &hello, Some(round_trip), observer);   // ServerDescriptionChanged, ..
+//! while let Some(action) = topology.poll_action() { .. }                    // Pool(server, Ready), .., WakeSelectors
+//! monitor.settle(now, known, ..);
+//! ```
+//!
+//! What is owed is kept with the server that it concerns, not in a queue: what was revoked meanwhile (a pool that was to
+//! be marked ready before its server failed) is never seen.
+//!
+//! # Events
+//!
+//! In one step: ServerDescriptionChanged of each server that changed, ServerClosed, ServerOpening, then
+//! TopologyDescriptionChanged. They are found by comparing before and after, so a description that was replaced twice
+//! in one step is told once. They borrow both sides from the topology.
+//!
+//! # Memory
+//!
+//! Addresses, set names and tags are texts, each kept once; descriptions hold their numbers. [`Fixed`] memory
+//! has a place for so many of each, and [`OnHeap`] grows, up to limits that no honest deployment meets. A reply that does not fit
+//! makes its server Unknown with an error that says so. A hello that changes nothing allocates nothing.
+//!
+//! # Settled where the specification is silent or disagrees with its tests
+//!
+//! - An error's generation counts only if it equals the pool's: a greater one is as stale as a lower one (ambiguity 6).
+//! - A state-change code in a handshake marks Unknown *and* clears; the label is looked at first, in every mode (7, 14).
+//! - Equal topologyVersion: a hello is accepted, an error is stale (8).
+//! - A pool is marked ready after the update, and only if the server is then still known (9).
+//! - A reply without `me` has no mismatch (10).
+//! - The description of a load balancer has no wire versions (11).
+//! - PossiblePrimary equals Unknown: that change alone makes no event.
+//! - A removed server is told by ServerClosed only, even if its description changed in the same step.
+//! - ServerOpening of servers found later comes before the TopologyDescriptionChanged that has them.
+//! - `hosts`, `passives` and `arbiters` are sets: a name that is given twice counts once.
+//! - A `me`, `primary` or host that is no address makes its server Unknown with an error that names the place.
+//! - A hello of an application's connection, which measures no round trip, leaves the round-trip times as they are.
+//! - Clocks that go back are held at the last value seen.
+
+mod action;
+mod address;
+mod description;
+mod error;
+mod event;
+mod hello;
+mod judge;
+mod memory;
+mod options;
+#[cfg(feature = "alloc")]
+mod owned;
+mod parse;
+mod tell;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod update;
+
+pub use action::{
+    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
+};
+pub use address::HostAddress;
+pub use description::{ServerDescription, TopologyDescription};
+pub use error::{
+    AddressField, ElectionTuple, Incompatibility, Limit, ServerError, StateChange, TopologyConfigError, WireMismatch,
+};
+pub use event::{SdamEvent, SdamObserver};
+pub use hello::{HelloInfo, HelloLists, RoundTrip};
+#[cfg(feature = "alloc")]
+pub use memory::OnHeap;
+pub(crate) use memory::Stores;
+pub use memory::{Fixed, Memory};
+pub use options::{TopologyConfig, TopologyOptions};
+#[cfg(feature = "alloc")]
+pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
+
+use crate::storage::{Full, Store};
+use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
+use address::Address;
+use core::fmt;
+use core::num::NonZeroU32;
+use description::{Data, Meta, Side, Source};
+use memory::{Description, Owed, Place, ServerSlot};
+use texts::{TextId, Texts, TextsRef};
+
+/// The oldest wire version that this client speaks.
+pub const MIN_WIRE_VERSION: i32 = 8;
+/// The newest wire version that this client knows.
+pub const MAX_WIRE_VERSION: i32 = 25;
+/// The release that [`MIN_WIRE_VERSION`] belongs to.
+const MIN_SERVER_VERSION: &str = "4.2";
+
+/// Names a topology in events (LOG-09). The host picks it, once, different for any two topologies whose events could meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopologyId(u32);
+
+impl TopologyId {
+    /// The topology with this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number that the host picked.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// What a deployment is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TopologyType {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// One server, spoken to directly, whatever it is.
+    Single,
+    /// A replica set without a known primary.
+    ReplicaSetNoPrimary,
+    /// A replica set with a primary.
+    ReplicaSetWithPrimary,
+    /// Routers of a sharded cluster.
+    Sharded,
+    /// A load balancer, whatever is behind it.
+    LoadBalanced,
+}
+
+impl TopologyType {
+    /// The name that the specifications give it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Single => "Single",
+            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
+            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
+            Self::Sharded => "Sharded",
+            Self::LoadBalanced => "LoadBalanced",
+        }
+    }
+}
+
+impl fmt::Display for TopologyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How many servers change their description in one update at most: the one that answered, a primary that is deposed by
+/// it, one that it names as primary.
+const CHANGES_MAX: usize = 3;
+
+/// Every server of a deployment. See the [module](self) for how it works.
+#[derive(Clone, Debug)]
+pub struct Topology<M: Memory> {
+    id: TopologyId,
+    /// How many hosts there were to begin with.
+    seeds: usize,
+    closed: bool,
+    /// The latest instant seen.
+    clock: Instant,
+    meta: Meta,
+    /// As it was when the update that is under way began.
+    meta_before: Meta,
+    servers: M::Servers,
+    members: u32,
+    /// Servers that are gone, and whose host was not told yet.
+    gone: u32,
+    last_serial: u32,
+    texts: Texts<M>,
+    /// Descriptions as they were when the update that is under way began, and the places that they are of.
+    spares: [Description<M::Names>; CHANGES_MAX],
+    saved: heapless::Vec<u32, CHANGES_MAX>,
+    /// Whether the update that is under way changed anything that the topology's own fields depend on.
+    touched: bool,
+    /// How many places owe something, and the first that may.
+    owing: u32,
+    owing_from: u32,
+    /// How many places owe something to a monitor.
+    owing_checks: u32,
+    wake: bool,
+}
+
+impl<M: Memory> Topology<M> {
+    /// A topology of the seeds, all Unknown; a load-balanced one knows its server at once.
+    ///
+    /// - `now`: the clock of every other call. `id`: what the host calls it.
+    ///
+    /// Cost: O(seeds). Owes `ServerAdded` for each seed; load-balanced, `Pool(Ready)` and `WakeSelectors` besides.
+    /// Events: `TopologyOpening`, `TopologyDescriptionChanged`, `ServerOpening` for each seed; load-balanced,
+    /// `ServerDescriptionChanged` and `TopologyDescriptionChanged` besides. Without seeds, `NoServers` at the end.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the seeds; nothing was told.
+    ///
+    /// Source: SDAM, "Configuration"; SDAM Logging and Monitoring, "Initial" events (SDAM-05, SDAM-08, SDAM-38, LOG-02..04, LOG-19).
+    pub fn new(
+        now: Instant,
+        id: TopologyId,
+        config: TopologyConfig<'_>,
+        observer: &mut impl SdamObserver,
+    ) -> Result<Self, Full> {
+        let options = config.options();
+        let mut topology = Self {
+            id,
+            seeds: options.seeds.len(),
+            closed: false,
+            clock: now,
+            meta: Meta { topology_type: config.topology_type(), ..Meta::UNKNOWN },
+            meta_before: Meta::UNKNOWN,
+            servers: <M::Servers as Store<_>>::EMPTY,
+            members: 0,
+            gone: 0,
+            last_serial: 0,
+            texts: Texts::EMPTY,
+            spares: [const { Description::EMPTY }; CHANGES_MAX],
+            saved: heapless::Vec::new(),
+            touched: false,
+            owing: 0,
+            owing_from: 0,
+            owing_checks: 0,
+            wake: false,
+        };
+        if let Some(name) = options.replica_set {
+            topology.meta.set_name = Some(topology.texts.intern([name.as_bytes(), &[], &[]])?);
+        }
+        for seed in options.seeds {
+            let Some(address) = Address::parse(seed) else { continue };
+            let address = topology.texts.intern([address.as_bytes(), &[], &[]])?;
+            if topology.member_at(address).is_none() {
+                topology.add(address)?;
+            }
+        }
+        topology.tell_opening(now, observer);
+        if topology.meta.topology_type == TopologyType::LoadBalanced {
+            topology.begin();
+            for place in 0..topology.servers.slots().len() {
+                topology.save(place);
+                topology.servers.slots_mut()[place].description.data.server_type = ServerType::LoadBalancer;
+                topology.owe(place, |owed| owed.ready = true);
+            }
+            topology.finish(now, observer);
+        }
+        if topology.members == 0 {
+            observer.on_event(now, &SdamEvent::NoServers { topology: id });
+        }
+        Ok(topology)
+    }
+
+    /// Closes the topology for good: no servers, type Unknown. Closing again does nothing, nor does any later news.
+    ///
+    /// Cost: O(servers). Owes `ServerRemoved` for each server, and `WakeSelectors`.
+    /// Events: `ServerClosed` for each server, `TopologyDescriptionChanged`, `TopologyClosed`.
+    ///
+    /// Source: SDAM, "Client closing" (SDAM-10, LOG-02, LOG-07, LOG-08, LOG-20).
+    pub fn close(&mut self, now: Instant, observer: &mut impl SdamObserver) {
+        if self.closed {
+            return;
+        }
+        let now = self.advance(now);
+        self.begin();
+        self.closed = true;
+        for place in 0..self.servers.slots().len() {
+            if self.servers.slots()[place].place == Place::Member {
+                self.remove(place);
+            }
+        }
+        self.meta = Meta::UNKNOWN;
+        self.finish(now, observer);
+        observer.on_event(now, &SdamEvent::TopologyClosed { topology: self.id });
+    }
+
+    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection.
+    ///
+    /// Returns whether the server is a member and known now: what a monitor's `settle` asks for. News of a server that
+    /// is no member changes nothing, nor does a reply whose topologyVersion is older than what is known.
+    ///
+    /// - `now`: the clock of every other call. `hello`: the reply.
+    /// - `round_trip`: the times that go with it; `None` leaves them as they are.
+    ///
+    /// Cost: O(names in the reply), and O(members) in a replica set; no allocation when nothing changes.
+    /// Owes `Pool(Ready)` if the server is then data-bearing, or known in a Single topology, `ServerAdded` and
+    /// `ServerRemoved`, `RequestCheck` of a deposed primary, and `WakeSelectors`.
+    /// Events: `ServerDescriptionChanged`, `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.
+    ///
+    /// Source: SDAM, "Updating the TopologyDescription" (SDAM-11..61, SDAM-63); MON-18, MON-20, MON-52.
+    pub fn handle_hello(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        hello: &HelloInfo<'_, impl HelloLists>,
+        round_trip: Option<RoundTrip>,
+        observer: &mut impl SdamObserver,
+    ) -> bool {
+        let now = self.advance(now);
+        let Some(place) = self.place_of(server) else { return false };
+        if self.meta.topology_type == TopologyType::LoadBalanced {
+            return true;
+        }
+        let known = self.servers.slots()[place].description.data;
+        if is_older(hello.topology_version, known.topology_version) {
+            return known.server_type.is_known();
+        }
+        self.begin();
+        if !self.refresh(now, place, hello, round_trip) {
+            self.replace(now, place, hello, round_trip);
+        }
+        self.update(now, place);
+        let slot = &self.servers.slots()[place];
+        let server_type = slot.description.data.server_type;
+        let is_known = slot.place == Place::Member && server_type.is_known();
+        let is_single = self.meta.topology_type == TopologyType::Single;
+        if is_known && (is_single || server_type.is_data_bearing()) {
+            self.owe(place, |owed| owed.ready = true);
+        }
+        self.finish(now, observer);
+        is_known
+    }
+
+    /// News: a check of a server failed: a network error or timeout, a reply with `ok: 0`, or one that is no hello.
+    ///
+    /// The server is Unknown, then its pool is to be cleared; in-use connections are interrupted if it was a network timeout.
+    ///
+    /// Cost: O(members). Owes `Pool(Clear)`, and `WakeSelectors`. Events: `ServerDescriptionChanged` and
+    /// `TopologyDescriptionChanged`, where there is such a change.
+    ///
+    /// Source: SDAM, "Network error when calling hello"; Server Monitoring, "Network error or command error during server
+    /// check" (SDAM-14, SDAM-22, SDAM-64; MON-53, MON-54).
+    pub fn handle_failed(&mut self, now: Instant, server: ServerId, cause: Cause, observer: &mut impl SdamObserver) {
+        let now = self.advance(now);
+        let Some(place) = self.place_of(server) else { return };
+        if self.meta.topology_type == TopologyType::LoadBalanced {
+            return;
+        }
+        self.mark_unknown(now, place, ServerError::Failed(cause), None, observer);
+        self.owe(place, |owed| {
+            let timeout = owed.clear == Some(Cause::NetworkTimeout);
+            owed.clear = Some(if timeout { Cause::NetworkTimeout } else { cause });
+        });
+    }
+
+    /// The next thing to do, or `None`: servers in the order of their places, `WakeSelectors` last.
+    ///
+    /// Cost: O(1) when one server owes something, else O(servers) for all of them together.
+    pub fn poll_action(&mut self) -> Option<TopologyAction> {
+        while self.owing > 0 {
+            let place = self.owing_from as usize;
+            let slot = &mut self.servers.slots_mut()[place];
+            let server = slot.id(place);
+            let owed = &mut slot.owed;
+            if owed.added {
+                owed.added = false;
+                self.settle(place);
+                return Some(TopologyAction::ServerAdded(server));
+            }
+            if let Some(cause) = owed.clear.take() {
+                let interrupt_in_use_connections = cause == Cause::NetworkTimeout;
+                self.settle(place);
+                return Some(TopologyAction::Pool(server, PoolCommand::Clear { interrupt_in_use_connections, cause }));
+            }
+            if owed.ready {
+                owed.ready = false;
+                self.settle(place);
+                return Some(TopologyAction::Pool(server, PoolCommand::Ready));
+            }
+            if owed.cancel {
+                owed.cancel = false;
+                self.owing_checks -= u32::from(!owed.check);
+                self.settle(place);
+                return Some(TopologyAction::CancelCheck(server));
+            }
+            if owed.check {
+                owed.check = false;
+                self.owing_checks -= 1;
+                self.settle(place);
+                return Some(TopologyAction::RequestCheck(server));
+            }
+            if owed.removed {
+                owed.removed = false;
+                slot.free();
+                self.gone -= 1;
+                self.settle(place);
+                return Some(TopologyAction::ServerRemoved(server));
+            }
+            self.owing_from += 1;
+        }
+        core::mem::take(&mut self.wake).then_some(TopologyAction::WakeSelectors)
+    }
+
+    /// The next thing that a monitor must be told, ahead of [`Topology::poll_action`], which then no longer says it: for whoever
+    /// composes a topology with monitors.
+    ///
+    /// Cost: O(1) when there is nothing, else O(servers) for all of them together.
+    pub fn poll_check_action(&mut self) -> Option<CheckAction> {
+        if self.owing_checks == 0 {
+            return None;
+        }
+        let place = self.servers.slots().iter().position(|slot| slot.owed.has_check())?;
+        let slot = &mut self.servers.slots_mut()[place];
+        let server = slot.id(place);
+        let action = if core::mem::take(&mut slot.owed.cancel) {
+            CheckAction::Cancel(server)
+        } else {
+            slot.owed.check = false;
+            CheckAction::Request(server)
+        };
+        self.owing_checks -= u32::from(!slot.owed.has_check());
+        self.settle(place);
+        Some(action)
+    }
+
+    /// Changes whenever a server comes or goes.
+    pub(crate) const fn membership(&self) -> (u32, u32) {
+        (self.last_serial, self.members)
+    }
+
+    /// What the host calls it.
+    #[must_use]
+    pub const fn id(&self) -> TopologyId {
+        self.id
+    }
+
+    /// Whether it was closed.
+    #[must_use]
+    pub const fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// What is known of the deployment, read in place. [`TopologyDescription::to_owned`] makes a copy for readers.
+    #[must_use]
+    pub fn description(&self) -> TopologyDescription<'_> {
+        TopologyDescription { source: self, side: Side::Now }
+    }
+
+    /// The members.
+    pub fn servers(&self) -> impl Iterator<Item = ServerDescription<'_>> + Clone {
+        self.description().servers()
+    }
+
+    /// A member. Cost: O(1).
+    #[must_use]
+    pub fn server(&self, server: ServerId) -> Option<ServerDescription<'_>> {
+        self.server_at(self.place_of(server)?, Side::Now)
+    }
+
+    /// How many members there are. Cost: O(1).
+    #[must_use]
+    pub const fn server_count(&self) -> u32 {
+        self.members
+    }
+
+    /// The address of a server; of one that is gone too, until its `ServerRemoved` was taken. Cost: O(1).
+    #[must_use]
+    pub fn address(&self, server: ServerId) -> Option<&str> {
+        let place = usize::try_from(server.index()).ok()?;
+        let slot = self.servers.slots().get(place)?;
+        let is_it = slot.place != Place::Free && slot.serial == server.number();
+        is_it.then(|| self.texts.view().get(slot.address))
+    }
+
+    /// The member with this address, however it is spelled. Cost: O(members).
+    #[must_use]
+    pub fn find(&self, address: &str) -> Option<ServerId> {
+        let address = Address::parse(address)?;
+        let place = self.member_at(self.texts.find([address.as_bytes(), &[], &[]])?)?;
+        Some(self.servers.slots()[place].id(place))
+    }
+
+    /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
+        self.check();
+    }
+
+    /// Holds a clock that goes back.
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    /// The place of a member.
+    fn place_of(&self, server: ServerId) -> Option<usize> {
+        let place = usize::try_from(server.index()).ok()?;
+        let slot = self.servers.slots().get(place)?;
+        (slot.place == Place::Member && slot.serial == server.number()).then_some(place)
+    }
+
+    /// The place of the member with this address.
+    fn member_at(&self, address: TextId) -> Option<usize> {
+        self.servers.slots().iter().position(|slot| slot.place == Place::Member && slot.address == address)
+    }
+
+    /// Changes what a place owes.
+    fn owe(&mut self, place: usize, change: impl FnOnce(&mut Owed)) {
+        let owed = &mut self.servers.slots_mut()[place].owed;
+        let (before, checks_before) = (owed.is_any(), owed.has_check());
+        change(owed);
+        match (checks_before, owed.has_check()) {
+            (false, true) => self.owing_checks += 1,
+            (true, false) => self.owing_checks -= 1,
+            (false, false) | (true, true) => {}
+        }
+        match (before, owed.is_any()) {
+            (false, true) => self.owing += 1,
+            (true, false) => self.owing -= 1,
+            (false, false) | (true, true) => {}
+        }
+        self.owing_from = self.owing_from.min(u32::try_from(place).unwrap_or(0));
+    }
+
+    /// Counts a place that owed something, and may owe nothing more.
+    fn settle(&mut self, place: usize) {
+        if !self.servers.slots()[place].owed.is_any() {
+            self.owing -= 1;
+        }
+    }
+
+    /// The whole step that makes a server Unknown.
+    fn mark_unknown(
+        &mut self,
+        now: Instant,
+        place: usize,
+        error: ServerError,
+        topology_version: Option<TopologyVersion>,
+        observer: &mut impl SdamObserver,
+    ) {
+        self.begin();
+        self.set_unknown(now, place, error);
+        self.servers.slots_mut()[place].description.data.topology_version = topology_version;
+        self.update(now, place);
+        self.finish(now, observer);
+    }
+}
+
+/// Whether what comes is older than what is known: of the same process, with a lower counter (SDAM-31).
+fn is_older(new: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
+    match (new, known) {
+        (Some(new), Some(known)) => new.process_id == known.process_id && new.counter < known.counter,
+        (None, _) | (_, None) => false,
+    }
+}
+
+impl<N: Store<TextId>> ServerSlot<N> {
+    /// The server at this place.
+    fn id(&self, place: usize) -> ServerId {
+        let index = u32::try_from(place).unwrap_or(u32::MAX);
+        ServerId::at(index, NonZeroU32::new(self.serial).unwrap_or(NonZeroU32::MIN))
+    }
+
+    /// Gives the place free.
+    fn free(&mut self) {
+        self.place = Place::Free;
+        self.owed = Owed::NONE;
+        self.description.reset(Data::unknown(None, Instant::ORIGIN));
+    }
+}
+
+impl<M: Memory> Source for Topology<M> {
+    fn id(&self) -> TopologyId {
+        self.id
+    }
+
+    fn meta(&self, side: Side) -> &Meta {
+        match side {
+            Side::Now => &self.meta,
+            Side::Before => &self.meta_before,
+        }
+    }
+
+    fn texts(&self) -> TextsRef<'_> {
+        self.texts.view()
+    }
+
+    fn places(&self) -> usize {
+        self.servers.slots().len()
+    }
+
+    fn server_at(&self, place: usize, side: Side) -> Option<ServerDescription<'_>> {
+        let slot = self.servers.slots().get(place)?;
+        let is_there = match (side, slot.place) {
+            (_, Place::Free) => false,
+            (Side::Now, at) => at == Place::Member,
+            (Side::Before, at) => (at == Place::Gone) == slot.moved,
+        };
+        if !is_there {
+            return None;
+        }
+        let description = match (side, slot.saved) {
+            (Side::Before, Some(spare)) => &self.spares[usize::from(spare)],
+            (Side::Before, None) | (Side::Now, _) => &slot.description,
+        };
+        Some(ServerDescription {
+            server: slot.id(place),
+            address: slot.address,
+            data: &description.data,
+            names: description.names.slots(),
+            texts: self.texts.view(),
+        })
+    }
+}

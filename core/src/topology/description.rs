@@ -1,0 +1,445 @@
+//! Descriptions of servers and of the topology, as they are read.
+//!
+//! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality" (SDAM-11..32, SDAM-61, LOG-18).
+
+use super::address::{self, HostAddress};
+use super::error::{Incompatibility, ServerError, WireMismatch};
+use super::texts::{TextId, TextsRef};
+use super::{TopologyId, TopologyType};
+use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
+use core::fmt;
+use core::time::Duration;
+
+/// A server's description but for its names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Data {
+    pub(super) server_type: ServerType,
+    pub(super) error: Option<ServerError>,
+    pub(super) round_trip: Option<(Duration, Duration)>,
+    pub(super) wire: (i32, i32),
+    pub(super) me: Option<TextId>,
+    pub(super) primary: Option<TextId>,
+    pub(super) set_name: Option<TextId>,
+    pub(super) set_version: Option<i64>,
+    pub(super) election_id: Option<ObjectId>,
+    pub(super) last_write_date_ms: Option<i64>,
+    pub(super) last_update: Instant,
+    pub(super) session_timeout: Option<i64>,
+    pub(super) topology_version: Option<TopologyVersion>,
+    pub(super) is_cryptd: bool,
+    /// Where hosts, passives and arbiters end among the names; tags follow.
+    pub(super) ends: [u16; 3],
+}
+
+impl Data {
+    /// The default description, with this error.
+    pub(super) const fn unknown(error: Option<ServerError>, now: Instant) -> Self {
+        Self {
+            server_type: ServerType::Unknown,
+            error,
+            round_trip: None,
+            wire: (0, 0),
+            me: None,
+            primary: None,
+            set_name: None,
+            set_version: None,
+            election_id: None,
+            last_write_date_ms: None,
+            last_update: now,
+            session_timeout: None,
+            topology_version: None,
+            is_cryptd: false,
+            ends: [0; 3],
+        }
+    }
+
+    /// Whether both are equal but for names, and but for what equality leaves out (SDAM-32).
+    pub(super) fn is_equal(&self, other: &Self) -> bool {
+        let same_type =
+            self.server_type == other.server_type || (!self.server_type.is_known() && !other.server_type.is_known());
+        same_type
+            && self.error == other.error
+            && self.wire == other.wire
+            && self.me == other.me
+            && self.primary == other.primary
+            && self.set_name == other.set_name
+            && self.set_version == other.set_version
+            && self.election_id == other.election_id
+            && self.session_timeout == other.session_timeout
+            && self.topology_version == other.topology_version
+            && self.is_cryptd == other.is_cryptd
+            && self.ends == other.ends
+    }
+
+    /// The four parts of the names.
+    pub(super) fn parts<'n>(&self, names: &'n [TextId]) -> [&'n [TextId]; 4] {
+        let [hosts, passives, arbiters] = self.ends.map(usize::from);
+        [&names[..hosts], &names[hosts..passives], &names[passives..arbiters], &names[arbiters..]]
+    }
+}
+
+/// What is known of a server, read in place.
+#[derive(Clone, Copy)]
+pub struct ServerDescription<'a> {
+    pub(super) server: ServerId,
+    pub(super) address: TextId,
+    pub(super) data: &'a Data,
+    pub(super) names: &'a [TextId],
+    pub(super) texts: TextsRef<'a>,
+}
+
+impl<'a> ServerDescription<'a> {
+    /// The server.
+    #[must_use]
+    pub const fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// Its address: `host:port` in lower case, IPv6 in brackets, or the path of a unix socket.
+    #[must_use]
+    pub fn address(&self) -> &'a str {
+        self.texts.get(self.address)
+    }
+
+    /// The parts of its address.
+    #[must_use]
+    pub fn host_address(&self) -> HostAddress<'a> {
+        address::parts(self.address())
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn server_type(&self) -> ServerType {
+        self.data.server_type
+    }
+
+    /// Why it is Unknown, if something went wrong (SDAM-22).
+    #[must_use]
+    pub const fn error(&self) -> Option<ServerError> {
+        self.data.error
+    }
+
+    /// The average round-trip time; `None` while it is Unknown (SDAM-25).
+    #[must_use]
+    pub fn round_trip_time(&self) -> Option<Duration> {
+        self.data.round_trip.map(|times| times.0)
+    }
+
+    /// The minimum round-trip time of the last samples; zero until there are two, `None` while it is Unknown.
+    #[must_use]
+    pub fn min_round_trip_time(&self) -> Option<Duration> {
+        self.data.round_trip.map(|times| times.1)
+    }
+
+    /// `minWireVersion`; `None` for a load balancer.
+    #[must_use]
+    pub fn min_wire_version(&self) -> Option<i32> {
+        (self.data.server_type != ServerType::LoadBalancer).then_some(self.data.wire.0)
+    }
+
+    /// `maxWireVersion`; `None` for a load balancer.
+    #[must_use]
+    pub fn max_wire_version(&self) -> Option<i32> {
+        (self.data.server_type != ServerType::LoadBalancer).then_some(self.data.wire.1)
+    }
+
+    /// `me`: the address by which it knows itself.
+    #[must_use]
+    pub fn me(&self) -> Option<&'a str> {
+        self.data.me.map(|me| self.texts.get(me))
+    }
+
+    /// `hosts`, in the order of the reply.
+    pub fn hosts(&self) -> impl ExactSizeIterator<Item = &'a str> + Clone + use<'a> {
+        self.part(0)
+    }
+
+    /// `passives`, in the order of the reply.
+    pub fn passives(&self) -> impl ExactSizeIterator<Item = &'a str> + Clone + use<'a> {
+        self.part(1)
+    }
+
+    /// `arbiters`, in the order of the reply.
+    pub fn arbiters(&self) -> impl ExactSizeIterator<Item = &'a str> + Clone + use<'a> {
+        self.part(2)
+    }
+
+    /// `tags`, names and values.
+    pub fn tags(&self) -> impl ExactSizeIterator<Item = (&'a str, &'a str)> + Clone + use<'a> {
+        self.part(3).map(|pair| pair.split_once('\0').unwrap_or((pair, "")))
+    }
+
+    fn part(&self, part: usize) -> impl ExactSizeIterator<Item = &'a str> + Clone + use<'a> {
+        let texts = self.texts;
+        self.data.parts(self.names)[part].iter().map(move |name| texts.get(*name))
+    }
+
+    /// `setName`.
+    #[must_use]
+    pub fn set_name(&self) -> Option<&'a str> {
+        self.data.set_name.map(|name| self.texts.get(name))
+    }
+
+    /// `setVersion`.
+    #[must_use]
+    pub const fn set_version(&self) -> Option<i64> {
+        self.data.set_version
+    }
+
+    /// `electionId`.
+    #[must_use]
+    pub const fn election_id(&self) -> Option<ObjectId> {
+        self.data.election_id
+    }
+
+    /// `primary`: the address of the primary that it knows of.
+    #[must_use]
+    pub fn primary(&self) -> Option<&'a str> {
+        self.data.primary.map(|primary| self.texts.get(primary))
+    }
+
+    /// `lastWrite.lastWriteDate`, in milliseconds since 1970 (SDAM-26).
+    #[must_use]
+    pub const fn last_write_date_ms(&self) -> Option<i64> {
+        self.data.last_write_date_ms
+    }
+
+    /// When it was replaced last, equal or not (SDAM-12, SDAM-27).
+    #[must_use]
+    pub const fn last_update_time(&self) -> Instant {
+        self.data.last_update
+    }
+
+    /// `logicalSessionTimeoutMinutes` (SDAM-29).
+    #[must_use]
+    pub const fn logical_session_timeout_minutes(&self) -> Option<i64> {
+        self.data.session_timeout
+    }
+
+    /// `topologyVersion` (SDAM-30).
+    #[must_use]
+    pub const fn topology_version(&self) -> Option<TopologyVersion> {
+        self.data.topology_version
+    }
+
+    /// `iscryptd`.
+    #[must_use]
+    pub const fn is_cryptd(&self) -> bool {
+        self.data.is_cryptd
+    }
+}
+
+impl fmt::Debug for ServerDescription<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerDescription")
+            .field("server", &self.server)
+            .field("address", &self.address())
+            .field("type", &self.data.server_type)
+            .field("error", &self.data.error)
+            .field("set_name", &self.set_name())
+            .field("set_version", &self.data.set_version)
+            .field("election_id", &self.data.election_id)
+            .field("topology_version", &self.data.topology_version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `Server <address>: <type>`, with the error, as in the texts of selection errors.
+impl fmt::Display for ServerDescription<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address(), self.data.server_type)?;
+        match &self.data.error {
+            Some(error) => write!(f, " ({error})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a topology has besides its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Meta {
+    pub(super) topology_type: TopologyType,
+    pub(super) set_name: Option<TextId>,
+    pub(super) max_set_version: Option<i64>,
+    pub(super) max_election_id: Option<ObjectId>,
+    pub(super) incompatible: Option<(TextId, WireMismatch)>,
+    pub(super) session_timeout: Option<i64>,
+}
+
+impl Meta {
+    pub(super) const UNKNOWN: Self = Self {
+        topology_type: TopologyType::Unknown,
+        set_name: None,
+        max_set_version: None,
+        max_election_id: None,
+        incompatible: None,
+        session_timeout: None,
+    };
+}
+
+/// Which state of a topology is read, while an update is being told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Side {
+    Before,
+    Now,
+}
+
+/// Something that has servers: a topology, or a copy of one.
+pub(super) trait Source {
+    fn id(&self) -> TopologyId;
+    fn meta(&self, side: Side) -> &Meta;
+    fn texts(&self) -> TextsRef<'_>;
+    /// The number of places, taken or not.
+    fn places(&self) -> usize;
+    fn server_at(&self, place: usize, side: Side) -> Option<ServerDescription<'_>>;
+}
+
+/// What is known of a deployment, read in place.
+#[derive(Clone, Copy)]
+pub struct TopologyDescription<'a> {
+    pub(super) source: &'a dyn Source,
+    pub(super) side: Side,
+}
+
+impl<'a> TopologyDescription<'a> {
+    /// The topology.
+    #[must_use]
+    pub fn id(&self) -> TopologyId {
+        self.source.id()
+    }
+
+    /// What it is.
+    #[must_use]
+    pub fn topology_type(&self) -> TopologyType {
+        self.meta().topology_type
+    }
+
+    /// The name of the replica set, wanted or found.
+    #[must_use]
+    pub fn set_name(&self) -> Option<&'a str> {
+        self.meta().set_name.map(|name| self.source.texts().get(name))
+    }
+
+    /// The largest `setVersion` that a primary had, or the one of the latest primary.
+    #[must_use]
+    pub fn max_set_version(&self) -> Option<i64> {
+        self.meta().max_set_version
+    }
+
+    /// The largest `electionId` that a primary had.
+    #[must_use]
+    pub fn max_election_id(&self) -> Option<ObjectId> {
+        self.meta().max_election_id
+    }
+
+    /// Whether this client can speak to all the servers that it knows (SDAM-35).
+    #[must_use]
+    pub fn is_compatible(&self) -> bool {
+        self.meta().incompatible.is_none()
+    }
+
+    /// Why it is not compatible.
+    #[must_use]
+    pub fn compatibility_error(&self) -> Option<Incompatibility<'a>> {
+        self.meta()
+            .incompatible
+            .map(|(address, mismatch)| Incompatibility { address: self.source.texts().get(address), mismatch })
+    }
+
+    /// The least session timeout of the servers that hold data; `None` if one of them has none (SDAM-61).
+    #[must_use]
+    pub fn logical_session_timeout_minutes(&self) -> Option<i64> {
+        self.meta().session_timeout
+    }
+
+    /// The servers. Cost of the whole iteration: O(places).
+    pub fn servers(&self) -> impl Iterator<Item = ServerDescription<'a>> + Clone + use<'a> {
+        let Self { source, side } = *self;
+        (0..source.places()).filter_map(move |place| source.server_at(place, side))
+    }
+
+    /// The server of this id. Cost: O(1).
+    #[must_use]
+    pub fn server(&self, server: ServerId) -> Option<ServerDescription<'a>> {
+        let place = usize::try_from(server.index()).ok()?;
+        let at = self.source.server_at(place, self.side);
+        match at {
+            Some(found) if found.server == server => Some(found),
+            // A copy has its servers without gaps.
+            _ => self.servers().find(|found| found.server == server),
+        }
+    }
+
+    /// Whether a read with the default read preference, primary, finds a server (LOG-18).
+    #[must_use]
+    pub fn has_readable_server(&self) -> bool {
+        self.has_readable_server_by(|server| server.server_type() == ServerType::RsPrimary)
+    }
+
+    /// Whether a read finds a server, where in a replica set `suits` says which ones a read preference allows (LOG-18).
+    pub fn has_readable_server_by(&self, suits: impl FnMut(&ServerDescription<'a>) -> bool) -> bool {
+        match self.topology_type() {
+            TopologyType::Unknown => false,
+            TopologyType::Single | TopologyType::Sharded | TopologyType::LoadBalanced => self.has_known_server(),
+            TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary => {
+                let mut suits = suits;
+                self.servers().any(|server| suits(&server))
+            }
+        }
+    }
+
+    /// Whether a write finds a server (LOG-18).
+    #[must_use]
+    pub fn has_writable_server(&self) -> bool {
+        match self.topology_type() {
+            TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
+            TopologyType::ReplicaSetWithPrimary => true,
+            TopologyType::Single | TopologyType::Sharded | TopologyType::LoadBalanced => self.has_known_server(),
+        }
+    }
+
+    fn has_known_server(&self) -> bool {
+        self.servers().any(|server| server.server_type().is_known())
+    }
+
+    fn meta(&self) -> &'a Meta {
+        self.source.meta(self.side)
+    }
+}
+
+impl fmt::Debug for TopologyDescription<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let servers = Servers(*self);
+        f.debug_struct("TopologyDescription")
+            .field("type", &self.topology_type())
+            .field("set_name", &self.set_name())
+            .field("servers", &servers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// `<type> <set name> [<server>, ..]`, as in the texts of selection errors.
+impl fmt::Display for TopologyDescription<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.topology_type().fmt(f)?;
+        if let Some(name) = self.set_name() {
+            write!(f, " {name}")?;
+        }
+        f.write_str(" [")?;
+        for (place, server) in self.servers().enumerate() {
+            if place > 0 {
+                f.write_str(", ")?;
+            }
+            server.fmt(f)?;
+        }
+        f.write_str("]")
+    }
+}
+
+struct Servers<'a>(TopologyDescription<'a>);
+
+impl fmt::Debug for Servers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.servers()).finish()
+    }
+}

@@ -1,0 +1,123 @@
+//! What may be watched of a topology.
+//!
+//! Read first: SDAM Logging and Monitoring, "Events API" and "Order of events" (LOG-01..10, LOG-19, LOG-20).
+
+use super::{ServerDescription, TopologyDescription, TopologyId};
+use crate::{Observer, ServerId};
+use core::fmt;
+
+/// The six events of a topology, and one warning. Descriptions are borrowed, and cost nothing; whoever keeps an event
+/// makes it its own by [`SdamEvent::to_owned`] (feature `alloc`).
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum SdamEvent<'a> {
+    /// The topology begins. The first event.
+    TopologyOpening {
+        /// The topology.
+        topology: TopologyId,
+    },
+    /// Something in the topology changed; after the events of its servers.
+    TopologyDescriptionChanged {
+        /// The topology.
+        topology: TopologyId,
+        /// As it was.
+        previous: TopologyDescription<'a>,
+        /// As it is.
+        new: TopologyDescription<'a>,
+    },
+    /// A server became a member. It is Unknown, and nothing has been sent to it.
+    ServerOpening {
+        /// The topology.
+        topology: TopologyId,
+        /// The server.
+        server: ServerId,
+        /// Its address.
+        address: &'a str,
+    },
+    /// A server's description is no longer equal to what it was.
+    ServerDescriptionChanged {
+        /// The topology.
+        topology: TopologyId,
+        /// The server.
+        server: ServerId,
+        /// Its address.
+        address: &'a str,
+        /// As it was.
+        previous: ServerDescription<'a>,
+        /// As it is.
+        new: ServerDescription<'a>,
+    },
+    /// A server is no longer a member.
+    ServerClosed {
+        /// The topology.
+        topology: TopologyId,
+        /// The server.
+        server: ServerId,
+        /// Its address.
+        address: &'a str,
+    },
+    /// The topology ends. The last event.
+    TopologyClosed {
+        /// The topology.
+        topology: TopologyId,
+    },
+    /// A warning and none of the specification's events: the topology has no server, or no longer one, and will
+    /// never find another (SDAM-36).
+    NoServers {
+        /// The topology.
+        topology: TopologyId,
+    },
+}
+
+impl SdamEvent<'_> {
+    /// The topology that the event is of.
+    #[must_use]
+    pub const fn topology(&self) -> TopologyId {
+        match *self {
+            Self::TopologyOpening { topology }
+            | Self::TopologyDescriptionChanged { topology, .. }
+            | Self::ServerOpening { topology, .. }
+            | Self::ServerDescriptionChanged { topology, .. }
+            | Self::ServerClosed { topology, .. }
+            | Self::TopologyClosed { topology }
+            | Self::NoServers { topology } => topology,
+        }
+    }
+
+    /// The event's name in the specification.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::TopologyOpening { .. } => "TopologyOpening",
+            Self::TopologyDescriptionChanged { .. } => "TopologyDescriptionChanged",
+            Self::ServerOpening { .. } => "ServerOpening",
+            Self::ServerDescriptionChanged { .. } => "ServerDescriptionChanged",
+            Self::ServerClosed { .. } => "ServerClosed",
+            Self::TopologyClosed { .. } => "TopologyClosed",
+            Self::NoServers { .. } => "NoServers",
+        }
+    }
+}
+
+impl fmt::Display for SdamEvent<'_> {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::TopologyOpening { .. } | Self::TopologyClosed { .. } | Self::NoServers { .. } => Ok(()),
+            Self::TopologyDescriptionChanged { previous, new, .. } => {
+                write!(f, " {} -> {new}", previous.topology_type().name())
+            }
+            Self::ServerOpening { address, .. } | Self::ServerClosed { address, .. } => write!(f, " {address}"),
+            Self::ServerDescriptionChanged { address, previous, new, .. } => {
+                write!(f, " {address} {} -> {}", previous.server_type(), new.server_type())?;
+                new.error().map_or(Ok(()), |error| write!(f, ": {error}"))
+            }
+        }
+    }
+}
+
+/// Whoever watches a topology: an [`Observer`] of [`SdamEvent`]s of any lifetime. `()` watches nothing.
+pub trait SdamObserver: for<'e> Observer<SdamEvent<'e>> {}
+
+impl<O: for<'e> Observer<SdamEvent<'e>> + ?Sized> SdamObserver for O {}

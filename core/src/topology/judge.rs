@@ -1,0 +1,148 @@
+//! What an application's error says of its server.
+//!
+//! Read first: SDAM, "Error handling": "Which errors are stale", "Network error when reading or writing", "Not writable
+//! primary and node is recovering", "Authentication and handshake errors" (SDAM-65..84); MON-50.
+
+use super::action::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Verdict};
+use super::error::{ServerError, StateChange};
+use super::event::SdamObserver;
+use super::memory::Memory;
+use super::{Topology, TopologyType};
+use crate::pool::Clear;
+use crate::storage::Store;
+use crate::{Cause, Instant, ServerId, TopologyVersion};
+
+/// What an error, by itself, asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Judgement {
+    error: ServerError,
+    topology_version: Option<TopologyVersion>,
+    clear: bool,
+    check: bool,
+    cancel: bool,
+    scan: bool,
+}
+
+impl<M: Memory> Topology<M> {
+    /// News: an error of an application's operation, or of the establishment of a connection for it.
+    ///
+    /// Ignored when it is stale: of another generation than the pool's, with a topologyVersion that is not newer than the
+    /// server's, or of a server that is no member. Ignored too: an error that says that the server is overloaded, a network
+    /// timeout on an established connection, an error of one operation only.
+    ///
+    /// - `now`: the clock of every other call. `error`: with the generations of its connection and of its pool.
+    ///
+    /// Returns what follows. If `clear` is there, the caller clears the pool in the same step, before anybody else sees
+    /// either; with the load balancer only the service's connections, and the server stays what it is.
+    ///
+    /// Cost: O(members), no allocation. Owes `RequestCheck` or `CancelCheck` as the verdict says, and `WakeSelectors`.
+    /// Events: `ServerDescriptionChanged` and `TopologyDescriptionChanged`, where there is such a change.
+    ///
+    /// Source: SDAM, "Error handling" (SDAM-65..84).
+    pub fn handle_app_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        error: &AppError<'_>,
+        observer: &mut impl SdamObserver,
+    ) -> Verdict {
+        let now = self.advance(now);
+        let Some(place) = self.place_of(server) else { return Verdict::default() };
+        if error.generation != error.pool_generation {
+            return Verdict::default();
+        }
+        let Some(judgement) = judge(error) else { return Verdict::default() };
+        let is_balanced = self.meta.topology_type == TopologyType::LoadBalanced;
+        if is_balanced {
+            let clear = error.service_id.filter(|_| judgement.clear).map(Clear::Service);
+            return Verdict { clear, ..Verdict::default() };
+        }
+        let known = self.servers.slots()[place].description.data.topology_version;
+        if is_not_newer(judgement.topology_version, known) {
+            return Verdict::default();
+        }
+        self.mark_unknown(now, place, judgement.error, judgement.topology_version, observer);
+        self.owe(place, |owed| {
+            owed.check |= judgement.check;
+            owed.cancel |= judgement.cancel;
+        });
+        Verdict {
+            clear: judgement.clear.then_some(Clear::All { interrupt_in_use_connections: false }),
+            marked_unknown: true,
+            request_check: judgement.check,
+            cancel_check: judgement.cancel,
+            scan_stale: judgement.scan,
+        }
+    }
+}
+
+/// Whether an error's topologyVersion says no more than what is known (SDAM-67).
+fn is_not_newer(error: Option<TopologyVersion>, known: Option<TopologyVersion>) -> bool {
+    match (error, known) {
+        (Some(error), Some(known)) => error.process_id == known.process_id && error.counter <= known.counter,
+        (None, _) | (_, None) => false,
+    }
+}
+
+/// What an error asks for if it is not stale; `None` if it says nothing of its server.
+fn judge(error: &AppError<'_>) -> Option<Judgement> {
+    let before = error.phase == HandshakePhase::Before;
+    if before && error.overloaded {
+        return None;
+    }
+    let failed = |cause| Judgement {
+        error: ServerError::Failed(cause),
+        topology_version: None,
+        clear: true,
+        check: false,
+        cancel: cause == Cause::Network,
+        scan: false,
+    };
+    match error.kind {
+        AppErrorKind::Command(reply) => match state_change(&reply) {
+            Some((change, code)) => Some(Judgement {
+                error: ServerError::StateChange { change, code },
+                topology_version: reply.topology_version,
+                clear: before || change == StateChange::ShuttingDown,
+                check: true,
+                cancel: false,
+                scan: change != StateChange::Recovering,
+            }),
+            None => {
+                let command = reply.command.filter(|_| before)?;
+                let code = command.code.unwrap_or(0);
+                let topology_version = reply.topology_version;
+                Some(Judgement { topology_version, ..failed(Cause::Command { code }) })
+            }
+        },
+        AppErrorKind::Network => (!error.overloaded).then_some(failed(Cause::Network)),
+        AppErrorKind::NetworkTimeout => before.then_some(failed(Cause::NetworkTimeout)),
+        AppErrorKind::Other(cause) => (before && !is_own(cause)).then_some(failed(cause)),
+    }
+}
+
+/// Whether a failure is this side's own, and says nothing of the server.
+const fn is_own(cause: Cause) -> bool {
+    matches!(cause, Cause::Cancelled | Cause::Closed | Cause::Forked | Cause::Interrupted | Cause::Resources)
+}
+
+/// What a reply says of the server's state, and by which code: its own error, else that of its write concern.
+fn state_change(reply: &CommandError<'_>) -> Option<(StateChange, i32)> {
+    let errors = [reply.command, reply.write_concern];
+    errors.into_iter().flatten().find_map(|error| state_change_of(&error))
+}
+
+/// By the code, if there is one; only else by the message (SDAM-76, SDAM-77).
+fn state_change_of(error: &ReplyError<'_>) -> Option<(StateChange, i32)> {
+    let change = match error.code {
+        Some(11_600 | 91) => StateChange::ShuttingDown,
+        Some(11_602 | 13_436 | 189) => StateChange::Recovering,
+        Some(10_107 | 13_435 | 10_058) => StateChange::NotWritablePrimary,
+        Some(_) => return None,
+        None if error.message.contains("not master or secondary") => StateChange::Recovering,
+        None if error.message.contains("node is recovering") => StateChange::Recovering,
+        None if error.message.contains("not master") => StateChange::NotWritablePrimary,
+        None => return None,
+    };
+    Some((change, error.code.unwrap_or(0)))
+}

@@ -1,0 +1,80 @@
+//! What a topology starts from.
+
+use super::address::Address;
+use super::{TopologyConfigError, TopologyType};
+
+/// What the user wants of a topology.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TopologyOptions<'a> {
+    /// The hosts to begin with: `host`, `host:port`, `[IPv6]`, `[IPv6]:port`, or the path of a unix socket.
+    pub seeds: &'a [&'a str],
+    /// `replicaSet`: the wanted set name.
+    pub replica_set: Option<&'a str>,
+    /// `directConnection`; absent is false.
+    pub direct_connection: bool,
+    /// `loadBalanced`.
+    pub load_balanced: bool,
+}
+
+impl<'a> TopologyOptions<'a> {
+    /// Checks the options.
+    ///
+    /// No seeds at all is legal, and makes a topology that says [`NoServers`](super::SdamEvent::NoServers) (SDAM-36).
+    ///
+    /// Cost: O(length of the seeds).
+    ///
+    /// # Errors
+    ///
+    /// [`TopologyConfigError`]: options that contradict each other, or a seed that is no address.
+    ///
+    /// Source: SDAM, "Initial TopologyType" and "Allowed configuration combinations" (SDAM-05, SDAM-06).
+    pub fn validate(self) -> Result<TopologyConfig<'a>, TopologyConfigError> {
+        let many = self.seeds.len() > 1;
+        if self.load_balanced {
+            if self.direct_connection {
+                return Err(TopologyConfigError::LoadBalancedAndDirect);
+            }
+            if self.replica_set.is_some() {
+                return Err(TopologyConfigError::LoadBalancedWithReplicaSet);
+            }
+            if many {
+                return Err(TopologyConfigError::LoadBalancedWithManySeeds);
+            }
+        }
+        if self.direct_connection && many {
+            return Err(TopologyConfigError::DirectWithManySeeds);
+        }
+        match self.seeds.iter().position(|seed| Address::parse(seed).is_none()) {
+            Some(place) => Err(TopologyConfigError::BadSeed(place)),
+            None => Ok(TopologyConfig { options: self }),
+        }
+    }
+}
+
+/// Options that were checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TopologyConfig<'a> {
+    options: TopologyOptions<'a>,
+}
+
+impl<'a> TopologyConfig<'a> {
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &TopologyOptions<'a> {
+        &self.options
+    }
+
+    /// The type that a topology of these options starts as (SDAM-05, SDAM-07).
+    #[must_use]
+    pub const fn topology_type(&self) -> TopologyType {
+        if self.options.load_balanced {
+            TopologyType::LoadBalanced
+        } else if self.options.direct_connection {
+            TopologyType::Single
+        } else if self.options.replica_set.is_some() {
+            TopologyType::ReplicaSetNoPrimary
+        } else {
+            TopologyType::Unknown
+        }
+    }
+}

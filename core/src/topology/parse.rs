@@ -1,0 +1,246 @@
+//! From a hello reply to a description.
+//!
+//! Read first: SDAM, "Parsing a hello or legacy hello response" (SDAM-13..32).
+
+use super::Topology;
+use super::address::Address;
+use super::description::Data;
+use super::error::{AddressField, Limit, ServerError};
+use super::hello::{HelloInfo, HelloLists, RoundTrip};
+use super::memory::{Memory, Place};
+use super::texts::TextId;
+use crate::Instant;
+use crate::storage::{Full, Store};
+use core::time::Duration;
+
+impl<M: Memory> Topology<M> {
+    /// Takes a reply that equals what is known: only what equality leaves out moves on. Whether it does.
+    ///
+    /// Allocates nothing. A reply that gives the same sets in another order is not recognized here, but when it is compared.
+    pub(super) fn refresh(
+        &mut self,
+        now: Instant,
+        place: usize,
+        hello: &HelloInfo<'_, impl HelloLists>,
+        round_trip: Option<RoundTrip>,
+    ) -> bool {
+        let description = &self.servers.slots()[place].description;
+        let known = &description.data;
+        let same = known.error.is_none()
+            && known.server_type == hello.server_type()
+            && known.wire == (hello.min_wire_version, hello.max_wire_version)
+            && known.set_version == hello.set_version
+            && known.election_id == hello.election_id
+            && known.session_timeout == hello.logical_session_timeout_minutes
+            && known.topology_version == hello.topology_version
+            && known.is_cryptd == hello.is_cryptd
+            && self.is_text(known.set_name, hello.set_name)
+            && self.is_address(known.me, hello.me)
+            && self.is_address(known.primary, hello.primary);
+        if !same {
+            return false;
+        }
+        let [hosts, passives, arbiters, tags] = known.parts(description.names.slots());
+        let same = self.are_addresses(hosts, hello.lists.hosts())
+            && self.are_addresses(passives, hello.lists.passives())
+            && self.are_addresses(arbiters, hello.lists.arbiters())
+            && self.are_tags(tags, hello.lists.tags());
+        if !same {
+            return false;
+        }
+        let data = &mut self.servers.slots_mut()[place].description.data;
+        data.last_update = now;
+        data.last_write_date_ms = hello.last_write_date_ms;
+        data.round_trip = round_trip.map(times).or(data.round_trip);
+        true
+    }
+
+    /// Replaces a description by what a reply says, or by the default one with an error when it cannot be taken.
+    pub(super) fn replace(
+        &mut self,
+        now: Instant,
+        place: usize,
+        hello: &HelloInfo<'_, impl HelloLists>,
+        round_trip: Option<RoundTrip>,
+    ) {
+        let known = self.servers.slots()[place].description.data.round_trip;
+        self.save(place);
+        self.servers.slots_mut()[place].description.reset(Data::unknown(None, now));
+        let parsed = self.room_for(hello).and_then(|()| self.parse(now, place, hello));
+        match parsed {
+            Ok(mut data) => {
+                data.round_trip = round_trip.map(times).or(known);
+                self.servers.slots_mut()[place].description.data = data;
+            }
+            Err(error) => self.set_unknown(now, place, error),
+        }
+    }
+
+    /// Looks whether a reply has too many names, and sweeps texts away if it needs the room.
+    fn room_for(&mut self, hello: &HelloInfo<'_, impl HelloLists>) -> Result<(), ServerError> {
+        let limit = u32::from(M::NAMES_MAX);
+        let lists = &hello.lists;
+        // `host` becomes `host:27017`.
+        let hosts = lists.hosts().chain(lists.passives()).chain(lists.arbiters()).map(|host| host.len() + 6);
+        let tags = lists.tags().map(|(name, value)| name.len().saturating_add(value.len()) + 1);
+        let mut count = 0;
+        let mut bytes =
+            3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
+        for len in hosts.chain(tags) {
+            count += 1;
+            bytes = bytes.saturating_add(len);
+            if count > limit {
+                return Err(ServerError::Beyond { limit: Limit::Names, count: limit });
+            }
+        }
+        if self.texts.is_sweep_due(count + 3, u32::try_from(bytes).unwrap_or(u32::MAX)) {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    fn parse(
+        &mut self,
+        now: Instant,
+        place: usize,
+        hello: &HelloInfo<'_, impl HelloLists>,
+    ) -> Result<Data, ServerError> {
+        let mut data = Data {
+            server_type: hello.server_type(),
+            wire: (hello.min_wire_version, hello.max_wire_version),
+            set_version: hello.set_version,
+            election_id: hello.election_id,
+            last_write_date_ms: hello.last_write_date_ms,
+            session_timeout: hello.logical_session_timeout_minutes,
+            topology_version: hello.topology_version,
+            is_cryptd: hello.is_cryptd,
+            ..Data::unknown(None, now)
+        };
+        if let Some(name) = hello.set_name {
+            data.set_name = Some(self.intern([name.as_bytes(), &[], &[]])?);
+        }
+        if let Some(me) = hello.me {
+            data.me = Some(self.intern_address(me, AddressField::Me, 0)?);
+        }
+        if let Some(primary) = hello.primary {
+            data.primary = Some(self.intern_address(primary, AddressField::Primary, 0)?);
+        }
+        data.ends[0] = self.parse_hosts(place, hello.lists.hosts(), AddressField::Hosts)?;
+        data.ends[1] = self.parse_hosts(place, hello.lists.passives(), AddressField::Passives)?;
+        data.ends[2] = self.parse_hosts(place, hello.lists.arbiters(), AddressField::Arbiters)?;
+        self.texts.unmark_all();
+        for (name, value) in hello.lists.tags() {
+            let tag = self.intern([name.as_bytes(), b"\0", value.as_bytes()])?;
+            if self.texts.mark(tag) {
+                self.push_name(place, tag)?;
+            }
+        }
+        Ok(data)
+    }
+
+    /// Adds the different addresses of a list to the names at this place, and says where they end.
+    fn parse_hosts<'h>(
+        &mut self,
+        place: usize,
+        hosts: impl Iterator<Item = &'h str>,
+        field: AddressField,
+    ) -> Result<u16, ServerError> {
+        self.texts.unmark_all();
+        for (host, at) in hosts.zip(0..) {
+            let host = self.intern_address(host, field, at)?;
+            if self.texts.mark(host) {
+                self.push_name(place, host)?;
+            }
+        }
+        let names = self.servers.slots()[place].description.names.slots().len();
+        Ok(u16::try_from(names).unwrap_or(u16::MAX))
+    }
+
+    fn push_name(&mut self, place: usize, name: TextId) -> Result<(), ServerError> {
+        let names = &mut self.servers.slots_mut()[place].description.names;
+        names.try_push(name).map_err(|Full| {
+            let count = u32::try_from(names.slots().len()).unwrap_or(u32::MAX);
+            ServerError::Beyond { limit: Limit::Names, count }
+        })
+    }
+
+    fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
+        let address = Address::parse(text).ok_or(ServerError::BadAddress { field, place })?;
+        self.intern([address.as_bytes(), &[], &[]])
+    }
+
+    fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, ServerError> {
+        let count = self.texts.limit();
+        self.texts.intern(parts).map_err(|Full| ServerError::Beyond { limit: Limit::Texts, count })
+    }
+
+    /// Forgets texts that nobody names.
+    fn sweep(&mut self) {
+        let texts = &mut self.texts;
+        texts.unmark_all();
+        let taken = self.servers.slots().iter().filter(|slot| slot.place != Place::Free);
+        let saved = self.spares.iter().take(self.saved.len());
+        let metas = [self.meta, self.meta_before];
+        for name in metas.iter().filter_map(|meta| meta.set_name) {
+            texts.mark(name);
+        }
+        for (address, _) in metas.iter().filter_map(|meta| meta.incompatible) {
+            texts.mark(address);
+        }
+        for slot in taken.clone() {
+            texts.mark(slot.address);
+        }
+        for description in taken.map(|slot| &slot.description).chain(saved) {
+            let data = &description.data;
+            for id in [data.me, data.primary, data.set_name].into_iter().flatten() {
+                texts.mark(id);
+            }
+            for name in description.names.slots() {
+                texts.mark(*name);
+            }
+        }
+        texts.sweep();
+    }
+
+    fn is_text(&self, known: Option<TextId>, text: Option<&str>) -> bool {
+        match (known, text) {
+            (None, None) => true,
+            (Some(known), Some(text)) => self.texts.view().get(known) == text,
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    fn is_address(&self, known: Option<TextId>, text: Option<&str>) -> bool {
+        match (known, text) {
+            (None, None) => true,
+            (Some(known), Some(text)) => self.is_this_address(known, text),
+            (None, Some(_)) | (Some(_), None) => false,
+        }
+    }
+
+    fn is_this_address(&self, known: TextId, text: &str) -> bool {
+        // Almost always it is written as it is kept.
+        let known = self.texts.view().get(known);
+        known == text || Address::parse(text).is_some_and(|address| address.as_bytes() == known.as_bytes())
+    }
+
+    fn are_addresses<'h>(&self, known: &[TextId], hosts: impl Iterator<Item = &'h str>) -> bool {
+        let mut known = known.iter();
+        let mut hosts = hosts;
+        hosts.all(|host| known.next().is_some_and(|id| self.is_this_address(*id, host))) && known.next().is_none()
+    }
+
+    fn are_tags<'h>(&self, known: &[TextId], tags: impl Iterator<Item = (&'h str, &'h str)>) -> bool {
+        let mut known = known.iter();
+        let mut tags = tags;
+        let is_tag = |id: TextId, name: &str, value: &str| {
+            let rest = self.texts.view().get(id).strip_prefix(name);
+            rest.and_then(|rest| rest.strip_prefix('\0')) == Some(value)
+        };
+        tags.all(|(name, value)| known.next().is_some_and(|id| is_tag(*id, name, value))) && known.next().is_none()
+    }
+}
+
+fn times(round_trip: RoundTrip) -> (Duration, Duration) {
+    (round_trip.average, round_trip.minimum)
+}

@@ -1,0 +1,209 @@
+//! The end of an update: its events, in their order, and the checks of a topology's invariants.
+//!
+//! Read first: SDAM Logging and Monitoring, "Order of events" (LOG-01..10).
+
+use super::description::{ServerDescription, Side, Source, TopologyDescription};
+use super::event::{SdamEvent, SdamObserver};
+use super::memory::{Memory, Place};
+use super::texts::TextId;
+use super::{CHANGES_MAX, Topology, TopologyType};
+use crate::storage::Store;
+use crate::{Instant, ServerType};
+
+impl<M: Memory> Topology<M> {
+    /// The events of a new topology, whose seeds all came in the update that is under way.
+    pub(super) fn tell_opening(&mut self, now: Instant, observer: &mut impl SdamObserver) {
+        let topology = self.id;
+        observer.on_event(now, &SdamEvent::TopologyOpening { topology });
+        self.tell_topology(now, observer);
+        self.tell_moved(now, Place::Member, observer);
+        self.settle_update();
+    }
+
+    /// Ends an update: the topology's own fields, then every event, then selectors are to be woken.
+    pub(super) fn finish(&mut self, now: Instant, observer: &mut impl SdamObserver) {
+        self.wake = true;
+        if self.touched {
+            self.summarize();
+        }
+        let mut changes = [false; CHANGES_MAX];
+        for (at, change) in changes.iter_mut().enumerate().take(self.saved.len()) {
+            *change = self.is_changed(at);
+        }
+        let mut changed = self.meta != self.meta_before;
+        for (at, place) in self.saved.iter().enumerate() {
+            let place = *place as usize;
+            let slot = &self.servers.slots()[place];
+            changed |= changes[at];
+            if changes[at] && slot.place == Place::Member {
+                let sides = (self.server_at(place, Side::Before), self.server_at(place, Side::Now));
+                if let (Some(previous), Some(new)) = sides {
+                    self.tell_server(now, previous, new, observer);
+                }
+            }
+        }
+        if self.touched {
+            changed |= self.servers.slots().iter().any(|slot| slot.moved);
+            self.tell_moved(now, Place::Gone, observer);
+            self.tell_moved(now, Place::Member, observer);
+        }
+        if changed {
+            self.tell_topology(now, observer);
+        }
+        let is_last_gone = self.members == 0 && !self.closed && self.servers.slots().iter().any(|slot| slot.moved);
+        if is_last_gone {
+            observer.on_event(now, &SdamEvent::NoServers { topology: self.id });
+        }
+        self.settle_update();
+    }
+
+    fn tell_server(
+        &self,
+        now: Instant,
+        previous: ServerDescription<'_>,
+        new: ServerDescription<'_>,
+        observer: &mut impl SdamObserver,
+    ) {
+        let (server, address) = (new.server(), new.address());
+        let event = SdamEvent::ServerDescriptionChanged { topology: self.id, server, address, previous, new };
+        observer.on_event(now, &event);
+    }
+
+    /// ServerClosed of servers that went, or ServerOpening of those that came.
+    fn tell_moved(&self, now: Instant, which: Place, observer: &mut impl SdamObserver) {
+        let topology = self.id;
+        for (place, slot) in self.servers.slots().iter().enumerate() {
+            if slot.moved && slot.place == which {
+                let (server, address) = (slot.id(place), self.texts.view().get(slot.address));
+                let event = if which == Place::Gone {
+                    SdamEvent::ServerClosed { topology, server, address }
+                } else {
+                    SdamEvent::ServerOpening { topology, server, address }
+                };
+                observer.on_event(now, &event);
+            }
+        }
+    }
+
+    fn tell_topology(&self, now: Instant, observer: &mut impl SdamObserver) {
+        let previous = TopologyDescription { source: self, side: Side::Before };
+        let new = TopologyDescription { source: self, side: Side::Now };
+        observer.on_event(now, &SdamEvent::TopologyDescriptionChanged { topology: self.id, previous, new });
+    }
+
+    /// Whether the description that was saved at this place is no longer equal to the present one (SDAM-32, LOG-05).
+    fn is_changed(&mut self, at: usize) -> bool {
+        let slot = &self.servers.slots()[self.saved[at] as usize];
+        let (old, new) = (&self.spares[at], &slot.description);
+        if !old.data.is_equal(&new.data) {
+            return true;
+        }
+        let (old_names, new_names) = (old.names.slots(), new.names.slots());
+        if old_names == new_names {
+            return false;
+        }
+        let parts = old.data.parts(old_names).into_iter().zip(new.data.parts(new_names));
+        let texts = &mut self.texts;
+        parts.into_iter().any(|(old, new)| {
+            // The names of a part are all different, so sets of one size are equal if one holds the other.
+            let is_same = |old: &[TextId], new: &[TextId], texts: &mut super::texts::Texts<M>| {
+                texts.unmark_all();
+                for name in old {
+                    texts.mark(*name);
+                }
+                old.len() == new.len() && new.iter().all(|name| texts.is_marked(*name))
+            };
+            !is_same(old, new, texts)
+        })
+    }
+
+    /// Forgets what there was before the update.
+    fn settle_update(&mut self) {
+        for place in self.saved.iter() {
+            self.servers.slots_mut()[*place as usize].saved = None;
+        }
+        self.saved.clear();
+        if self.touched {
+            for place in 0..self.servers.slots().len() {
+                let slot = &mut self.servers.slots_mut()[place];
+                slot.moved = false;
+                if slot.place == Place::Gone && slot.owed.added {
+                    // Its host never heard of it.
+                    self.owe(place, |owed| owed.added = false);
+                    self.servers.slots_mut()[place].free();
+                    self.gone -= 1;
+                }
+            }
+        }
+        self.touched = false;
+        self.meta_before = self.meta;
+    }
+
+    pub(super) fn check(&self) {
+        self.texts.assert_invariants();
+        let slots = self.servers.slots();
+        let count = |which| slots.iter().filter(|slot| slot.place == which).count();
+        assert_eq!(count(Place::Member), self.members as usize, "members are counted wrong");
+        assert_eq!(count(Place::Gone), self.gone as usize, "servers that are gone are counted wrong");
+        assert_eq!(
+            slots.iter().filter(|slot| slot.owed.is_any()).count(),
+            self.owing as usize,
+            "owed is counted wrong"
+        );
+        assert_eq!(
+            slots.iter().filter(|slot| slot.owed.has_check()).count(),
+            self.owing_checks as usize,
+            "owed checks are counted wrong"
+        );
+        let first = slots.iter().position(|slot| slot.owed.is_any());
+        assert!(first.is_none_or(|first| first >= self.owing_from as usize), "something owed is not found");
+        assert!(self.saved.is_empty() && self.meta == self.meta_before, "an update was not finished");
+        for (place, slot) in slots.iter().enumerate() {
+            assert!(!slot.moved && slot.saved.is_none(), "an update was not finished");
+            assert!(slot.serial <= self.last_serial);
+            let owed = &slot.owed;
+            match slot.place {
+                Place::Free => assert!(!owed.is_any(), "a free place owes something"),
+                Place::Gone => {
+                    assert!(owed.removed && !owed.added && !owed.ready, "a server that is gone owes its removal")
+                }
+                Place::Member => {
+                    assert!(!owed.removed, "a member owes its removal");
+                    let description = &slot.description;
+                    let is_known = description.data.server_type.is_known();
+                    assert!(!owed.ready || is_known, "the pool of an Unknown server is to be ready");
+                    assert!(!is_known || description.data.error.is_none(), "a known server has an error");
+                    assert!(is_known || description.names.slots().is_empty(), "an Unknown server has names");
+                    let same = slots
+                        .iter()
+                        .skip(place + 1)
+                        .any(|other| other.place == Place::Member && other.address == slot.address);
+                    assert!(!same, "two members have one address");
+                }
+            }
+        }
+        self.check_type();
+    }
+
+    fn check_type(&self) {
+        let of = |wanted: ServerType| self.servers().filter(|server| server.server_type() == wanted).count();
+        let primaries = of(ServerType::RsPrimary);
+        let has_other_than =
+            |allowed: fn(ServerType) -> bool| self.servers().any(|server| !allowed(server.server_type()));
+        match self.meta.topology_type {
+            TopologyType::Unknown => {
+                assert!(!has_other_than(|server| !server.is_known() || server == ServerType::RsGhost));
+            }
+            TopologyType::Single => assert!(self.members <= 1, "a direct connection has several servers"),
+            TopologyType::ReplicaSetNoPrimary => assert_eq!(primaries, 0, "a primary that is not counted"),
+            TopologyType::ReplicaSetWithPrimary => assert_eq!(primaries, 1, "not exactly one primary"),
+            TopologyType::Sharded => {
+                assert!(!has_other_than(|server| !server.is_known() || server == ServerType::Mongos));
+            }
+            TopologyType::LoadBalanced => assert!(!has_other_than(|server| server == ServerType::LoadBalancer)),
+        }
+        let is_set =
+            matches!(self.meta.topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
+        assert!(!is_set || !has_other_than(|server| !matches!(server, ServerType::Standalone | ServerType::Mongos)));
+    }
+}

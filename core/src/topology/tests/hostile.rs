@@ -1,0 +1,216 @@
+//! Replies that are wrong, huge or contradictory, and memory that is short.
+
+use super::*;
+
+fn hosts(range: core::ops::Range<usize>) -> Vec<String> {
+    range.map(|number| format!("host{number}.example.net:27017")).collect()
+}
+
+fn borrowed(hosts: &[String]) -> Vec<&str> {
+    hosts.iter().map(String::as_str).collect()
+}
+
+/// SDAM-22: more than an honest set can have.
+#[test]
+fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
+    let many = hosts(0..10_000);
+    let many = borrowed(&many);
+    let mut net = ready(&["a", "b"]);
+    net.hello("b", &secondary(&["a", "b"]));
+    for hello in [primary(&many), secondary(&many)] {
+        assert!(!net.hello("a", &hello));
+        let error = net.see("a").error().unwrap();
+        assert_eq!(error, ServerError::Beyond { limit: Limit::Names, count: 4096 });
+        assert_eq!(error.to_string(), "the hello reply names more than 4096 hosts and tags");
+        assert_eq!(net.topology.server_count(), 2);
+        assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
+    }
+    assert!(net.hello("a", &primary(&["a", "b"])));
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
+}
+
+#[test]
+fn reply_with_more_members_than_can_be_held_leaves_the_topology_as_it_is() {
+    let many = hosts(0..2_100);
+    let many = borrowed(&many);
+    let beyond = ServerError::Beyond { limit: Limit::Servers, count: 2048 };
+    let mut net = ready(&["a"]);
+    for hello in [primary(&many), secondary(&many)] {
+        assert!(!net.hello("a", &hello));
+        assert_eq!(net.see("a").error(), Some(beyond));
+        assert_eq!(net.topology_type(), TopologyType::Unknown);
+        assert_eq!(net.topology.description().set_name(), None);
+    }
+    assert_eq!(beyond.to_string(), "more than 2048 members, or too many replaced at once");
+    let some = &many[..2_000];
+    net.hello("a", &secondary(some));
+    assert_eq!(net.topology.server_count(), 2_001);
+}
+
+#[test]
+fn reply_with_a_bad_address_makes_its_server_unknown() {
+    let long = "x".repeat(300);
+    for bad in ["", "b:0", "b:65536", "b:x", "b c", "[::1", &long] {
+        let listed = [long.as_str(), "b"];
+        let listed = if bad == long { &listed[..] } else { &["b", bad][..] };
+        let place = u16::from(bad != long);
+        let of = |lists| HelloInfo { lists, ..secondary(&[]) };
+        let none = Lists::default();
+        for (hello, field, place) in [
+            (of(Lists { hosts: listed, ..none }), AddressField::Hosts, place),
+            (of(Lists { passives: listed, ..none }), AddressField::Passives, place),
+            (of(Lists { arbiters: listed, ..none }), AddressField::Arbiters, place),
+            (HelloInfo { me: Some(bad), ..secondary(&["a"]) }, AddressField::Me, 0),
+            (HelloInfo { primary: Some(bad), ..secondary(&["a"]) }, AddressField::Primary, 0),
+        ] {
+            let mut net = ready(&["a"]);
+            assert!(!net.hello("a", &hello));
+            let error = net.see("a").error().unwrap();
+            assert_eq!(error, ServerError::BadAddress { field, place });
+            assert!(error.to_string().contains(field.name()));
+            assert_eq!(net.topology.server_count(), 1);
+        }
+    }
+}
+
+#[test]
+fn contradictory_roles_are_settled_by_their_order() {
+    let all = HelloInfo {
+        is_writable_primary: true,
+        secondary: true,
+        arbiter_only: true,
+        hidden: true,
+        is_replica_set: true,
+        is_db_grid: true,
+        ..member(&["a"])
+    };
+    for (hello, wanted) in [
+        (all, ServerType::Mongos),
+        (HelloInfo { is_db_grid: false, ..all }, ServerType::RsGhost),
+        (HelloInfo { is_db_grid: false, is_replica_set: false, ..all }, ServerType::RsOther),
+        (HelloInfo { is_db_grid: false, is_replica_set: false, hidden: false, ..all }, ServerType::RsPrimary),
+        (HelloInfo { secondary: true, arbiter_only: true, ..member(&["a"]) }, ServerType::RsSecondary),
+        (HelloInfo { set_name: None, is_db_grid: false, is_replica_set: false, ..all }, ServerType::Standalone),
+    ] {
+        let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
+        net.hello("a", &hello);
+        assert_eq!(net.see("a").server_type(), wanted);
+    }
+}
+
+#[test]
+fn strange_numbers_are_taken_as_they_are() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &HelloInfo { set_version: Some(-1), ..elected(&["a", "b"], 1, 0) });
+    assert_eq!(net.topology.description().max_set_version(), Some(-1));
+    net.hello("b", &HelloInfo { set_version: Some(i64::MIN), ..elected(&["a", "b"], 1, 0) });
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+    let wire = HelloInfo { min_wire_version: i32::MAX, max_wire_version: i32::MIN, ..primary(&["a", "b"]) };
+    net.hello("a", &wire);
+    assert!(!net.topology.description().is_compatible());
+    let odd = HelloInfo {
+        logical_session_timeout_minutes: Some(-5),
+        last_write_date_ms: Some(i64::MIN),
+        ..primary(&["a", "b"])
+    };
+    net.hello("a", &odd);
+    net.topology.assert_invariants();
+}
+
+/// A primary that names nobody, not even itself, is believed (SDAM-57, SDAM-58).
+#[test]
+fn primary_without_hosts_empties_the_set() {
+    let mut net = ready(&["a", "b"]);
+    assert!(!net.hello("a", &primary(&[])));
+    assert_eq!(net.topology.server_count(), 0);
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
+}
+
+/// SDAM-21
+#[test]
+fn ghost_that_names_hosts_is_not_believed() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &HelloInfo { is_replica_set: true, ..primary(&["x", "y"]) });
+    assert_eq!(net.types(), [("a:27017".into(), ServerType::RsGhost)]);
+    assert_eq!(net.topology_type(), TopologyType::Unknown);
+    assert_eq!(net.topology.description().set_name(), None);
+}
+
+type Small = Fixed<4, 4, 8, 128>;
+
+fn small() -> Net<Small> {
+    let mut net = open_in(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() });
+    net.drain();
+    net
+}
+
+#[test]
+fn fixed_memory_follows_a_set_that_fits() {
+    let mut net = small();
+    net.hello("a", &primary(&["a", "b", "c"]));
+    net.drain();
+    // One member is replaced: four places, three members.
+    net.hello("a", &primary(&["a", "b", "d"]));
+    assert_eq!(net.actions().len(), 4);
+    net.hello("b", &secondary(&["a", "b", "d"]));
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
+    assert!(net.topology.servers().all(|server| server.error().is_none()));
+}
+
+#[test]
+fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
+    let long = "x".repeat(200);
+    for (hello, limit, count) in [
+        (primary(&["a", "b", "c", "d", "e"]), Limit::Names, 4),
+        (primary(&["b", "c", "d", "e"]), Limit::Servers, 4),
+        (primary(&["a", &long]), Limit::Texts, 8),
+        (HelloInfo { set_name: Some(&long), ..primary(&["a"]) }, Limit::Texts, 8),
+    ] {
+        let mut net = small();
+        assert!(!net.hello("a", &hello));
+        assert_eq!(net.see("a").error(), Some(ServerError::Beyond { limit, count }));
+        assert_eq!(net.topology_type(), TopologyType::Unknown);
+        assert!(net.hello("a", &primary(&["a", "b"])));
+        assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
+    }
+}
+
+#[test]
+fn seeds_beyond_fixed_memory_are_refused() {
+    let config =
+        TopologyOptions { seeds: &["a", "b", "c", "d", "e"], ..TopologyOptions::default() }.validate().unwrap();
+    let mut lines = Lines::default();
+    let topology = Topology::<Small>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut lines);
+    assert_eq!(topology.map(|_| ()), Err(Full));
+    assert!(lines.0.is_empty());
+}
+
+/// Texts that nobody names any more make room for others.
+#[test]
+fn fixed_memory_outlives_any_number_of_names() {
+    let mut net = small();
+    for round in 0..1_000 {
+        let other = format!("h{round}");
+        let tag = format!("{round}");
+        let listed = ["a", other.as_str()];
+        let lists = Lists { hosts: &listed, tags: &[("t", &tag)], ..Lists::default() };
+        assert!(net.hello("a", &HelloInfo { lists, ..primary(&[]) }), "{round}");
+        assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [("t", tag.as_str())]);
+        net.drain();
+    }
+}
+
+/// A peer that invents names cannot make the memory grow without end.
+#[test]
+fn growable_memory_forgets_names_of_the_past() {
+    let mut net = ready(&["a"]);
+    for round in 0..200 {
+        let mut listed = hosts(round * 50..round * 50 + 50);
+        listed.push("a".into());
+        net.hello("a", &primary(&borrowed(&listed)));
+        net.drain();
+        let texts = net.topology.texts.view().slots.len();
+        assert!(texts < 300, "{texts} texts after {round} rounds");
+        assert!(net.topology.servers.slots().len() <= 102);
+    }
+}

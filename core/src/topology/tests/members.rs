@@ -1,0 +1,297 @@
+//! Options, addresses, descriptions.
+
+use super::*;
+use std::borrow::ToOwned;
+
+/// SDAM-05
+#[test]
+fn topology_starts_as_its_options_say() {
+    let start = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
+        let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced };
+        options.validate().unwrap().topology_type()
+    };
+    assert_eq!(start(&["a"], None, false, false), TopologyType::Unknown);
+    assert_eq!(start(&["a", "b"], None, false, false), TopologyType::Unknown);
+    assert_eq!(start(&["a"], Some("rs"), false, false), TopologyType::ReplicaSetNoPrimary);
+    assert_eq!(start(&["a"], None, true, false), TopologyType::Single);
+    assert_eq!(start(&["a"], Some("rs"), true, false), TopologyType::Single);
+    assert_eq!(start(&["a"], None, false, true), TopologyType::LoadBalanced);
+}
+
+/// SDAM-06
+#[test]
+fn contradicting_options_are_refused() {
+    let check = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
+        TopologyOptions { seeds, replica_set, direct_connection, load_balanced }.validate().unwrap_err()
+    };
+    assert_eq!(check(&["a", "b"], None, true, false), TopologyConfigError::DirectWithManySeeds);
+    assert_eq!(check(&["a", "b"], None, false, true), TopologyConfigError::LoadBalancedWithManySeeds);
+    assert_eq!(check(&["a"], None, true, true), TopologyConfigError::LoadBalancedAndDirect);
+    assert_eq!(check(&["a"], Some("rs"), false, true), TopologyConfigError::LoadBalancedWithReplicaSet);
+    let error = check(&["a", "b:x"], None, false, false);
+    assert_eq!(error, TopologyConfigError::BadSeed(1));
+    assert_eq!(error.to_string(), "the host at place 1 is no address");
+}
+
+/// SDAM-04, SDAM-28
+#[test]
+fn addresses_are_lower_case_with_port_and_brackets() {
+    for (text, normal, parts) in [
+        ("LOCALHOST", "localhost:27017", HostAddress::Tcp { host: "localhost", port: 27017 }),
+        ("a.Example.com:1", "a.example.com:1", HostAddress::Tcp { host: "a.example.com", port: 1 }),
+        ("10.0.0.1:65535", "10.0.0.1:65535", HostAddress::Tcp { host: "10.0.0.1", port: 65535 }),
+        ("a:027", "a:27", HostAddress::Tcp { host: "a", port: 27 }),
+        ("[::1]", "[::1]:27017", HostAddress::Tcp { host: "::1", port: 27017 }),
+        ("[FE80::1%eth0]:10", "[fe80::1%eth0]:10", HostAddress::Tcp { host: "fe80::1%eth0", port: 10 }),
+        ("/tmp/Mongo-27017.sock", "/tmp/Mongo-27017.sock", HostAddress::Unix("/tmp/Mongo-27017.sock")),
+    ] {
+        let net = ready(&[text]);
+        let server = net.topology.servers().next().unwrap();
+        assert_eq!(server.address(), normal);
+        assert_eq!(server.host_address(), parts);
+        assert_eq!(net.topology.find(text), Some(server.server()));
+        assert_eq!(net.topology.address(server.server()), Some(normal));
+    }
+}
+
+#[test]
+fn what_is_no_address_is_refused() {
+    let long = "x".repeat(256);
+    let nul = "/tmp/\0.sock";
+    for text in [
+        "",
+        ":1",
+        "a:",
+        "a:0",
+        "a:65536",
+        "a:99999999999",
+        "a:-1",
+        "a:1 ",
+        " a",
+        "a b",
+        "a:b:c",
+        "::1",
+        "[::1",
+        "[::1]x",
+        "[]",
+        "[x]:1",
+        "[::1%]",
+        "a/b",
+        "a@b",
+        "a\0b",
+        "a\u{7f}",
+        "a,b",
+        "[::1]:",
+        &long,
+        nul,
+    ] {
+        let options = TopologyOptions { seeds: &[text], ..TopologyOptions::default() };
+        assert_eq!(options.validate(), Err(TopologyConfigError::BadSeed(0)), "{text:?}");
+    }
+}
+
+#[test]
+fn seed_that_is_given_twice_is_one_server() {
+    let net = ready(&["a", "A:27017", "b"]);
+    assert_eq!(net.topology.server_count(), 2);
+}
+
+/// SDAM-12, SDAM-27, LOG-05
+#[test]
+fn equal_description_is_replaced_without_an_event() {
+    let mut net = ready(&["a"]);
+    let hello = HelloInfo { last_write_date_ms: Some(10), ..primary(&["a"]) };
+    net.hello("a", &hello);
+    net.drain();
+    let before = net.see("a").last_update_time();
+    let times = RoundTrip { average: Duration::from_secs(1), minimum: Duration::from_millis(1) };
+    let now = net.now.saturating_add(Duration::from_secs(9));
+    let server = net.at("a");
+    let again = HelloInfo { last_write_date_ms: Some(20), ..hello };
+    assert!(net.topology.handle_hello(now, server, &again, Some(times), &mut net.lines));
+    let after = net.see("a");
+    assert!(after.last_update_time() > before);
+    assert_eq!(after.last_update_time(), now);
+    assert_eq!(after.round_trip_time(), Some(Duration::from_secs(1)));
+    assert_eq!(after.min_round_trip_time(), Some(Duration::from_millis(1)));
+    assert_eq!(after.last_write_date_ms(), Some(20));
+    assert_eq!(net.lines(), Vec::<String>::new());
+}
+
+/// SDAM-25
+#[test]
+fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
+    let mut net = ready(&["a"]);
+    assert_eq!(net.see("a").round_trip_time(), None);
+    net.hello("a", &primary(&["a"]));
+    // A hello of an application measures nothing, and makes it another type.
+    let server = net.at("a");
+    net.topology.handle_hello(net.now, server, &secondary(&["a"]), None, &mut ());
+    assert_eq!(net.see("a").server_type(), ServerType::RsSecondary);
+    assert_eq!(net.see("a").round_trip_time(), Some(Duration::from_millis(5)));
+    assert_eq!(net.see("a").min_round_trip_time(), Some(Duration::from_millis(4)));
+    net.fail("a", Cause::Network);
+    assert_eq!(net.see("a").round_trip_time(), None);
+    assert_eq!(net.see("a").min_round_trip_time(), None);
+    net.topology.handle_hello(net.now, server, &secondary(&["a"]), None, &mut ());
+    assert_eq!(net.see("a").round_trip_time(), None);
+}
+
+/// SDAM-26, SDAM-29, SDAM-30
+#[test]
+fn description_shows_what_the_reply_said() {
+    let mut net = ready(&["a"]);
+    let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 4 };
+    let hello = HelloInfo {
+        me: Some("A:27017"),
+        primary: Some("B"),
+        set_version: Some(5),
+        election_id: Some(ObjectId([6; 12])),
+        min_wire_version: 7,
+        last_write_date_ms: Some(8),
+        logical_session_timeout_minutes: Some(9),
+        topology_version: Some(version),
+        is_cryptd: true,
+        lists: Lists { hosts: &["A", "b"], passives: &["C:1"], arbiters: &["d"], tags: &[("dc", "ny"), ("e", "")] },
+        ..secondary(&[])
+    };
+    net.hello("a", &hello);
+    let seen = net.see("a");
+    assert_eq!(seen.me(), Some("a:27017"));
+    assert_eq!(seen.primary(), Some("b:27017"));
+    assert_eq!(seen.set_name(), Some("rs"));
+    assert_eq!(seen.set_version(), Some(5));
+    assert_eq!(seen.election_id(), Some(ObjectId([6; 12])));
+    assert_eq!((seen.min_wire_version(), seen.max_wire_version()), (Some(7), Some(21)));
+    assert_eq!(seen.last_write_date_ms(), Some(8));
+    assert_eq!(seen.logical_session_timeout_minutes(), Some(9));
+    assert_eq!(seen.topology_version(), Some(version));
+    assert!(seen.is_cryptd());
+    assert_eq!(seen.hosts().collect::<Vec<_>>(), ["a:27017", "b:27017"]);
+    assert_eq!(seen.passives().collect::<Vec<_>>(), ["c:1"]);
+    assert_eq!(seen.arbiters().collect::<Vec<_>>(), ["d:27017"]);
+    assert_eq!(seen.tags().collect::<Vec<_>>(), [("dc", "ny"), ("e", "")]);
+    assert_eq!(seen.error(), None);
+}
+
+/// SDAM-32: each field by itself makes an event, or does not.
+#[test]
+fn equality_looks_at_exactly_the_fields_of_the_specification() {
+    let version = |counter| Some(TopologyVersion { process_id: ObjectId([1; 12]), counter });
+    let lists = Lists { hosts: &["a", "b"], passives: &["c"], arbiters: &["d"], tags: &[("x", "1"), ("y", "2")] };
+    let base = HelloInfo { topology_version: version(1), lists, ..secondary(&[]) };
+    let with = |change: &dyn Fn(&mut Hello<'static>)| {
+        let mut hello = base;
+        change(&mut hello);
+        hello
+    };
+    let cases: [(&str, bool, Hello<'_>); 20] = [
+        ("type", true, with(&|hello| hello.secondary = false)),
+        ("min wire", true, with(&|hello| hello.min_wire_version = 1)),
+        ("max wire", true, with(&|hello| hello.max_wire_version = 20)),
+        ("me", true, with(&|hello| hello.me = Some("a"))),
+        ("hosts", true, with(&|hello| hello.lists.hosts = &["a", "b", "e"])),
+        ("passives", true, with(&|hello| hello.lists.passives = &["e"])),
+        ("arbiters", true, with(&|hello| hello.lists.arbiters = &[])),
+        ("host as passive", true, with(&|hello| (hello.lists.hosts, hello.lists.passives) = (&["a"], &["b", "c"]))),
+        ("tags", true, with(&|hello| hello.lists.tags = &[("x", "1"), ("y", "3")])),
+        ("setVersion", true, with(&|hello| hello.set_version = Some(1))),
+        ("electionId", true, with(&|hello| hello.election_id = Some(ObjectId([0; 12])))),
+        ("primary", true, with(&|hello| hello.primary = Some("b"))),
+        ("session timeout", true, with(&|hello| hello.logical_session_timeout_minutes = Some(1))),
+        ("topologyVersion", true, with(&|hello| hello.topology_version = version(2))),
+        ("iscryptd", true, with(&|hello| hello.is_cryptd = true)),
+        ("last write", false, with(&|hello| hello.last_write_date_ms = Some(1))),
+        ("order of hosts", false, with(&|hello| hello.lists.hosts = &["b", "a"])),
+        ("order of tags", false, with(&|hello| hello.lists.tags = &[("y", "2"), ("x", "1")])),
+        ("spelling", false, with(&|hello| hello.lists.hosts = &["A:27017", "b:27017"])),
+        ("twice", false, with(&|hello| hello.lists.hosts = &["a", "a", "b"])),
+    ];
+    for (what, is_event, changed) in cases {
+        let mut net = ready(&["a"]);
+        net.hello("a", &base);
+        net.drain();
+        net.hello("a", &changed);
+        let told = net.lines().iter().any(|line| line.starts_with("a:27017: "));
+        assert_eq!(told, is_event, "{what}");
+    }
+}
+
+/// SDAM-32: the error counts too.
+#[test]
+fn another_error_is_another_description() {
+    let mut net = ready(&["a"]);
+    net.fail("a", Cause::Network);
+    assert_eq!(net.lines()[0], "a:27017: Unknown -> Unknown");
+    net.fail("a", Cause::Network);
+    assert_eq!(net.lines(), Vec::<String>::new());
+    net.fail("a", Cause::NetworkTimeout);
+    assert_eq!(net.lines()[0], "a:27017: Unknown -> Unknown");
+}
+
+/// SDAM-32: the set name.
+#[test]
+fn another_set_name_is_another_description() {
+    let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
+    net.hello("a", &secondary(&[]));
+    net.drain();
+    net.hello("a", &HelloInfo { set_name: Some("other"), ..secondary(&[]) });
+    assert_eq!(net.lines()[0], "a:27017: RSSecondary -> RSSecondary");
+    assert_eq!(net.see("a").set_name(), Some("other"));
+}
+
+/// SDAM-31
+#[test]
+fn only_an_older_topology_version_of_the_same_process_is_ignored() {
+    let version = |process, counter| Some(TopologyVersion { process_id: ObjectId([process; 12]), counter });
+    let cases = [
+        (version(1, 4), false),
+        (version(1, i64::MIN), false),
+        (version(1, 5), true),
+        (version(1, i64::MAX), true),
+        (version(2, i64::MIN), true),
+        (None, true),
+    ];
+    for (new, is_taken) in cases {
+        let mut net = ready(&["a"]);
+        net.hello("a", &HelloInfo { topology_version: version(1, 5), ..primary(&["a"]) });
+        net.drain();
+        let known = net.hello("a", &HelloInfo { topology_version: new, ..secondary(&["a"]) });
+        assert!(known);
+        let is_secondary = net.see("a").server_type() == ServerType::RsSecondary;
+        assert_eq!(is_secondary, is_taken, "{new:?}");
+        assert_eq!(net.actions().is_empty(), !is_taken, "{new:?}");
+    }
+}
+
+#[test]
+fn clock_that_goes_back_is_held() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &primary(&["a"]));
+    let latest = net.now;
+    net.now = Instant::ORIGIN;
+    net.hello("a", &primary(&["a"]));
+    assert_eq!(net.see("a").last_update_time(), latest);
+}
+
+#[test]
+fn copies_show_the_topology_as_it_was() {
+    let mut net = ready(&["a", "b"]);
+    let tags = Lists { hosts: &["a", "b"], tags: &[("dc", "ny")], ..Lists::default() };
+    net.hello("a", &HelloInfo { me: Some("a"), lists: tags, ..primary(&[]) });
+    let shown = net.topology.description().to_string();
+    let copy = net.topology.description().to_owned();
+    let server = net.see("a").to_owned();
+    let id = net.at("a");
+    net.hello("a", &primary(&["c"]));
+    net.actions();
+    assert_eq!(copy.get().to_string(), shown);
+    assert_eq!(copy.get().server(id).unwrap().tags().collect::<Vec<_>>(), [("dc", "ny")]);
+    assert_eq!(server.get().address(), "a:27017");
+    assert_eq!(server.get().me(), Some("a:27017"));
+    assert_eq!(server.get().set_name(), Some("rs"));
+    assert_eq!(server.get().hosts().collect::<Vec<_>>(), ["a:27017", "b:27017"]);
+    assert_eq!(server.get().tags().collect::<Vec<_>>(), [("dc", "ny")]);
+    let event = SdamEvent::ServerClosed { topology: TopologyId::new(1), server: id, address: "x" }.to_owned();
+    assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x".to_owned()));
+}

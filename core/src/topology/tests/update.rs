@@ -1,0 +1,361 @@
+//! The rules of the update table, where official files do not reach.
+
+use super::*;
+use TopologyAction::{Pool, RequestCheck, ServerAdded, ServerRemoved, WakeSelectors};
+
+/// SDAM-08
+#[test]
+fn new_topology_owes_its_servers_and_nothing_else() {
+    let mut net = open(TopologyOptions { seeds: &["b", "a"], ..TopologyOptions::default() });
+    assert_eq!(net.actions(), [ServerAdded(net.at("b")), ServerAdded(net.at("a"))]);
+}
+
+/// SDAM-23: the tuples are in the text.
+#[test]
+fn stale_primary_says_which_election_is_newer() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 2, 1));
+    net.hello("b", &elected(&["a", "b"], 1, 3));
+    assert_eq!(
+        net.see("b").error().unwrap().to_string(),
+        "primary marked stale due to electionId/setVersion mismatch, (010101010101010101010101, 3) is stale compared to \
+         (020202020202020202020202, 1)"
+    );
+    net.hello("b", &HelloInfo { set_version: None, election_id: None, ..elected(&["a", "b"], 1, 3) });
+    assert!(net.see("b").error().unwrap().to_string().contains("(null, null) is stale compared to"));
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+}
+
+/// SDAM-24, SDAM-55, SDAM-56: a deposed primary is checked at once, and its pool is left alone.
+#[test]
+fn deposed_primary_is_checked_and_its_pool_not_cleared() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 1, 1));
+    net.drain();
+    net.hello("b", &elected(&["a", "b"], 2, 1));
+    assert_eq!(net.see("a").error(), Some(ServerError::NewerPrimary));
+    assert_eq!(net.see("a").error().unwrap().to_string(), "primary marked stale due to discovery of newer primary");
+    let (a, b) = (net.at("a"), net.at("b"));
+    assert_eq!(net.actions(), [RequestCheck(a), Pool(b, PoolCommand::Ready), WakeSelectors]);
+}
+
+/// SDAM-53, SDAM-63: the pool of a primary that turns out stale is not marked ready.
+#[test]
+fn pool_of_a_stale_primary_is_not_ready() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 2, 1));
+    net.drain();
+    assert!(!net.hello("b", &elected(&["a", "b"], 1, 1)));
+    assert_eq!(net.actions(), [WakeSelectors]);
+}
+
+/// SDAM-63
+#[test]
+fn pool_is_ready_for_data_bearing_servers_only() {
+    let lists = Lists { hosts: &["a"], arbiters: &["b"], ..Lists::default() };
+    let mut net = ready(&["a", "b"]);
+    net.hello("b", &HelloInfo { arbiter_only: true, lists, ..member(&[]) });
+    assert_eq!(net.actions(), [WakeSelectors]);
+    net.hello("a", &HelloInfo { lists, ..secondary(&[]) });
+    assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
+}
+
+/// SDAM-01, SDAM-63: a direct connection uses any server that is known.
+#[test]
+fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
+    for hello in [
+        HelloInfo { arbiter_only: true, ..member(&["x"]) },
+        HelloInfo { is_replica_set: true, ..standalone() },
+        HelloInfo { hidden: true, ..secondary(&["x"]) },
+        mongos(),
+    ] {
+        let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
+        net.drain();
+        assert!(net.hello("a", &hello));
+        assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
+        assert_eq!(net.topology_type(), TopologyType::Single);
+        assert_eq!(net.topology.server_count(), 1);
+    }
+}
+
+/// SDAM-34
+#[test]
+fn direct_connection_to_another_set_says_so() {
+    let options = TopologyOptions {
+        seeds: &["a"],
+        replica_set: Some("other"),
+        direct_connection: true,
+        ..TopologyOptions::default()
+    };
+    for hello in [primary(&["a"]), standalone()] {
+        let mut net = open(options);
+        net.drain();
+        assert!(!net.hello("a", &hello));
+        assert_eq!(net.see("a").error(), Some(ServerError::WrongSetName));
+        assert_eq!(net.actions(), [WakeSelectors]);
+    }
+}
+
+/// SDAM-35: the texts, and that they go with their cause.
+#[test]
+fn incompatible_server_makes_the_topology_unusable_as_long_as_it_is_there() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &HelloInfo { max_wire_version: 7, ..mongos() });
+    assert_eq!(
+        net.topology.description().compatibility_error().unwrap().to_string(),
+        "Server at a:27017 reports wire version 7, but this version of Poolhouse requires at least 8 (MongoDB 4.2)."
+    );
+    net.fail("a", Cause::Network);
+    assert!(net.topology.description().is_compatible(), "an Unknown server does not count");
+    net.hello("b", &HelloInfo { min_wire_version: 26, max_wire_version: 30, ..mongos() });
+    assert_eq!(
+        net.topology.description().compatibility_error().unwrap().to_string(),
+        "Server at b:27017 requires wire version 26, but this version of Poolhouse only supports up to 25."
+    );
+    net.hello("b", &mongos());
+    assert!(net.topology.description().is_compatible());
+}
+
+/// SDAM-36
+#[test]
+fn topology_without_servers_warns() {
+    let mut net = open(TopologyOptions::default());
+    assert_eq!(net.lines().last().unwrap(), "NoServers");
+    assert_eq!(net.actions(), []);
+    let mut net = open(TopologyOptions { seeds: &["a"], replica_set: Some("rs"), ..TopologyOptions::default() });
+    net.drain();
+    net.hello("a", &standalone());
+    assert_eq!(
+        net.lines(),
+        ["ServerClosed a:27017", "ReplicaSetNoPrimary rs [a:27017: Unknown] -> ReplicaSetNoPrimary rs []", "NoServers"]
+    );
+}
+
+/// SDAM-37, SDAM-59: late news of a removed server, even when another one has its place.
+#[test]
+fn news_of_a_removed_server_changes_nothing() {
+    let mut net = ready(&["a", "b"]);
+    let old = net.at("b");
+    net.hello("a", &primary(&["a"]));
+    assert_eq!(net.topology.address(old), Some("b:27017"), "its address is there until its host was told");
+    assert!(net.actions().contains(&ServerRemoved(old)));
+    assert_eq!(net.topology.address(old), None);
+    net.hello("a", &primary(&["a", "c"]));
+    assert_eq!(net.at("c").index(), old.index(), "the place is used again");
+    net.drain();
+    assert!(!net.hello_of(old, &primary(&["b"])));
+    net.topology.handle_failed(net.now, old, Cause::Network, &mut net.lines);
+    assert_eq!(net.lines(), Vec::<String>::new());
+    assert_eq!(net.actions(), []);
+    assert_eq!(net.topology.server(old).map(|server| server.server()), None);
+}
+
+/// SDAM-40: the seeds count, not what is left of them.
+#[test]
+fn last_of_several_seeds_that_is_standalone_is_removed() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &standalone());
+    net.hello("b", &standalone());
+    assert_eq!(net.topology.server_count(), 0);
+    assert_eq!(net.topology_type(), TopologyType::Unknown);
+}
+
+/// SDAM-48: the `me` part.
+#[test]
+fn member_that_calls_itself_otherwise_is_removed_while_there_is_a_primary() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &primary(&["a", "b"]));
+    net.hello("b", &HelloInfo { me: Some("x"), ..secondary(&["a", "b"]) });
+    assert_eq!(net.types(), [("a:27017".into(), ServerType::RsPrimary)]);
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
+}
+
+/// SDAM-48: hosts of a member mean nothing while there is a primary; a former primary hints at its heir.
+#[test]
+fn former_primary_hints_at_the_next_one() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &primary(&["a", "b"]));
+    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b", "c"]) });
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
+    assert_eq!(net.see("b").server_type(), ServerType::PossiblePrimary);
+    assert_eq!(net.topology.find("c"), None);
+}
+
+/// SDAM-47: the type alone changes, and an error stays.
+#[test]
+fn hint_leaves_the_error_of_an_unknown_server() {
+    let mut net = ready(&["a", "b"]);
+    net.fail("b", Cause::NetworkTimeout);
+    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b"]) });
+    assert_eq!(net.see("b").server_type(), ServerType::PossiblePrimary);
+    assert_eq!(net.see("b").error(), Some(ServerError::Failed(Cause::NetworkTimeout)));
+}
+
+/// SDAM-60
+#[test]
+fn election_of_a_member_that_is_no_primary_is_ignored() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 1, 1));
+    let boast = HelloInfo { election_id: Some(ObjectId([9; 12])), set_version: Some(9), ..secondary(&["a", "b"]) };
+    net.hello("b", &boast);
+    let seen = net.topology.description();
+    assert_eq!((seen.max_election_id(), seen.max_set_version()), (Some(ObjectId([1; 12])), Some(1)));
+    net.fail("a", Cause::Network);
+    net.hello("b", &boast);
+    net.hello("a", &elected(&["a", "b"], 1, 1));
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+}
+
+/// SDAM-50: the election first; the configuration may go back with a newer one.
+#[test]
+fn newer_election_wins_over_a_larger_set_version() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 1, 5));
+    net.hello("b", &elected(&["a", "b"], 2, 1));
+    assert_eq!(net.see("b").server_type(), ServerType::RsPrimary);
+    assert_eq!(net.topology.description().max_set_version(), Some(1));
+}
+
+/// SDAM-51: before 6.0 the configuration came first.
+#[test]
+fn larger_set_version_wins_before_6_0() {
+    let old = |election, version| HelloInfo { max_wire_version: 16, ..elected(&["a", "b"], election, version) };
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &old(1, 5));
+    net.hello("b", &old(2, 1));
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+    assert!(matches!(net.see("b").error(), Some(ServerError::StalePrimary { .. })));
+    net.hello("b", &old(1, 6));
+    assert_eq!(net.see("b").server_type(), ServerType::RsPrimary);
+    // Without an election nothing is compared, and the maximum of versions stays.
+    net.hello("a", &HelloInfo { election_id: None, ..old(1, 2) });
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+    assert_eq!(net.topology.description().max_set_version(), Some(6));
+    assert_eq!(net.topology.description().max_election_id(), Some(ObjectId([1; 12])));
+}
+
+/// SDAM-52
+#[test]
+fn elections_compare_as_bytes() {
+    let election = |bytes| HelloInfo { election_id: Some(ObjectId(bytes)), ..elected(&["a", "b"], 0, 1) };
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &election([0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
+    net.hello("b", &election([0x7f, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]));
+    assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
+}
+
+/// SDAM-61
+#[test]
+fn session_timeout_is_the_least_of_servers_with_data() {
+    let minutes = |minutes| HelloInfo { logical_session_timeout_minutes: minutes, ..mongos() };
+    let mut net = ready(&["a", "b"]);
+    let timeout = |net: &Net<OnHeap>| net.topology.description().logical_session_timeout_minutes();
+    assert_eq!(timeout(&net), None);
+    net.hello("a", &minutes(Some(30)));
+    net.hello("b", &minutes(Some(20)));
+    assert_eq!(timeout(&net), Some(20));
+    net.hello("b", &minutes(None));
+    assert_eq!(timeout(&net), None);
+    net.fail("b", Cause::Network);
+    assert_eq!(timeout(&net), Some(30));
+}
+
+/// SDAM-62, MON-18: whoever waits for a server is woken after every check, and after all the rest is done.
+#[test]
+fn selectors_are_woken_last() {
+    let mut net = ready(&["a"]);
+    for hello in [primary(&["a", "b", "c"]), primary(&["a"]), primary(&["a"])] {
+        net.hello("a", &hello);
+        let actions = net.actions();
+        assert_eq!(actions.iter().filter(|action| **action == WakeSelectors).count(), 1);
+        assert_eq!(actions.last(), Some(&WakeSelectors));
+    }
+}
+
+/// SDAM-64, MON-53, MON-54: description first, then the pool; in-use connections only after a timeout.
+#[test]
+fn failed_check_clears_the_pool_of_an_unknown_server() {
+    for (cause, interrupt) in [
+        (Cause::Network, false),
+        (Cause::NetworkTimeout, true),
+        (Cause::Command { code: 11_600 }, false),
+        (Cause::Protocol, false),
+    ] {
+        let mut net = ready(&["a"]);
+        net.hello("a", &primary(&["a"]));
+        net.drain();
+        net.fail("a", cause);
+        assert_eq!(net.see("a").server_type(), ServerType::Unknown);
+        assert_eq!(net.see("a").error().unwrap().to_string(), cause.to_string());
+        let clear = PoolCommand::Clear { interrupt_in_use_connections: interrupt, cause };
+        assert_eq!(net.actions(), [Pool(net.at("a"), clear), WakeSelectors]);
+    }
+}
+
+/// What is owed and was revoked is never seen.
+#[test]
+fn ready_is_revoked_by_a_failure_before_it_was_taken() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &primary(&["a"]));
+    net.fail("a", Cause::NetworkTimeout);
+    net.fail("a", Cause::Network);
+    let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause: Cause::NetworkTimeout };
+    assert_eq!(net.actions(), [Pool(net.at("a"), clear), WakeSelectors]);
+    net.fail("a", Cause::Network);
+    net.hello("a", &primary(&["a"]));
+    let clear = PoolCommand::Clear { interrupt_in_use_connections: false, cause: Cause::Network };
+    assert_eq!(net.actions(), [Pool(net.at("a"), clear), Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
+}
+
+#[test]
+fn server_that_came_and_went_before_its_host_was_told_is_not_mentioned() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &primary(&["a", "b"]));
+    net.hello("a", &primary(&["a"]));
+    assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
+}
+
+/// LOG-18
+#[test]
+fn readable_and_writable_servers_follow_the_table() {
+    let seen = |net: &Net<OnHeap>| {
+        let seen = net.topology.description();
+        let by_secondary = |server: &ServerDescription<'_>| server.server_type() == ServerType::RsSecondary;
+        (seen.has_readable_server(), seen.has_readable_server_by(by_secondary), seen.has_writable_server())
+    };
+    let mut net = ready(&["a", "b"]);
+    assert_eq!(seen(&net), (false, false, false));
+    net.hello("a", &secondary(&["a", "b"]));
+    assert_eq!(seen(&net), (false, true, false));
+    net.hello("b", &primary(&["a", "b"]));
+    assert_eq!(seen(&net), (true, true, true));
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &mongos());
+    assert_eq!(seen(&net), (true, true, true));
+    net.fail("a", Cause::Network);
+    assert_eq!(seen(&net), (false, false, false));
+    let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
+    assert_eq!(seen(&net), (false, false, false));
+    net.hello("a", &secondary(&["a"]));
+    assert_eq!(seen(&net), (true, true, true));
+    let net = open(TopologyOptions { seeds: &["a"], load_balanced: true, ..TopologyOptions::default() });
+    assert_eq!(seen(&net), (true, true, true));
+}
+
+/// SDAM-38, SDAM-70
+#[test]
+fn load_balanced_topology_is_ready_and_never_changes() {
+    let mut net = open(TopologyOptions { seeds: &["a"], load_balanced: true, ..TopologyOptions::default() });
+    let a = net.at("a");
+    assert_eq!(net.actions(), [ServerAdded(a), Pool(a, PoolCommand::Ready), WakeSelectors]);
+    net.lines();
+    assert!(net.hello("a", &HelloInfo { max_wire_version: 1, ..primary(&["b"]) }));
+    net.fail("a", Cause::Network);
+    assert_eq!(net.types(), [("a:27017".into(), ServerType::LoadBalancer)]);
+    assert_eq!((net.see("a").min_wire_version(), net.see("a").max_wire_version()), (None, None));
+    let seen = net.topology.description();
+    assert!(seen.is_compatible());
+    assert_eq!(seen.logical_session_timeout_minutes(), None);
+    assert_eq!(net.actions(), []);
+    assert_eq!(net.lines(), Vec::<String>::new());
+}

@@ -1,0 +1,306 @@
+//! Every text once: addresses, set names, tags.
+//!
+//! Texts lie one after the other in one block of bytes, each behind its number and length, and are found by a hash.
+//! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
+
+use super::memory::Stores;
+use crate::storage::{Full, Store};
+
+#[cfg(test)]
+mod tests;
+
+/// Names a text for as long as a description has it.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TextId(pub(super) u16);
+
+/// No text.
+const NONE: u16 = u16::MAX;
+/// What lies before the bytes of a text: its number and its length.
+const HEAD: u32 = 4;
+
+/// Where a text is.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TextSlot {
+    offset: u32,
+    hash: u32,
+    /// The round in which it was marked last.
+    mark: u32,
+    len: u16,
+    /// The next one of its bucket, or the next free one.
+    next: u16,
+    used: bool,
+}
+
+/// Texts to be read.
+#[derive(Clone, Copy)]
+pub(super) struct TextsRef<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) slots: &'a [TextSlot],
+}
+
+impl<'a> TextsRef<'a> {
+    /// The text of this number; empty if there is none, which is a bug.
+    pub(super) fn get(self, id: TextId) -> &'a str {
+        core::str::from_utf8(self.bytes(id)).unwrap_or_default()
+    }
+
+    fn bytes(self, id: TextId) -> &'a [u8] {
+        let slot = &self.slots[usize::from(id.0)];
+        debug_assert!(slot.used, "a text was swept away that is still named");
+        let at = slot.offset as usize;
+        &self.bytes[at..at + usize::from(slot.len)]
+    }
+}
+
+impl TextSlot {
+    /// The place of a text that is only read.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn at(offset: u32, len: u16) -> Self {
+        Self { offset, hash: 0, mark: 0, len, next: NONE, used: true }
+    }
+}
+
+/// Texts, each once.
+#[derive(Clone, Debug)]
+pub(super) struct Texts<M: Stores> {
+    bytes: M::Bytes,
+    slots: M::Texts,
+    /// The first slot of each bucket.
+    buckets: M::Buckets,
+    /// The first free slot.
+    free: u16,
+    used: u16,
+    /// How many were used after the last sweep.
+    kept: u16,
+    /// The round of marks that is under way.
+    round: u32,
+}
+
+/// Below this many texts nothing is swept but for want of room.
+const SWEEP_MIN: u16 = 64;
+
+impl<M: Stores> Texts<M> {
+    pub(super) const EMPTY: Self = Self {
+        bytes: <M::Bytes as Store<_>>::EMPTY,
+        slots: <M::Texts as Store<_>>::EMPTY,
+        buckets: <M::Buckets as Store<_>>::EMPTY,
+        free: NONE,
+        used: 0,
+        kept: 0,
+        round: 0,
+    };
+
+    pub(super) fn view(&self) -> TextsRef<'_> {
+        TextsRef { bytes: self.bytes.slots(), slots: self.slots.slots() }
+    }
+
+    /// The number of this text, if it is there. Cost: O(1) for texts that nobody chose to collide.
+    pub(super) fn find(&self, parts: [&[u8]; 3]) -> Option<TextId> {
+        let buckets = self.buckets.slots();
+        let hash = hash(parts);
+        let mut at = *buckets.get(bucket(hash, buckets.len())?)?;
+        while at != NONE {
+            let slot = &self.slots.slots()[usize::from(at)];
+            if slot.hash == hash && is_text(self.view().bytes(TextId(at)), parts) {
+                return Some(TextId(at));
+            }
+            at = slot.next;
+        }
+        None
+    }
+
+    /// The number of the text that these parts make together, which is kept from now on if it was not there.
+    ///
+    /// Cost: O(length); may allocate for a new one.
+    pub(super) fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, Full> {
+        if let Some(id) = self.find(parts) {
+            return Ok(id);
+        }
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let len = u16::try_from(len).map_err(|_| Full)?;
+        let offset = u32::try_from(self.bytes.slots().len()).map_err(|_| Full)? + HEAD;
+        let end = offset + u32::from(len);
+        if end > M::BYTES_MAX || end > self.bytes.limit() {
+            return Err(Full);
+        }
+        self.bytes.reserve(end)?;
+        let hash = hash(parts);
+        let id = self.place(TextSlot { offset, hash, mark: 0, len, next: NONE, used: true })?;
+        let head = id.0.to_le_bytes().into_iter().chain(len.to_le_bytes());
+        for byte in head.chain(parts.into_iter().flatten().copied()) {
+            self.bytes.try_push(byte)?;
+        }
+        Ok(id)
+    }
+
+    /// Whether many more texts are held than were in use at the last sweep, or there is no room for `more` texts of
+    /// `bytes` together.
+    pub(super) fn is_sweep_due(&self, more: u32, bytes: u32) -> bool {
+        let bytes = bytes.saturating_add(HEAD.saturating_mul(more));
+        let held = u32::try_from(self.bytes.slots().len()).unwrap_or(u32::MAX);
+        self.used > self.kept.saturating_mul(2).max(SWEEP_MIN)
+            || u32::from(self.used).saturating_add(more) > self.limit()
+            || held.saturating_add(bytes) > M::BYTES_MAX.min(self.bytes.limit())
+    }
+
+    /// How many texts there can be.
+    pub(super) fn limit(&self) -> u32 {
+        u32::from(M::TEXTS_MAX).min(self.slots.limit())
+    }
+
+    /// Begins a round of marks: no text is marked.
+    pub(super) fn unmark_all(&mut self) {
+        if let Some(round) = self.round.checked_add(1) {
+            self.round = round;
+            return;
+        }
+        self.round = 1;
+        for slot in self.slots.slots_mut() {
+            slot.mark = 0;
+        }
+    }
+
+    /// Marks a text. Whether it was not marked in this round.
+    pub(super) fn mark(&mut self, id: TextId) -> bool {
+        let slot = &mut self.slots.slots_mut()[usize::from(id.0)];
+        let is_new = slot.mark != self.round;
+        slot.mark = self.round;
+        is_new
+    }
+
+    /// Whether a text was marked in this round.
+    pub(super) fn is_marked(&self, id: TextId) -> bool {
+        self.slots.slots()[usize::from(id.0)].mark == self.round
+    }
+
+    /// Forgets every text that was not marked in this round. Cost: O(bytes).
+    pub(super) fn sweep(&mut self) {
+        let slots = self.slots.slots_mut();
+        let bytes = self.bytes.slots_mut();
+        let (mut from, mut to) = (0, 0);
+        while from < bytes.len() {
+            let number = u16::from_le_bytes([bytes[from], bytes[from + 1]]);
+            let len = u16::from_le_bytes([bytes[from + 2], bytes[from + 3]]);
+            let end = from + HEAD as usize + usize::from(len);
+            let slot = &mut slots[usize::from(number)];
+            if slot.mark == self.round {
+                bytes.copy_within(from..end, to);
+                slot.offset = u32::try_from(to).unwrap_or(u32::MAX) + HEAD;
+                to += end - from;
+            } else {
+                slot.used = false;
+                slot.next = self.free;
+                self.free = number;
+                self.used -= 1;
+            }
+            from = end;
+        }
+        while self.bytes.slots().len() > to {
+            self.bytes.pop();
+        }
+        self.kept = self.used;
+        self.link_all();
+    }
+
+    /// Takes a free slot or makes one, and puts it into its bucket.
+    fn place(&mut self, slot: TextSlot) -> Result<TextId, Full> {
+        if usize::from(self.used) >= self.buckets.slots().len() {
+            self.widen();
+            self.link_all();
+            if self.buckets.slots().is_empty() {
+                return Err(Full);
+            }
+        }
+        let number = self.free;
+        let number = if number == NONE {
+            let count = self.slots.slots().len();
+            let number = u16::try_from(count).map_err(|_| Full)?;
+            if u32::from(number) >= self.limit() {
+                return Err(Full);
+            }
+            self.slots.try_push(slot)?;
+            number
+        } else {
+            let place = &mut self.slots.slots_mut()[usize::from(number)];
+            self.free = place.next;
+            *place = slot;
+            number
+        };
+        self.used += 1;
+        link(self.slots.slots_mut(), self.buckets.slots_mut(), number);
+        Ok(TextId(number))
+    }
+
+    /// Doubles the buckets, as far as there is room. With fewer of them texts are only found more slowly.
+    fn widen(&mut self) {
+        let count = u32::try_from(self.buckets.slots().len()).unwrap_or(u32::MAX);
+        let wanted = (count.max(8).saturating_mul(2)).min(self.buckets.limit()).min(u32::from(M::TEXTS_MAX));
+        for _ in count..wanted {
+            if self.buckets.try_push(NONE).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Puts every used slot into its bucket anew.
+    fn link_all(&mut self) {
+        self.buckets.slots_mut().fill(NONE);
+        for number in 0..u16::try_from(self.slots.slots().len()).unwrap_or(NONE) {
+            if self.slots.slots()[usize::from(number)].used {
+                link(self.slots.slots_mut(), self.buckets.slots_mut(), number);
+            }
+        }
+    }
+
+    /// Every used text is found, lies where it says, and nothing else does.
+    pub(super) fn assert_invariants(&self) {
+        let view = self.view();
+        let mut at = 0;
+        let mut count = 0;
+        while at < view.bytes.len() {
+            let number = u16::from_le_bytes([view.bytes[at], view.bytes[at + 1]]);
+            let slot = &view.slots[usize::from(number)];
+            assert!(slot.used, "a text lies there whose number is free");
+            assert_eq!(slot.offset as usize, at + HEAD as usize, "a text lies elsewhere than it says");
+            let text = view.bytes(TextId(number));
+            assert_eq!(self.find([text, &[], &[]]), Some(TextId(number)), "a text is not found, or is there twice");
+            assert!(core::str::from_utf8(text).is_ok());
+            at += HEAD as usize + usize::from(slot.len);
+            count += 1;
+        }
+        assert_eq!(at, view.bytes.len());
+        assert_eq!(count, self.used, "texts are counted wrong");
+        assert_eq!(view.slots.iter().filter(|slot| slot.used).count(), usize::from(self.used));
+        let mut free = 0;
+        let mut next = self.free;
+        while next != NONE {
+            assert!(!view.slots[usize::from(next)].used, "a used slot is free");
+            next = view.slots[usize::from(next)].next;
+            free += 1;
+        }
+        assert_eq!(free + usize::from(self.used), view.slots.len(), "a slot is neither used nor free");
+    }
+}
+
+fn link(slots: &mut [TextSlot], buckets: &mut [u16], number: u16) {
+    let slot = &mut slots[usize::from(number)];
+    if let Some(place) = bucket(slot.hash, buckets.len()) {
+        slot.next = buckets[place];
+        buckets[place] = number;
+    }
+}
+
+fn bucket(hash: u32, count: usize) -> Option<usize> {
+    (hash as usize).checked_rem(count)
+}
+
+fn is_text(text: &[u8], parts: [&[u8]; 3]) -> bool {
+    parts.into_iter().try_fold(text, |rest, part| rest.strip_prefix(part)).is_some_and(<[u8]>::is_empty)
+}
+
+/// FNV-1a over the parts together.
+fn hash(parts: [&[u8]; 3]) -> u32 {
+    parts.into_iter().flatten().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,380 @@
+//! What a new description of one server means for the topology.
+//!
+//! Read first: SDAM, "Updating the TopologyDescription" with its table and subroutines (SDAM-33..61).
+
+use super::description::{Data, Meta};
+use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
+use super::memory::{Memory, Owed, Place, ServerSlot};
+use super::texts::TextId;
+use super::{CHANGES_MAX, MAX_WIRE_VERSION, MIN_WIRE_VERSION, Topology, TopologyType, memory};
+use crate::storage::{Full, Store};
+use crate::{Instant, ServerType};
+
+/// The first wire version whose primaries are ordered by election first (MongoDB 6.0).
+const ELECTION_FIRST: i32 = 17;
+
+impl<M: Memory> Topology<M> {
+    /// Begins an update.
+    pub(super) fn begin(&mut self) {
+        assert!(self.saved.is_empty(), "an update was not finished");
+        self.meta_before = self.meta;
+        self.touched = false;
+    }
+
+    /// Keeps the description at this place as it was before the update.
+    pub(super) fn save(&mut self, place: usize) {
+        self.touched = true;
+        let slot = &mut self.servers.slots_mut()[place];
+        if slot.saved.is_some() {
+            return;
+        }
+        let spare = self.saved.len();
+        assert!(spare < CHANGES_MAX, "more servers changed than one update can change");
+        if self.spares[spare].copy_from(&slot.description).is_err() {
+            // Out of memory: events will show it without its names.
+            let data = Data { ends: [0; 3], ..slot.description.data };
+            self.spares[spare].reset(data);
+        }
+        slot.saved = u8::try_from(spare).ok();
+        let _ = self.saved.push(u32::try_from(place).unwrap_or(u32::MAX));
+    }
+
+    /// Makes the server at this place the default Unknown, with this error.
+    pub(super) fn set_unknown(&mut self, now: Instant, place: usize, error: ServerError) {
+        self.save(place);
+        self.servers.slots_mut()[place].description.reset(Data::unknown(Some(error), now));
+        self.owe(place, |owed| owed.ready = false);
+    }
+
+    /// A new member at a free place.
+    pub(super) fn add(&mut self, address: TextId) -> Result<(), Full> {
+        let serial = self.last_serial.checked_add(1).ok_or(Full)?;
+        let count = self.servers.slots().len();
+        let place = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {
+            self.servers.slots().iter().position(|slot| slot.place == Place::Free).ok_or(Full)?
+        } else {
+            if self.members + self.gone >= M::SERVERS_MAX {
+                return Err(Full);
+            }
+            self.servers.try_push(ServerSlot {
+                place: Place::Free,
+                moved: false,
+                saved: None,
+                owed: Owed::NONE,
+                serial: 0,
+                address,
+                description: memory::Description::EMPTY,
+            })?;
+            count
+        };
+        self.last_serial = serial;
+        self.members += 1;
+        self.touched = true;
+        let clock = self.clock;
+        let slot = &mut self.servers.slots_mut()[place];
+        slot.place = Place::Member;
+        slot.moved = true;
+        slot.serial = serial;
+        slot.address = address;
+        slot.description.reset(Data::unknown(None, clock));
+        self.owe(place, |owed| owed.added = true);
+        Ok(())
+    }
+
+    /// Takes a member out of the topology. Its place is free once its host was told, or at once if it never was told of it.
+    pub(super) fn remove(&mut self, place: usize) {
+        let slot = &mut self.servers.slots_mut()[place];
+        assert!(slot.place == Place::Member, "a server is removed that is no member");
+        debug_assert!(!slot.moved, "a server is removed by the update that added it");
+        slot.place = Place::Gone;
+        slot.moved = true;
+        self.members -= 1;
+        self.gone += 1;
+        self.touched = true;
+        self.owe(place, |owed| {
+            *owed = Owed { added: owed.added, removed: !owed.added, ..Owed::NONE };
+        });
+    }
+
+    /// Applies the rules for the description at this place.
+    pub(super) fn update(&mut self, now: Instant, place: usize) {
+        use ServerType as S;
+        use TopologyType as T;
+        let server_type = self.data(place).server_type;
+        match (self.meta.topology_type, server_type) {
+            (T::Single, _) => self.update_single(now, place),
+            (T::LoadBalanced, _)
+            | (T::Unknown | T::ReplicaSetNoPrimary, S::Unknown | S::PossiblePrimary | S::RsGhost | S::LoadBalancer)
+            | (T::Sharded, S::Unknown | S::PossiblePrimary | S::Mongos) => {}
+            (T::Unknown, S::Standalone) if self.seeds == 1 => self.meta.topology_type = T::Single,
+            (T::Unknown, S::Mongos) => self.meta.topology_type = T::Sharded,
+            (T::Unknown, S::Standalone)
+            | (T::ReplicaSetNoPrimary, S::Standalone | S::Mongos)
+            | (
+                T::Sharded,
+                S::Standalone
+                | S::RsPrimary
+                | S::RsSecondary
+                | S::RsArbiter
+                | S::RsOther
+                | S::RsGhost
+                | S::LoadBalancer,
+            ) => self.remove(place),
+            (T::Unknown | T::ReplicaSetNoPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.meta.topology_type = T::ReplicaSetNoPrimary;
+                self.update_without_primary(now, place);
+            }
+            (T::Unknown | T::ReplicaSetNoPrimary | T::ReplicaSetWithPrimary, S::RsPrimary) => {
+                self.meta.topology_type = T::ReplicaSetWithPrimary;
+                self.update_from_primary(now, place);
+            }
+            (T::ReplicaSetWithPrimary, S::Unknown | S::PossiblePrimary | S::RsGhost | S::LoadBalancer) => {
+                self.check_if_has_primary();
+            }
+            (T::ReplicaSetWithPrimary, S::Standalone | S::Mongos) => {
+                self.remove(place);
+                self.check_if_has_primary();
+            }
+            (T::ReplicaSetWithPrimary, S::RsSecondary | S::RsArbiter | S::RsOther) => {
+                self.update_with_primary_from_member(place);
+            }
+        }
+    }
+
+    /// A direct connection never changes its type, but wants its set (SDAM-33, SDAM-34).
+    fn update_single(&mut self, now: Instant, place: usize) {
+        let data = self.data(place);
+        let is_wrong = self.meta.set_name.is_some() && data.set_name != self.meta.set_name;
+        if data.server_type.is_known() && is_wrong {
+            self.set_unknown(now, place, ServerError::WrongSetName);
+        }
+    }
+
+    /// A member while no primary is known: its hosts are added, nobody else is removed (SDAM-46, SDAM-47).
+    fn update_without_primary(&mut self, now: Instant, place: usize) {
+        let data = self.data(place);
+        if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
+            self.remove(place);
+            return;
+        }
+        if let Err(error) = self.make_room(place) {
+            if self.meta.set_name.is_none() {
+                // It has not become a replica set by a reply that is not taken.
+                self.meta.topology_type = self.meta_before.topology_type;
+            }
+            self.set_unknown(now, place, error);
+            return;
+        }
+        self.meta.set_name = data.set_name;
+        self.add_hosts(place);
+        self.hint_primary(data.primary);
+        if self.is_misnamed(place) {
+            self.remove(place);
+        }
+    }
+
+    /// A member while a primary is known: its hosts mean nothing (SDAM-48).
+    fn update_with_primary_from_member(&mut self, place: usize) {
+        let data = self.data(place);
+        if self.meta.set_name != data.set_name || self.is_misnamed(place) {
+            self.remove(place);
+            self.check_if_has_primary();
+        } else if !self.has_primary() {
+            self.meta.topology_type = TopologyType::ReplicaSetNoPrimary;
+            self.hint_primary(data.primary);
+        }
+    }
+
+    /// A primary: unless it is stale, its host list is the set's (SDAM-49..58).
+    fn update_from_primary(&mut self, now: Instant, place: usize) {
+        let data = self.data(place);
+        if self.meta.set_name.is_some() && self.meta.set_name != data.set_name {
+            self.remove(place);
+            self.check_if_has_primary();
+            return;
+        }
+        if let Err(error) = self.make_room(place) {
+            if self.meta.set_name.is_none() {
+                self.meta.topology_type = self.meta_before.topology_type;
+            }
+            self.set_unknown(now, place, error);
+            if self.meta.topology_type == TopologyType::ReplicaSetWithPrimary {
+                self.check_if_has_primary();
+            }
+            return;
+        }
+        if let Err(error) = self.order_primary(&data) {
+            self.set_unknown(now, place, error);
+            self.meta.set_name = data.set_name;
+            self.check_if_has_primary();
+            return;
+        }
+        self.meta.set_name = data.set_name;
+        for other in 0..self.servers.slots().len() {
+            let slot = &self.servers.slots()[other];
+            let is_primary = slot.description.data.server_type == ServerType::RsPrimary;
+            if other != place && slot.place == Place::Member && is_primary {
+                self.set_unknown(now, other, ServerError::NewerPrimary);
+                self.owe(other, |owed| owed.check = true);
+            }
+        }
+        self.add_hosts(place);
+        self.remove_others(place);
+        self.check_if_has_primary();
+    }
+
+    /// Orders a primary among all that were seen, and notes it if none was newer (SDAM-50..52).
+    fn order_primary(&mut self, data: &Data) -> Result<(), ServerError> {
+        let new = ElectionTuple { election_id: data.election_id, set_version: data.set_version };
+        let meta = &mut self.meta;
+        let known = ElectionTuple { election_id: meta.max_election_id, set_version: meta.max_set_version };
+        let stale = ServerError::StalePrimary { stale: new, known };
+        if data.wire.1 >= ELECTION_FIRST {
+            if new < known {
+                return Err(stale);
+            }
+            meta.max_election_id = new.election_id;
+            meta.max_set_version = new.set_version;
+            return Ok(());
+        }
+        if let (Some(version), Some(election)) = (new.set_version, new.election_id) {
+            if let (Some(max_version), Some(max_election)) = (known.set_version, known.election_id) {
+                if (version, election) < (max_version, max_election) {
+                    return Err(stale);
+                }
+            }
+            meta.max_election_id = Some(election);
+        }
+        meta.max_set_version = meta.max_set_version.max(new.set_version);
+        Ok(())
+    }
+
+    /// Looks whether the hosts that are not yet members have places.
+    fn make_room(&mut self, place: usize) -> Result<(), ServerError> {
+        self.mark_members();
+        let mut wanted = 0_u32;
+        for at in 0..self.hosts(place) {
+            let host = self.name(place, at);
+            wanted += u32::from(self.texts.mark(host));
+        }
+        if wanted == 0 {
+            return Ok(());
+        }
+        let limit = M::SERVERS_MAX.min(self.servers.limit());
+        let room = limit.saturating_sub(self.members + self.gone);
+        let serials = u32::MAX - self.last_serial;
+        let beyond = ServerError::Beyond { limit: Limit::Servers, count: limit };
+        if wanted > room || wanted > serials {
+            return Err(beyond);
+        }
+        self.servers.reserve(self.members + self.gone + wanted).map_err(|Full| beyond)
+    }
+
+    /// Adds the hosts in the description at this place that are not yet members, for which there is room.
+    fn add_hosts(&mut self, place: usize) {
+        self.mark_members();
+        for at in 0..self.hosts(place) {
+            let host = self.name(place, at);
+            if self.texts.mark(host) {
+                let added = self.add(host);
+                assert!(added.is_ok(), "there was room for this member");
+            }
+        }
+    }
+
+    /// Removes every member that is not among the hosts in the description at this place.
+    fn remove_others(&mut self, place: usize) {
+        self.texts.unmark_all();
+        for at in 0..self.hosts(place) {
+            let host = self.name(place, at);
+            self.texts.mark(host);
+        }
+        for other in 0..self.servers.slots().len() {
+            let slot = &self.servers.slots()[other];
+            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
+                self.remove(other);
+            }
+        }
+    }
+
+    fn mark_members(&mut self) {
+        self.texts.unmark_all();
+        for slot in self.servers.slots() {
+            if slot.place == Place::Member {
+                self.texts.mark(slot.address);
+            }
+        }
+    }
+
+    /// A member says who is primary: if that one is Unknown, it may be (SDAM-20, SDAM-47).
+    fn hint_primary(&mut self, primary: Option<TextId>) {
+        let Some(place) = primary.and_then(|primary| self.member_at(primary)) else { return };
+        if self.data(place).server_type == ServerType::Unknown {
+            self.save(place);
+            self.servers.slots_mut()[place].description.data.server_type = ServerType::PossiblePrimary;
+        }
+    }
+
+    /// Whether it says `me`, and means another address than the one it has here. Saying nothing is no mismatch.
+    fn is_misnamed(&self, place: usize) -> bool {
+        let slot = &self.servers.slots()[place];
+        slot.description.data.me.is_some_and(|me| me != slot.address)
+    }
+
+    fn has_primary(&self) -> bool {
+        let is_primary = |slot: &ServerSlot<M::Names>| slot.description.data.server_type == ServerType::RsPrimary;
+        self.servers.slots().iter().any(|slot| slot.place == Place::Member && is_primary(slot))
+    }
+
+    fn check_if_has_primary(&mut self) {
+        self.meta.topology_type =
+            if self.has_primary() { TopologyType::ReplicaSetWithPrimary } else { TopologyType::ReplicaSetNoPrimary };
+    }
+
+    /// What the topology has from its servers: compatibility and session timeout (SDAM-35, SDAM-61).
+    pub(super) fn summarize(&mut self) {
+        let members = self.servers.slots().iter().filter(|slot| slot.place == Place::Member);
+        let mut incompatible = None;
+        let mut timeout: Option<Option<i64>> = None;
+        for slot in members {
+            let data = &slot.description.data;
+            if data.server_type.is_data_bearing() {
+                timeout = Some(match (timeout, data.session_timeout) {
+                    (None, minutes) => minutes,
+                    (Some(least), minutes) => least.zip(minutes).map(|(least, minutes)| least.min(minutes)),
+                });
+            }
+            let mismatch = mismatch(data).map(|mismatch| (slot.address, mismatch));
+            incompatible = incompatible.or(mismatch);
+        }
+        self.meta = Meta { incompatible, session_timeout: timeout.flatten(), ..self.meta };
+    }
+
+    fn data(&self, place: usize) -> Data {
+        self.servers.slots()[place].description.data
+    }
+
+    /// How many hosts, passives and arbiters the description at this place has.
+    fn hosts(&self, place: usize) -> usize {
+        usize::from(self.servers.slots()[place].description.data.ends[2])
+    }
+
+    fn name(&self, place: usize, at: usize) -> TextId {
+        self.servers.slots()[place].description.names.slots()[at]
+    }
+}
+
+/// Whether this client cannot speak to a server that it knows.
+fn mismatch(data: &Data) -> Option<WireMismatch> {
+    if !data.server_type.is_known() || data.server_type == ServerType::LoadBalancer {
+        return None;
+    }
+    let (min, max) = data.wire;
+    if min > MAX_WIRE_VERSION {
+        Some(WireMismatch::ServerTooNew(min))
+    } else if max < MIN_WIRE_VERSION {
+        Some(WireMismatch::ServerTooOld(max))
+    } else {
+        None
+    }
+}

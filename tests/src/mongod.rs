@@ -1,0 +1,356 @@
+//! Starts and controls a genuine mongod for the tests that need one.
+//!
+//! The environment variable `MONGOD` names the binary; `./tests/run` provisions one. Each [`Mongod`] has a loopback port and
+//! a data folder of its own and is ended and removed when it is dropped, also by a panic. Processes are ended by their id only.
+
+use core::net::{Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+use std::{env, thread};
+
+use bson::{Document, doc};
+
+use self::client::Client;
+use self::process::Server;
+use self::scratch::Scratch;
+
+pub use self::error::MongodError;
+
+mod client;
+mod error;
+mod process;
+mod scratch;
+
+#[cfg(test)]
+mod tests;
+
+/// The name of the environment variable that names the binary.
+pub const MONGOD: &str = "MONGOD";
+
+/// The name of the environment variable by which a script says why there is no binary.
+pub const MONGOD_MISSING: &str = "POOLHOUSE_MONGOD_MISSING";
+
+/// The application name of the harness's own connection; a fail point for another `appName` leaves it alone.
+pub const APP_NAME: &str = "poolhouse-harness";
+
+/// How long a server may take until it answers.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a server may take to end by itself.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an administrative command may take, connecting included.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The pause between two looks at a server that is starting.
+const POLL_PAUSE: Duration = Duration::from_millis(20);
+
+/// How many ports are tried when others take them first.
+const PORT_TRIES: usize = 8;
+
+/// The path of the mongod to test with.
+///
+/// # Errors
+/// The reason why there is none, for a skip by name.
+pub fn available() -> Result<PathBuf, String> {
+    let Some(value) = env::var_os(MONGOD).filter(|value| !value.is_empty()) else {
+        let why = env::var(MONGOD_MISSING).unwrap_or_else(|_| format!("{MONGOD} is not set"));
+        return Err(format!("no mongod ({why})"));
+    };
+    let path = crate::spec::resolve(Path::new(&value));
+    if path.is_file() { Ok(path) } else { Err(format!("no mongod ({MONGOD} = {} is no file)", path.display())) }
+}
+
+/// How to start a server.
+#[derive(Clone, Debug, Default)]
+pub struct MongodOptions {
+    /// The name of the replica set that it shall be a member of; `replSetInitiate` is up to the test.
+    pub repl_set: Option<String>,
+    /// TLS beside plain text.
+    pub tls: Option<MongodTls>,
+    /// More `--setParameter` values; `enableTestCommands=1` is always there.
+    pub parameters: Vec<(String, String)>,
+    /// More arguments.
+    pub args: Vec<OsString>,
+}
+
+/// The files of a server that offers TLS (`preferTLS`: plain text stays possible, the harness itself uses it).
+#[derive(Clone, Debug)]
+pub struct MongodTls {
+    /// Certificate chain and private key in one PEM file.
+    pub certificate_key_file: PathBuf,
+    /// The certificates that client certificates are checked against.
+    pub ca_file: Option<PathBuf>,
+    /// Whether a client may come without a certificate although there is a `ca_file`.
+    pub allow_without_certificate: bool,
+}
+
+/// When a fail point takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailPointMode {
+    /// Never again.
+    Off,
+    /// Until it is switched off.
+    AlwaysOn,
+    /// For the next so many commands that match.
+    Times(u32),
+    /// Always, but not for the next so many commands that match.
+    Skip(u32),
+}
+
+/// What `serverStatus` counts of connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerConnections {
+    /// Connections now open, the harness's own included while it has one ([`Self::others`] leaves it out).
+    pub current: u64,
+    /// Connections that could still be opened.
+    pub available: u64,
+    /// Connections ever accepted since the server's start.
+    pub total_created: u64,
+}
+
+impl ServerConnections {
+    /// Open connections without the one that asked.
+    #[must_use]
+    pub fn others(&self) -> u64 {
+        self.current.saturating_sub(1)
+    }
+}
+
+/// A server of the test's own.
+#[derive(Debug)]
+pub struct Mongod {
+    // Fields drop in this order: the process is gone before its folder is removed.
+    server: Option<Server>,
+    client: Mutex<Option<Client>>,
+    binary: PathBuf,
+    options: MongodOptions,
+    port: u16,
+    scratch: Scratch,
+}
+
+impl Mongod {
+    /// Starts the server that `MONGOD` names and waits, at most a minute, until it answers `hello`.
+    ///
+    /// # Errors
+    /// [`MongodError::Unavailable`] when there is no binary; else what kept the server from answering, with the end of
+    /// its log.
+    pub fn start(options: MongodOptions) -> Result<Self, MongodError> {
+        let binary = available().map_err(MongodError::Unavailable)?;
+        let scratch = Scratch::create()?;
+        let mut mongod = Self { server: None, client: Mutex::new(None), binary, options, port: 0, scratch };
+        let mut tries = PORT_TRIES;
+        loop {
+            tries -= 1;
+            mongod.port = scratch::pick_port()?;
+            match mongod.launch() {
+                Err(MongodError::Exited { log, .. }) if tries > 0 && log.contains("Address already in use") => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(mongod),
+            }
+        }
+    }
+
+    /// Where it listens; the same after a restart.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Its connection string, without options.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("mongodb://{}", self.address())
+    }
+
+    /// The folder that it has to itself: data, log and whatever a test puts there. Gone when this value is dropped.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The id of its process; `None` while it is not running.
+    pub fn pid(&mut self) -> Option<u32> {
+        self.server.as_mut().and_then(Server::pid_if_running)
+    }
+
+    /// The end of its log, for messages of failing tests.
+    #[must_use]
+    pub fn log_tail(&self) -> String {
+        self.scratch.log_tail()
+    }
+
+    /// Ends the process at once, as `kill -9` does, and waits until it is gone. No-op if it is not running.
+    ///
+    /// # Errors
+    /// [`MongodError::Io`] when the process cannot be signalled.
+    pub fn kill9(&mut self) -> Result<(), MongodError> {
+        self.forget_client();
+        match self.server.take() {
+            Some(mut server) => server.kill(),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the process (SIGSTOP) and waits until it stands: connecting still succeeds, no byte comes.
+    ///
+    /// # Errors
+    /// [`MongodError::NotRunning`], or [`MongodError::Io`] when it does not stand within 10 s.
+    pub fn stop(&mut self) -> Result<(), MongodError> {
+        self.running()?.stop()
+    }
+
+    /// Lets a stopped process go on (SIGCONT).
+    ///
+    /// # Errors
+    /// [`MongodError::NotRunning`], or [`MongodError::Io`].
+    pub fn cont(&mut self) -> Result<(), MongodError> {
+        self.running()?.cont()
+    }
+
+    /// Starts the server again on the same port and data and waits until it answers; ends it properly first if it is running.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub fn restart(&mut self) -> Result<(), MongodError> {
+        self.shutdown()?;
+        self.launch()
+    }
+
+    /// Asks the process to end (SIGTERM) and waits until it is gone. No-op if it is not running.
+    ///
+    /// # Errors
+    /// [`MongodError::Timeout`] when it had to be killed after 30 s; it is gone then, too.
+    pub fn shutdown(&mut self) -> Result<(), MongodError> {
+        self.forget_client();
+        match self.server.take() {
+            Some(mut server) => server.terminate(SHUTDOWN_TIMEOUT),
+            None => Ok(()),
+        }
+    }
+
+    /// Runs a command on the database `admin` and returns the reply, at most 15 s later.
+    ///
+    /// All commands of a server share one plain-text connection, opened when needed and replaced after an error.
+    ///
+    /// # Errors
+    /// [`MongodError::Command`] when the server refuses it; else what went wrong on the way.
+    pub fn run_command(&self, command: Document) -> Result<Document, MongodError> {
+        let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Instant::now() + COMMAND_TIMEOUT;
+        let mut client = match slot.take() {
+            Some(client) => client,
+            None => Client::connect(self.address(), deadline)?,
+        };
+        let reply = client.run_command("admin", command, deadline);
+        // After any other error the stream may hold half a reply.
+        if matches!(reply, Ok(_) | Err(MongodError::Command { .. })) {
+            *slot = Some(client);
+        }
+        reply
+    }
+
+    /// What the server counts of connections.
+    ///
+    /// # Errors
+    /// As [`Self::run_command`].
+    pub fn server_status_connections(&self) -> Result<ServerConnections, MongodError> {
+        let status = self.run_command(doc! { "serverStatus": 1 })?;
+        let connections = status.get_document("connections").ok();
+        let count = |key| {
+            let value = connections.and_then(|counts| counts.get(key));
+            let count = value.and_then(|value| value.as_i64().or_else(|| value.as_i32().map(i64::from)));
+            count
+                .and_then(|count| u64::try_from(count).ok())
+                .ok_or_else(|| MongodError::Malformed(format!("serverStatus: connections.{key} is {value:?}")))
+        };
+        Ok(ServerConnections {
+            current: count("current")?,
+            available: count("available")?,
+            total_created: count("totalCreated")?,
+        })
+    }
+
+    /// Sets the fail point `name`; `data` is what it takes (empty when it is switched off).
+    ///
+    /// # Errors
+    /// As [`Self::run_command`].
+    pub fn configure_fail_point(&self, name: &str, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
+        let mut command = doc! { "configureFailPoint": name };
+        match mode {
+            FailPointMode::Off => command.insert("mode", "off"),
+            FailPointMode::AlwaysOn => command.insert("mode", "alwaysOn"),
+            FailPointMode::Times(times) => command.insert("mode", doc! { "times": i64::from(times) }),
+            FailPointMode::Skip(skip) => command.insert("mode", doc! { "skip": i64::from(skip) }),
+        };
+        if mode != FailPointMode::Off {
+            command.insert("data", data);
+        }
+        self.run_command(command).map(drop)
+    }
+
+    /// Sets the fail point `failCommand`.
+    ///
+    /// `data` holds `failCommands` and the fault (`errorCode`, `closeConnection`, `blockConnection` with `blockTimeMS`).
+    /// Name the `appName` of the client under test in it, else the harness's own connection is hit as well.
+    ///
+    /// # Errors
+    /// As [`Self::run_command`].
+    pub fn fail_command(&self, mode: FailPointMode, data: Document) -> Result<(), MongodError> {
+        self.configure_fail_point("failCommand", mode, data)
+    }
+
+    /// Starts the process on the chosen port and waits for its first answer; no process is left after an error.
+    fn launch(&mut self) -> Result<(), MongodError> {
+        assert!(self.server.is_none(), "one process at a time");
+        let args = process::arguments(&self.options, self.port, &self.scratch);
+        let mut server = Server::spawn(&self.binary, &args, &self.scratch)?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let error = match self.first_answer(server.id(), deadline) {
+                Ok(client) => {
+                    *self.client.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(client);
+                    self.server = Some(server);
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            if let Some(status) = server.exit_status()? {
+                return Err(MongodError::Exited { status: status.to_string(), log: self.scratch.log_tail() });
+            }
+            if Instant::now() >= deadline {
+                return Err(MongodError::Timeout {
+                    doing: format!("waiting for the first answer ({error}); log: {}", self.scratch.log_tail()),
+                    limit: START_TIMEOUT,
+                });
+            }
+            thread::sleep(POLL_PAUSE);
+        }
+    }
+
+    /// Connects, and makes sure that it is our process that answers: another may have taken the port first.
+    fn first_answer(&self, pid: u32, deadline: Instant) -> Result<Client, MongodError> {
+        let mut client = Client::connect(self.address(), deadline)?;
+        match client.run_command("admin", doc! { "serverStatus": 1 }, deadline) {
+            Ok(status) if status.get_i64("pid").is_ok_and(|answering| answering == i64::from(pid)) => Ok(client),
+            // A server with access control does not tell; that it ended would be noticed before the next command.
+            Err(MongodError::Command { .. }) => Ok(client),
+            Ok(status) => {
+                let answering = status.get("pid");
+                Err(MongodError::Malformed(format!("process {answering:?} answers on the port of process {pid}")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn running(&mut self) -> Result<&mut Server, MongodError> {
+        self.server.as_mut().ok_or(MongodError::NotRunning)
+    }
+
+    fn forget_client(&mut self) {
+        *self.client.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

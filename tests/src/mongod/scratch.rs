@@ -1,0 +1,169 @@
+//! Folders and ports of servers.
+
+use core::net::Ipv4Addr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Instant;
+use std::{env, process, thread};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::MongodError;
+
+/// The name of the environment variable that names the folder for scratch folders; else the system's.
+const SCRATCH: &str = "POOLHOUSE_SCRATCH";
+
+/// What the name of a scratch folder begins with; the owner's process id and a number follow.
+const PREFIX: &str = "poolhouse-mongod-";
+
+/// How much of a log is shown.
+const TAIL_BYTES: u64 = 4096;
+
+/// Ports are taken from here on: below the range from which the system takes the ports of outgoing connections, so that
+/// none of those gets a server's port while it is down.
+const PORT_FIRST: u32 = 20_000;
+
+/// How many ports there are to choose from.
+const PORT_COUNT: u32 = 12_000;
+
+/// A server's folder, removed when dropped.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    /// Makes a new one, after removing what processes left that were killed.
+    pub(super) fn create() -> Result<Self, MongodError> {
+        static SWEEP: Once = Once::new();
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let root = env::var_os(SCRATCH).map_or_else(env::temp_dir, PathBuf::from);
+        let doing = || format!("making a folder in {}", root.display());
+        fs::create_dir_all(&root).map_err(MongodError::io(doing()))?;
+        // Absolute, and the same in every process: it stands in command lines.
+        let root = fs::canonicalize(&root).map_err(MongodError::io(doing()))?;
+        SWEEP.call_once(|| sweep(&root));
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let scratch = Self { path: root.join(format!("{PREFIX}{}-{number}", process::id())) };
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        builder.create(&scratch.path).map_err(MongodError::io(doing()))?;
+        builder.create(scratch.data()).map_err(MongodError::io(doing()))?;
+        Ok(scratch)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The data folder.
+    pub(super) fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    /// The log.
+    pub(super) fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    /// Where standard output and error go: what it says before there is a log.
+    pub(super) fn output(&self) -> io::Result<File> {
+        OpenOptions::new().create(true).append(true).open(self.path.join("output"))
+    }
+
+    /// Notes the process id, so that a later run can end what this one could not.
+    pub(super) fn record_pid(&self, pid: u32) -> io::Result<()> {
+        File::create(self.path.join("pid"))?.write_all(pid.to_string().as_bytes())
+    }
+
+    /// The end of log and output.
+    pub(super) fn log_tail(&self) -> String {
+        let tails = [self.log(), self.path.join("output")].map(|path| tail(&path).unwrap_or_default());
+        tails.concat()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.path) {
+            eprintln!("cannot remove {}: {error}", self.path.display());
+        }
+    }
+}
+
+/// A free loopback port that this process has not had lately.
+pub(super) fn pick_port() -> Result<u16, MongodError> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = process::id().wrapping_mul(37);
+    for _ in 0..PORT_COUNT {
+        let offset = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % PORT_COUNT;
+        let Ok(port) = u16::try_from(PORT_FIRST + offset) else { continue };
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(MongodError::io("looking for a free port")(io::ErrorKind::AddrInUse.into()))
+}
+
+/// The last lines of a file.
+fn tail(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(TAIL_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Removes the folders of processes that are gone, and ends their servers.
+///
+/// A server is recognised by its process id and by the folder in its command line, never by its name.
+pub(super) fn sweep(root: &Path) {
+    if !Path::new("/proc/self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(root).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        let Some(owner) = owner else { continue };
+        if owner == process::id() || is_alive(owner) {
+            continue;
+        }
+        end_orphan(&entry.path());
+        drop(fs::remove_dir_all(entry.path()));
+    }
+}
+
+/// Whether there is such a process and it has not merely gone unreaped.
+fn is_alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, fields)| fields.trim_start().chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// Kills the server of an abandoned folder, if it still runs.
+fn end_orphan(folder: &Path) {
+    let recorded = fs::read_to_string(folder.join("pid")).ok();
+    let Some(pid) = recorded.and_then(|pid| pid.parse::<i32>().ok()).and_then(Pid::from_raw) else { return };
+    if !runs_in(pid, folder) || kill_process(pid, Signal::KILL).is_err() {
+        return;
+    }
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while runs_in(pid, folder) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether the command line of a process names this folder as its data folder's parent.
+fn runs_in(pid: Pid, folder: &Path) -> bool {
+    let data = folder.join("data");
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == data.as_os_str().as_bytes())
+}

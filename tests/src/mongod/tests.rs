@@ -1,0 +1,129 @@
+use core::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+use std::{env, fs, thread};
+
+use bson::doc;
+
+use super::client::{decode, encode};
+use super::scratch::{Scratch, pick_port, sweep};
+use super::{MongodOptions, MongodTls, process};
+
+#[test]
+fn message_carries_one_document_there_and_back() {
+    let command = doc! { "ping": 1, "$db": "admin" };
+    let mut message = encode(7, &command).unwrap();
+    assert_eq!(usize::try_from(i32::from_le_bytes(message[..4].try_into().unwrap())).unwrap(), message.len());
+    message[8..12].copy_from_slice(&7_i32.to_le_bytes());
+    assert_eq!(decode(&message, 7).unwrap(), command);
+}
+
+#[test]
+fn reply_that_is_none_is_an_error() {
+    let mut message = encode(7, &doc! { "ok": 1 }).unwrap();
+    assert!(decode(&message, 7).unwrap_err().to_string().contains("responseTo"));
+    message[8..12].copy_from_slice(&7_i32.to_le_bytes());
+    assert!(decode(&message, 7).is_ok());
+    for cut in 0..message.len() {
+        assert!(decode(&message[..cut], 7).is_err(), "cut at {cut}");
+    }
+    message.push(0);
+    assert!(decode(&message, 7).unwrap_err().to_string().contains("1 bytes follow"));
+    message[16] = 2;
+    assert!(decode(&message, 7).unwrap_err().to_string().contains("flags"));
+}
+
+#[test]
+fn scratch_folder_goes_with_its_value() {
+    let scratch = Scratch::create().unwrap();
+    let path = scratch.path().to_owned();
+    assert!(scratch.data().is_dir());
+    let other = Scratch::create().unwrap();
+    assert_ne!(path, other.path());
+    drop(scratch);
+    assert!(!path.exists());
+}
+
+#[test]
+fn ports_differ_within_a_process() {
+    let mut ports: Vec<u16> = (0..20).map(|_| pick_port().unwrap()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(ports.len(), 20);
+}
+
+#[test]
+fn arguments_follow_the_options() {
+    let scratch = Scratch::create().unwrap();
+    let options = MongodOptions {
+        repl_set: Some("rs0".to_owned()),
+        tls: Some(MongodTls {
+            certificate_key_file: "server.pem".into(),
+            ca_file: Some("ca.pem".into()),
+            allow_without_certificate: true,
+        }),
+        parameters: vec![("logLevel".to_owned(), "1".to_owned())],
+        args: vec!["--auth".into()],
+    };
+    let args = process::arguments(&options, 20_001, &scratch);
+    let line = args.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let wanted = [
+        "--bind_ip 127.0.0.1 --port 20001 ",
+        "--setParameter enableTestCommands=1 ",
+        "--setParameter logLevel=1 ",
+        "--replSet rs0 ",
+        "--tlsMode preferTLS --tlsCertificateKeyFile server.pem --tlsCAFile ca.pem ",
+        "--nounixsocket ",
+    ];
+    for part in wanted {
+        assert!(line.contains(part), "{part} in {line}");
+    }
+    assert!(line.ends_with(" --auth"));
+}
+
+/// A process that waits for a line that never comes, with `argument` in its command line.
+fn waiting_process(argument: &std::path::Path) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", "read line", "sh"]).arg(argument).stdin(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+#[test]
+fn what_a_killed_process_left_is_ended_and_removed_and_nothing_else() {
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let root = env::temp_dir().join(format!("poolhouse-sweep-{}", std::process::id()));
+    let left = |number: u32, owner: u32| {
+        let folder = root.join(format!("poolhouse-mongod-{owner}-{number}"));
+        fs::create_dir_all(folder.join("data")).unwrap();
+        folder
+    };
+
+    let orphaned = left(0, gone.id());
+    let mut orphan = waiting_process(&orphaned.join("data"));
+    fs::write(orphaned.join("pid"), orphan.id().to_string()).unwrap();
+    // Its process has ended, and its id is another's now.
+    let reused = left(1, gone.id());
+    let mut bystander = waiting_process(std::path::Path::new("/elsewhere"));
+    fs::write(reused.join("pid"), bystander.id().to_string()).unwrap();
+    // Its owner, the parent of this process, lives.
+    let owned = left(2, std::os::unix::process::parent_id());
+    let foreign = root.join("other-folder");
+    fs::create_dir_all(&foreign).unwrap();
+
+    sweep(&root);
+
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while orphan.try_wait().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "the orphan was not ended");
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(bystander.try_wait().unwrap(), None);
+    bystander.kill().unwrap();
+    bystander.wait().unwrap();
+    assert!(!orphaned.exists());
+    assert!(!reused.exists());
+    assert!(owned.exists());
+    assert!(foreign.exists());
+    fs::remove_dir_all(&root).unwrap();
+}

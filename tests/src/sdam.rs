@@ -1,0 +1,241 @@
+//! Runs the official tests of server discovery and monitoring, without a server.
+//!
+//! A case per file, on the growable and on a fixed topology. Pools are counters of generations. Replies go to the entry
+//! point that monitors use; events are compared in full.
+
+mod expect;
+mod input;
+mod uri;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use poolhouse_core::pool::Clear;
+use poolhouse_core::topology::{
+    Fixed, HandshakePhase, Memory, OnHeap, OwnedSdamEvent, PoolCommand, RoundTrip, SdamEvent, ServerError, Topology,
+    TopologyAction, TopologyId, TopologyOptions,
+};
+use poolhouse_core::{Cause, Instant, Observer, ServerId};
+use serde_json::Value;
+
+use crate::spec::{self, SkipReason};
+use uri::Uri;
+
+/// Where the official files are.
+const FOLDER: &str = "server-discovery-and-monitoring/tests";
+/// The folders with files of this format.
+const FOLDERS: [&str; 6] = ["rs", "single", "sharded", "errors", "load-balanced", "monitoring"];
+/// Any id: files say "42".
+const TOPOLOGY: TopologyId = TopologyId::new(42);
+
+/// The official files: names as `folder/file`, and paths.
+///
+/// # Errors
+/// [`SkipReason`]: none of the folders is there.
+pub fn cases() -> Result<Vec<(String, PathBuf)>, SkipReason> {
+    let mut cases = Vec::new();
+    let mut missing = None;
+    for folder in FOLDERS {
+        match spec::files(&format!("{FOLDER}/{folder}")) {
+            Ok(files) => cases.extend(files.into_iter().map(|(name, path)| (format!("{folder}/{name}"), path))),
+            Err(reason) => missing = Some(reason),
+        }
+    }
+    match missing {
+        Some(reason) if cases.is_empty() => Err(reason),
+        _ => Ok(cases),
+    }
+}
+
+/// Runs one file on both kinds of memory.
+///
+/// # Errors
+/// What differs from the file, or why the file cannot be read.
+pub fn run_file(path: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    run(&file)
+}
+
+/// Runs one test on both kinds of memory.
+///
+/// # Errors
+/// What differs from the test, or what in it is not understood.
+pub fn run(file: &Value) -> Result<(), String> {
+    let on_heap = Client::<OnHeap>::run(file).map_err(|error| format!("on the heap: {error}"))?;
+    if on_heap == Fit::Beyond {
+        return Err("on the heap: a reply did not fit".to_owned());
+    }
+    // What is too large for it is no case for the fixed memory.
+    Client::<Fixed<12, 24, 48, 1024>>::run(file).map_err(|error| format!("in place: {error}"))?;
+    Ok(())
+}
+
+/// Whether a test fits into the memory that it was run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Within,
+    Beyond,
+}
+
+/// Keeps events.
+#[derive(Debug, Default)]
+struct Recorder(Vec<OwnedSdamEvent>);
+
+impl Observer<SdamEvent<'_>> for Recorder {
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'_>) {
+        self.0.push(event.to_owned());
+    }
+}
+
+/// What the tests know of a pool.
+#[derive(Debug, Default)]
+struct MockPool {
+    generation: u64,
+}
+
+/// A topology with everything around it that a test needs.
+struct Client<M: Memory> {
+    topology: Topology<M>,
+    pools: HashMap<ServerId, MockPool>,
+    /// The last id of each address, kept when the server goes: its news may come late.
+    ids: HashMap<String, ServerId>,
+    events: Recorder,
+    now: Instant,
+}
+
+impl<M: Memory> Client<M> {
+    fn run(file: &Value) -> Result<Fit, String> {
+        let uri = file.get("uri").and_then(Value::as_str).ok_or("the test has no uri")?;
+        let uri = Uri::parse(uri)?;
+        let seeds: Vec<&str> = uri.hosts.iter().map(String::as_str).collect();
+        let options = TopologyOptions {
+            seeds: &seeds,
+            replica_set: uri.replica_set.as_deref(),
+            direct_connection: uri.direct_connection,
+            load_balanced: uri.load_balanced,
+        };
+        let config = options.validate().map_err(|error| error.to_string())?;
+        let now = Instant::ORIGIN;
+        let mut events = Recorder::default();
+        let Ok(topology) = Topology::new(now, TOPOLOGY, config, &mut events) else { return Ok(Fit::Beyond) };
+        let mut client = Self { topology, pools: HashMap::new(), ids: HashMap::new(), events, now };
+        client.settle()?;
+        let phases = file.get("phases").and_then(Value::as_array).ok_or("the test has no phases")?;
+        for (number, phase) in phases.iter().enumerate() {
+            let described = phase.get("description").and_then(Value::as_str).unwrap_or("no description");
+            let context = |error| format!("phase {number} ({described}): {error}");
+            if client.phase(phase).map_err(context)? == Fit::Beyond {
+                return Ok(Fit::Beyond);
+            }
+        }
+        client.close()?;
+        Ok(Fit::Within)
+    }
+
+    fn phase(&mut self, phase: &Value) -> Result<Fit, String> {
+        expect::only_keys(phase, &["description", "responses", "applicationErrors", "outcome"])?;
+        for response in phase.get("responses").and_then(Value::as_array).into_iter().flatten() {
+            self.respond(response)?;
+        }
+        for error in phase.get("applicationErrors").and_then(Value::as_array).into_iter().flatten() {
+            self.app_error(error)?;
+        }
+        let beyond = |error| matches!(error, ServerError::Beyond { .. });
+        if self.topology.servers().any(|server| server.error().is_some_and(beyond)) {
+            return Ok(Fit::Beyond);
+        }
+        let outcome = phase.get("outcome").ok_or("the phase has no outcome")?;
+        expect::outcome(outcome, self.topology.description(), |server| {
+            self.pools.get(&server).map(|pool| pool.generation)
+        })?;
+        if let Some(events) = outcome.get("events") {
+            expect::events(events, TOPOLOGY, &self.events.0)?;
+        }
+        self.events.0.clear();
+        Ok(Fit::Within)
+    }
+
+    /// Feeds one `[address, reply]`.
+    fn respond(&mut self, response: &Value) -> Result<(), String> {
+        let address = response.get(0).and_then(Value::as_str).ok_or("a response has no address")?;
+        let reply = response.get(1).filter(|reply| reply.is_object()).ok_or("a response has no reply")?;
+        self.now = self.now.saturating_add(core::time::Duration::from_millis(10));
+        let Some(server) = self.server(address) else { return Ok(()) };
+        if reply.as_object().is_some_and(serde_json::Map::is_empty) {
+            self.topology.handle_failed(self.now, server, Cause::Network, &mut self.events);
+        } else if input::is_ok(reply) {
+            let hello = input::hello(reply)?;
+            let round_trip = RoundTrip { average: core::time::Duration::from_millis(5), ..RoundTrip::default() };
+            self.topology.handle_hello(self.now, server, &hello, Some(round_trip), &mut self.events);
+        } else {
+            let code = input::int32(reply.get("code"))?.unwrap_or(0);
+            self.topology.handle_failed(self.now, server, Cause::Command { code }, &mut self.events);
+        }
+        self.settle()
+    }
+
+    /// Feeds one application error.
+    fn app_error(&mut self, error: &Value) -> Result<(), String> {
+        expect::only_keys(error, &["address", "generation", "maxWireVersion", "when", "type", "response"])?;
+        let address = error.get("address").and_then(Value::as_str).ok_or("an error has no address")?;
+        let Some(server) = self.server(address) else { return Ok(()) };
+        let pool_generation = self.pools.get(&server).map_or(0, |pool| pool.generation);
+        let generation = match error.get("generation") {
+            Some(generation) => generation.as_u64().ok_or("a generation is no number")?,
+            None => pool_generation,
+        };
+        let phase = match error.get("when").and_then(Value::as_str) {
+            Some("beforeHandshakeCompletes") => HandshakePhase::Before,
+            Some("afterHandshakeCompletes") => HandshakePhase::After,
+            other => return Err(format!("when is {other:?}")),
+        };
+        let error = input::app_error(error, phase, generation, pool_generation)?;
+        self.now = self.now.saturating_add(core::time::Duration::from_millis(10));
+        let verdict = self.topology.handle_app_error(self.now, server, &error, &mut self.events);
+        if let (Some(Clear::All { .. }), Some(pool)) = (verdict.clear, self.pools.get_mut(&server)) {
+            pool.generation += 1;
+        }
+        self.settle()
+    }
+
+    /// Does what the topology owes.
+    fn settle(&mut self) -> Result<(), String> {
+        while let Some(action) = self.topology.poll_action() {
+            match action {
+                TopologyAction::ServerAdded(server) => {
+                    let address = self.topology.address(server).ok_or("a new server has no address")?;
+                    self.ids.insert(address.to_owned(), server);
+                    self.pools.insert(server, MockPool::default());
+                }
+                TopologyAction::ServerRemoved(server) => {
+                    self.pools.remove(&server).ok_or("a server went that never came")?;
+                }
+                TopologyAction::Pool(server, PoolCommand::Clear { .. }) => {
+                    self.pools.get_mut(&server).ok_or("a command for no pool")?.generation += 1;
+                }
+                TopologyAction::Pool(server, PoolCommand::Ready) => {
+                    self.pools.get(&server).ok_or("a command for no pool")?;
+                }
+                TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) | TopologyAction::WakeSelectors => {}
+            }
+        }
+        self.topology.assert_invariants();
+        Ok(())
+    }
+
+    /// Closes the topology, which must end its events as it should.
+    fn close(&mut self) -> Result<(), String> {
+        self.events.0.clear();
+        self.topology.close(self.now, &mut self.events);
+        self.settle()?;
+        let is_last = matches!(self.events.0.last(), Some(OwnedSdamEvent::TopologyClosed { .. }));
+        if is_last && self.pools.is_empty() { Ok(()) } else { Err("the topology was not closed cleanly".to_owned()) }
+    }
+
+    /// The server at this address, or the one that was there.
+    fn server(&self, address: &str) -> Option<ServerId> {
+        self.topology.find(address).or_else(|| self.ids.get(&address.to_lowercase()).copied())
+    }
+}

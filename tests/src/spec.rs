@@ -1,0 +1,111 @@
+//! Finds the files of the official tests.
+//!
+//! `POOLHOUSE_SPEC_DIR` names a folder that is laid out as the specifications' `source/` folder, or a checkout of the
+//! specifications that holds it. A relative path is taken from the workspace root, then from the current folder.
+
+use core::fmt;
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
+
+#[cfg(test)]
+mod tests;
+
+/// The name of the environment variable that names the folder.
+pub const SPEC_DIR: &str = "POOLHOUSE_SPEC_DIR";
+
+/// Folders nested deeper than this below the one asked for are not searched.
+const DEPTH_MAX: usize = 16;
+
+/// Why official files are not there; shown when a suite is skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkipReason(String);
+
+impl fmt::Display for SkipReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for SkipReason {}
+
+/// The official test files below `subdir` (`connection-monitoring-and-pooling/tests/cmap-format`), by name.
+///
+/// Walks `subdir` recursively for `*.json`, in the order of the paths. A name is the file's stem; where two files share
+/// one, the path below `subdir` without its ending (`ReplicaSetNoPrimary/Nearest`). Names are unique.
+///
+/// # Errors
+/// [`SkipReason`]: the variable is not set, the folder is not there or cannot be read, or it holds no such file.
+pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
+    let Some(value) = env::var_os(SPEC_DIR).filter(|value| !value.is_empty()) else {
+        return Err(SkipReason(format!("{SPEC_DIR} is not set")));
+    };
+    files_in(&resolve(Path::new(&value)), subdir)
+}
+
+/// A path as the user meant it: absolute, else from the workspace root, else from the current folder.
+///
+/// Cargo runs a test target in its package's folder, not in the folder where the user typed the path.
+#[must_use]
+pub fn resolve(path: &Path) -> PathBuf {
+    if path.is_absolute() {
+        return path.to_owned();
+    }
+    let manifest_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let from_root = manifest_dir.parent().unwrap_or(manifest_dir).join(path);
+    if from_root.exists() { from_root } else { path.to_owned() }
+}
+
+/// [`files`], with the folder as an argument.
+///
+/// # Errors
+/// As [`files`].
+pub fn files_in(root: &Path, subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
+    let places = [root.join(subdir), root.join("source").join(subdir)];
+    let Some(folder) = places.iter().find(|place| place.is_dir()) else {
+        return Err(SkipReason(format!("{SPEC_DIR} = {} has no folder {subdir}", root.display())));
+    };
+    let mut found = Vec::new();
+    walk(folder, 0, &mut found)
+        .map_err(|error| SkipReason(format!("cannot read the folder {}: {error}", folder.display())))?;
+    if found.is_empty() {
+        return Err(SkipReason(format!("the folder {} holds no .json file", folder.display())));
+    }
+    found.sort();
+    Ok(named(folder, found))
+}
+
+/// Collects the `*.json` files below `folder`. Links to folders are not followed, so there are no cycles.
+fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_type()?.is_dir() {
+            if depth < DEPTH_MAX {
+                walk(&path, depth + 1, found)?;
+            }
+        } else if path.extension() == Some(OsStr::new("json")) && path.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Gives each file its stem as a name, or its path below `folder` when the stem is not the only one of its kind.
+fn named(folder: &Path, paths: Vec<PathBuf>) -> Vec<(String, PathBuf)> {
+    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for path in &paths {
+        *counts.entry(stem(path)).or_default() += 1;
+    }
+    paths
+        .into_iter()
+        .map(|path| {
+            let stem = stem(&path);
+            let unique = counts.get(&stem) == Some(&1);
+            let long = path.strip_prefix(folder).unwrap_or(&path).with_extension("");
+            (if unique { stem } else { long.to_string_lossy().into_owned() }, path)
+        })
+        .collect()
+}

@@ -1,0 +1,130 @@
+//! Test targets whose cases are found at run time, and which are skipped by name when what they need is missing.
+//!
+//! A target with `harness = false` builds a [`Suite`] in its `main`. It understands libtest's command line (`--list`,
+//! filters, `--test-threads`) and prints libtest's closing line.
+
+use core::fmt;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+#[cfg(test)]
+mod tests;
+
+/// What a case returns: `()` (it panics when it fails) or a `Result` whose error is shown.
+pub trait Verdict {
+    /// The case's result with its error as text.
+    ///
+    /// # Errors
+    /// The text of the error that the case returned.
+    fn into_result(self) -> Result<(), String>;
+}
+
+impl Verdict for () {
+    fn into_result(self) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+impl<E: fmt::Display> Verdict for Result<(), E> {
+    fn into_result(self) -> Result<(), String> {
+        self.map_err(|error| error.to_string())
+    }
+}
+
+/// The body of one case.
+type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
+
+/// A named list of cases.
+///
+/// ```no_run
+/// use poolhouse_tests::{mongod, suite::Suite};
+///
+/// fn ping_is_answered() -> Result<(), String> {
+///     Ok(())
+/// }
+///
+/// fn main() -> std::process::ExitCode {
+///     Suite::new("mongod")
+///         .skip_if(mongod::available().err())
+///         .case("ping_is_answered", ping_is_answered)
+///         .run()
+/// }
+/// ```
+#[must_use]
+pub struct Suite {
+    name: String,
+    skip: Option<String>,
+    cases: Vec<(String, Body)>,
+}
+
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.cases.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Suite").field("name", &self.name).field("skip", &self.skip).field("cases", &names).finish()
+    }
+}
+
+impl Suite {
+    /// An empty suite. `name` is what a skip is reported under.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), skip: None, cases: Vec::new() }
+    }
+
+    /// Skips the whole suite for this reason, if there is one; the first reason given stays.
+    pub fn skip_if(mut self, reason: Option<impl fmt::Display>) -> Self {
+        if self.skip.is_none() {
+            self.skip = reason.map(|reason| reason.to_string());
+        }
+        self
+    }
+
+    /// Adds a case.
+    pub fn case<V: Verdict>(mut self, name: impl Into<String>, body: impl FnOnce() -> V + Send + 'static) -> Self {
+        self.cases.push((name.into(), Box::new(move || body().into_result())));
+        self
+    }
+
+    /// Runs the cases as the command line asks and returns the exit code of the target.
+    ///
+    /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored; with `CI=true` they
+    /// fail instead. A suite that found no case at all fails: it would prove nothing.
+    pub fn run(self) -> ExitCode {
+        let arguments = Arguments::from_args();
+        let ci = std::env::var("CI").is_ok_and(|value| value == "true");
+        if let (Some(notice), false) = (self.notice(), arguments.list) {
+            eprintln!("{notice}");
+        }
+        libtest_mimic::run(&arguments, self.into_trials(ci)).exit_code()
+    }
+
+    /// The line that reports a skip.
+    fn notice(&self) -> Option<String> {
+        self.skip.as_ref().map(|reason| format!("skipped: {} suite: {reason}", self.name))
+    }
+
+    /// One trial per case; one trial for the suite itself when its cases could not be found.
+    fn into_trials(self, ci: bool) -> Vec<Trial> {
+        let Self { name, skip, mut cases } = self;
+        if cases.is_empty() {
+            let body: Body = Box::new(|| Err("the suite found no case to run".to_owned()));
+            cases.push((format!("{name}_suite"), body));
+        }
+        cases
+            .into_iter()
+            .map(|(name, body)| {
+                let skip = skip.clone();
+                Trial::ignorable_test(name, move || verdict(skip, ci, body))
+            })
+            .collect()
+    }
+}
+
+/// Runs a case, or reports why it is not run.
+fn verdict(skip: Option<String>, ci: bool, body: Body) -> Result<Completion, Failed> {
+    match skip {
+        None => body().map(|()| Completion::Completed).map_err(Failed::from),
+        Some(reason) if ci => Err(Failed::from(format!("not run: {reason} (with CI=true that is a failure)"))),
+        Some(reason) => Ok(Completion::ignored_with(reason)),
+    }
+}
