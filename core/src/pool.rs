@@ -393,11 +393,12 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let now = self.begin(now, observer);
-        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+        let now = self.advance(now);
         if self.state == PoolState::Ready {
+            // Nobody waits where a connection is available.
             if let Some(index) = self.conns.back(conn::AVAILABLE) {
                 if self.perished(now, index).is_none() {
+                    observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
                     return Ok(self.grant_newest(now, index, observer));
                 }
             }
@@ -474,10 +475,9 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
-        self.advance(now);
+        let now = self.advance(now);
         match self.leased(&lease) {
             Some(index) => {
-                let now = self.begin(now, observer);
                 self.return_conn(now, index, health, observer);
                 Ok(())
             }

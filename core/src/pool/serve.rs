@@ -22,7 +22,7 @@ impl<M: Memory> Pool<M> {
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
-        if self.deadlines.earliest().is_some_and(|at| at <= now) {
+        if self.oldest_waiter().is_some() && self.deadlines.earliest().is_some_and(|at| at <= now) {
             self.expire(now, observer);
         }
         now
@@ -48,6 +48,8 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
+        let now = self.begin(now, observer);
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
             let Some(reason) = self.perished(now, index) else {
                 return Ok(self.grant_newest(now, index, observer));
@@ -93,15 +95,33 @@ impl<M: Memory> Pool<M> {
             Some(error) => Err(error),
             None => self.enter(now, deadline).ok_or(CheckOutError::Busy { waiting: self.counts().waiting }),
         };
-        if let Err(error) = entered {
-            self.emit_failed(now, now, error, observer);
+        match entered {
+            Ok(id) => {
+                self.serve_check_out(now, observer);
+                Ok(CheckOut::Queued(id))
+            }
+            Err(error) => {
+                self.refuse(now, error, observer);
+                Err(error)
+            }
         }
-        // Also after a refusal: perished connections may have been closed on the way.
+    }
+
+    /// Does what a check-out allows, and the filling that it triggers where there is no background (CMAP-55).
+    #[inline]
+    fn serve_check_out(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.serve(now, observer);
         if !self.config.options.background {
             self.populate(now, observer);
         }
-        entered.map(CheckOut::Queued)
+    }
+
+    /// A check-out fails at once. Perished connections may have been closed on the way.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
+        self.emit_failed(now, now, error, observer);
+        self.serve_check_out(now, observer);
     }
 
     /// Adds a waiter at the end of the queue; `None` when a table is full.
@@ -331,12 +351,12 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) {
-        let conn = ConnId(self.conns.key(index));
-        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         let slot = self.conns.get(index);
         let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted;
         // `interrupted` tells that it is in use, and owes no interrupt.
         if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
+            let conn = ConnId(self.conns.key(index));
+            observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
             self.conns.get_mut(index).available_since = now;
             self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
         } else {
@@ -347,6 +367,9 @@ impl<M: Memory> Pool<M> {
     /// Takes back a connection that somebody waits for, or that is closed.
     #[inline(never)]
     fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.begin(now, observer);
+        let conn = ConnId(self.conns.key(index));
+        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         self.set_pinned(index, Pinned::No);
         let slot = self.conns.get(index);
         let closed = match health {
