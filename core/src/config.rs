@@ -1,8 +1,12 @@
-//! The one error of every option check.
+//! What is wrong with an option.
 
 use core::fmt;
+use core::time::Duration;
 
-/// An option is outside its range. Nothing was started.
+/// An option is out of its range. Nothing was started.
+///
+/// Names the option by its specification's name, the value that was given, and the rule that it breaks:
+/// `heartbeatFrequencyMS is 100, but must be at least 500`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConfigError {
     option: &'static str,
@@ -11,23 +15,26 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) const fn new(option: &'static str, value: u64, rule: &'static str) -> Self {
+    /// An error about `option` (the specification's name of it), which has `value` and breaks `rule`
+    /// (a phrase that follows "must": `"be at least 500"`).
+    #[must_use]
+    pub const fn new(option: &'static str, value: u64, rule: &'static str) -> Self {
         Self { option, value, rule }
     }
 
-    /// The option's name in the specifications, such as `maxConnecting`.
+    /// The specification's name of the option, such as `heartbeatFrequencyMS`.
     #[must_use]
     pub const fn option(&self) -> &'static str {
         self.option
     }
 
-    /// The value that was given; milliseconds for options that end in `MS`.
+    /// The value that was given, in the unit that the option's name says.
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.value
     }
 
-    /// What the value must be.
+    /// What the value must satisfy: a phrase that follows "must".
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         self.rule
@@ -36,8 +43,13 @@ impl ConfigError {
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}, but must be {}", self.option, self.value, self.rule)
+        write!(f, "{} is {}, but must {}", self.option, self.value, self.rule)
     }
 }
 
 impl core::error::Error for ConfigError {}
+
+/// Whole milliseconds of a duration, saturating: how an error says the value of a duration.
+pub(crate) const fn millis_of(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis() as u64)
+}

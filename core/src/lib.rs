@@ -13,15 +13,20 @@ extern crate std;
 
 mod cause;
 mod config;
+pub mod control;
 pub mod machine;
+pub mod monitor;
 pub mod pool;
 mod server;
+#[cfg(feature = "async")]
+pub mod shell;
 pub mod storage;
 mod time;
 pub mod topology;
+pub mod wire;
 
 pub use cause::Cause;
 pub use config::ConfigError;
-pub use machine::{Machine, Observer};
+pub use machine::{Machine, Observer, Stale};
 pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

@@ -13,6 +13,7 @@
 //! revoked meanwhile is never seen.
 
 use crate::time::Instant;
+use core::fmt;
 
 /// A state machine: events in, actions out. Its inputs are inherent methods.
 pub trait Machine {
@@ -39,6 +40,18 @@ pub trait Machine {
     /// Panics when an invariant is broken, which is a bug in this crate.
     fn assert_invariants(&self);
 }
+
+/// News of something that is no longer there: normal when two things race. Drop the socket, if there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stale;
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("late news of a connection that is given up")
+    }
+}
+
+impl core::error::Error for Stale {}
 
 /// Watches the events of a machine as they happen.
 ///

@@ -50,10 +50,13 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-pub use error::{CheckOutError, ForeignLease, ServiceError, Stale, Usage, WrongMode};
+pub use crate::machine::Stale;
+pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
 pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
+#[cfg(feature = "async")]
+pub(crate) use memory::Stores;
 pub use memory::{Fixed, Memory};
 pub use options::{PoolConfig, PoolOptions};
 
@@ -301,7 +304,7 @@ pub struct Pool<M: Memory> {
     conns: Table<M::Conns, { conn::LISTS }>,
     waiters: Table<M::Waiters, { waiter::LISTS }>,
     services: Table<M::Services, 1>,
-    deadlines: Deadlines<M::Nodes, M::Entries>,
+    deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
     /// What made the pool paused.
     cleared_by: Option<Cause>,
     /// The connection that is established in the background.
@@ -371,7 +374,8 @@ impl<M: Memory> Pool<M> {
     /// - `deadline`: the caller's own, for waiting and establishing together; `waitQueueTimeoutMS` applies besides,
     ///   until a connection is being established for the request.
     ///
-    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise. Owes at most one
+    /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise, and
+    /// O(pending) when a connection is being established for nobody. Owes at most one
     /// `Establish`, and a `Close` for each perished connection.
     /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
     /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
@@ -391,22 +395,13 @@ impl<M: Memory> Pool<M> {
         let now = self.advance(now);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         if self.state == PoolState::Ready {
-            while let Some(index) = self.conns.back(conn::AVAILABLE) {
-                if let Some(reason) = self.perished(now, index) {
-                    self.close_conn(now, index, reason, None, observer);
-                    continue;
+            if let Some(index) = self.conns.back(conn::AVAILABLE) {
+                if self.perished(now, index).is_none() {
+                    return Ok(self.grant_newest(now, index, observer));
                 }
-                self.conns.move_to(index, conn::IN_USE);
-                let conn = ConnId(self.conns.key(index));
-                let duration = Duration::ZERO;
-                observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-                if !self.config.options.background {
-                    self.populate(now, observer);
-                }
-                return Ok(CheckOut::Granted(Lease { conn, pool: self.id }));
             }
         }
-        self.enqueue(now, deadline, observer)
+        self.check_out_otherwise(now, deadline, observer)
     }
 
     /// Takes the outcome of a check-out that waited.
@@ -711,6 +706,12 @@ impl<M: Memory> Pool<M> {
         Some(ConnId(self.conns.key(index)))
     }
 
+    /// Whether [`Pool::poll_establish`] has something.
+    #[must_use]
+    pub const fn owes_establish(&self) -> bool {
+        self.conns.len(conn::OWES_ESTABLISH) > 0
+    }
+
     /// The next action that is not [`PoolAction::Establish`], or `None`.
     #[inline]
     pub fn poll_prompt(&mut self) -> Option<PoolAction> {
@@ -733,7 +734,8 @@ impl<M: Memory> Pool<M> {
     fn release(&mut self, index: u32) -> ConnId {
         let conn = ConnId(self.conns.key(index));
         if !self.conns.has_place() {
-            self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || self.wants_population();
+            let populates = self.config.options.background && self.wants_population();
+            self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || populates;
         }
         self.conns.remove(index);
         conn
@@ -752,20 +754,16 @@ impl<M: Memory> Machine for Pool<M> {
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         let now = self.advance(now);
-        while let Some((at, index)) = self.deadlines.first() {
-            if at > now {
-                break;
-            }
-            let usage = self.usage();
-            self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
+        while self.deadlines.earliest().is_some_and(|at| at <= now) {
+            // Usually the oldest, as deadlines tend to be in order.
+            let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
+            let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
+            self.time_out(now, index, observer);
         }
         if self.config.options.background {
             self.sweep(now, observer);
         }
         self.serve_due = false;
-        if self.populate_at.is_some_and(|at| at <= now) {
-            self.populate_at = None;
-        }
         self.serve(now, observer);
     }
 
@@ -778,9 +776,9 @@ impl<M: Memory> Machine for Pool<M> {
         if due {
             return Some(self.now);
         }
-        let deadline = self.deadlines.first().map(|first| first.0);
+        let deadline = self.deadlines.earliest();
         let idle = self.idle_expiry();
-        let populate = self.populate_at.filter(|_| self.wants_population());
+        let populate = self.populate_at.filter(|_| self.config.options.background && self.wants_population());
         [deadline, idle, populate].into_iter().flatten().min()
     }
 

@@ -67,7 +67,7 @@ mod texts;
 mod update;
 
 pub use action::{
-    AppError, AppErrorKind, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
+    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
 };
 pub use address::HostAddress;
 pub use description::{ServerDescription, TopologyDescription};
@@ -78,6 +78,7 @@ pub use event::{SdamEvent, SdamObserver};
 pub use hello::{HelloInfo, HelloLists, RoundTrip};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
+pub(crate) use memory::Stores;
 pub use memory::{Fixed, Memory};
 pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
@@ -186,6 +187,8 @@ pub struct Topology<M: Memory> {
     /// How many places owe something, and the first that may.
     owing: u32,
     owing_from: u32,
+    /// How many places owe something to a monitor.
+    owing_checks: u32,
     wake: bool,
 }
 
@@ -227,6 +230,7 @@ impl<M: Memory> Topology<M> {
             touched: false,
             owing: 0,
             owing_from: 0,
+            owing_checks: 0,
             wake: false,
         };
         if let Some(name) = options.replica_set {
@@ -373,11 +377,13 @@ impl<M: Memory> Topology<M> {
             }
             if owed.cancel {
                 owed.cancel = false;
+                self.owing_checks -= u32::from(!owed.check);
                 self.settle(place);
                 return Some(TopologyAction::CancelCheck(server));
             }
             if owed.check {
                 owed.check = false;
+                self.owing_checks -= 1;
                 self.settle(place);
                 return Some(TopologyAction::RequestCheck(server));
             }
@@ -391,6 +397,33 @@ impl<M: Memory> Topology<M> {
             self.owing_from += 1;
         }
         core::mem::take(&mut self.wake).then_some(TopologyAction::WakeSelectors)
+    }
+
+    /// The next thing that a monitor must be told, ahead of [`Topology::poll_action`], which then no longer says it: for whoever
+    /// composes a topology with monitors.
+    ///
+    /// Cost: O(1) when there is nothing, else O(servers) for all of them together.
+    pub fn poll_check_action(&mut self) -> Option<CheckAction> {
+        if self.owing_checks == 0 {
+            return None;
+        }
+        let place = self.servers.slots().iter().position(|slot| slot.owed.has_check())?;
+        let slot = &mut self.servers.slots_mut()[place];
+        let server = slot.id(place);
+        let action = if core::mem::take(&mut slot.owed.cancel) {
+            CheckAction::Cancel(server)
+        } else {
+            slot.owed.check = false;
+            CheckAction::Request(server)
+        };
+        self.owing_checks -= u32::from(!slot.owed.has_check());
+        self.settle(place);
+        Some(action)
+    }
+
+    /// Changes whenever a server comes or goes.
+    pub(crate) const fn membership(&self) -> (u32, u32) {
+        (self.last_serial, self.members)
     }
 
     /// What the host calls it.
@@ -475,8 +508,13 @@ impl<M: Memory> Topology<M> {
     /// Changes what a place owes.
     fn owe(&mut self, place: usize, change: impl FnOnce(&mut Owed)) {
         let owed = &mut self.servers.slots_mut()[place].owed;
-        let before = owed.is_any();
+        let (before, checks_before) = (owed.is_any(), owed.has_check());
         change(owed);
+        match (checks_before, owed.has_check()) {
+            (false, true) => self.owing_checks += 1,
+            (true, false) => self.owing_checks -= 1,
+            (false, false) | (true, true) => {}
+        }
         match (before, owed.is_any()) {
             (false, true) => self.owing += 1,
             (true, false) => self.owing -= 1,

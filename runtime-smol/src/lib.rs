@@ -1,1 +1,31 @@
-//! Poolhouse on smol.
+//! Poolhouse on [smol](https://docs.rs/smol): monitored MongoDB connection pools without tokio.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), poolhouse_smol::Error> {
+//! smol::block_on(async {
+//!     let client = poolhouse_smol::Client::connect("mongodb://127.0.0.1:27017")?;
+//!     let reply = client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+//!     println!("{reply}");
+//!     client.close().await;
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! A [`Client`] keeps a pool and a monitor for its server. Its background tasks run on smol's global executor; start that
+//! with more threads by the environment variable `SMOL_THREADS`. Dropping any future of a client is safe at any point.
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod options;
+mod runtime;
+
+pub use client::{Client, Guard, ServerStatus};
+pub use error::{CommandError, Error};
+pub use options::ClientOptions;
+pub use poolhouse_core as core;
+pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
+pub use poolhouse_core::pool::PoolOptions;
+pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
+pub use runtime::{Smol, Stream};

@@ -1,3 +1,8 @@
-//! Bodies of fuzz targets: ordinary functions of bytes, which tests run as well.
+//! Fuzz bodies: ordinary functions over bytes. A target in `fuzz/` is one line, and `cargo test` runs the same bodies
+//! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
+pub mod monitor;
 pub mod topology;
+mod wire;
+
+pub use self::wire::{seeds as wire_seeds, wire};

@@ -1,5 +1,9 @@
 //! Harness of Poolhouse.
+#![forbid(unsafe_code)]
 
+extern crate alloc;
+
+pub mod fake;
 pub mod fuzz;
 pub mod model;
 pub mod mongod;

@@ -1,3 +1,4 @@
-//! Naive models, written from the requirements and not from the machines, to compare the machines with.
+//! Reference models: naive, written from the requirements and not from the machines.
 
+pub mod monitor;
 pub mod topology;

@@ -1,7 +1,7 @@
 //! How commands of a pool fail.
 
 use super::{CheckOutFailedReason, Lease};
-use crate::Cause;
+use crate::{Cause, Stale};
 use core::fmt;
 
 /// A check-out ended without a connection.
@@ -118,18 +118,6 @@ impl fmt::Display for Usage {
         )
     }
 }
-
-/// News of a connection or waiter that is no longer: normal when two things race. Drop the socket, if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stale;
-
-impl fmt::Display for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("late news of a connection that is no longer in the pool")
-    }
-}
-
-impl core::error::Error for Stale {}
 
 /// The lease is of another pool, or of a connection that this pool no longer knows. Nothing changed (CMAP-72).
 #[derive(Debug, PartialEq, Eq, Hash)]

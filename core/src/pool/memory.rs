@@ -1,6 +1,6 @@
 //! Where a pool keeps its slots, and what is in one.
 
-use super::deadlines::{Entry, Node};
+use super::deadlines::Node;
 use super::{CheckOutError, ConnId, Pinned};
 use crate::storage::Store;
 use crate::storage::table::{NIL, Slot};
@@ -65,18 +65,23 @@ impl ConnSlot {
 }
 
 mod sealed {
-    use super::{ConnSlot, Entry, Node, ServiceSlot, Slot, Store, WaiterSlot};
+    use super::{ConnSlot, Instant, Node, ServiceSlot, Slot, Store, WaiterSlot};
 
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait Memory {
         type Conns: Store<Slot<ConnSlot>>;
         type Waiters: Store<Slot<WaiterSlot>>;
         type Nodes: Store<Node>;
-        type Entries: Store<Entry>;
+        type Deadlines: Store<Instant>;
+        type Minima: Store<Instant>;
         type Services: Store<Slot<ServiceSlot>>;
+        /// As many as connections, for what the shell keeps beside them.
+        type PerConn<T>: Store<T>;
+        /// As many as waiters.
+        type PerWaiter<T>: Store<T>;
     }
 }
-pub(super) use sealed::Memory as Stores;
+pub(crate) use sealed::Memory as Stores;
 
 /// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
 pub trait Memory: Stores {}
@@ -91,8 +96,11 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for
     type Conns = heapless::Vec<Slot<ConnSlot>, CONNS>;
     type Waiters = heapless::Vec<Slot<WaiterSlot>, WAITERS>;
     type Nodes = heapless::Vec<Node, WAITERS>;
-    type Entries = heapless::Vec<Entry, WAITERS>;
+    type Deadlines = heapless::Vec<Instant, WAITERS>;
+    type Minima = heapless::Vec<Instant, WAITERS>;
     type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
+    type PerConn<T> = heapless::Vec<T, CONNS>;
+    type PerWaiter<T> = heapless::Vec<T, WAITERS>;
 }
 
 impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {}
@@ -107,8 +115,11 @@ impl Stores for OnHeap {
     type Conns = crate::storage::Heap<Slot<ConnSlot>>;
     type Waiters = crate::storage::Heap<Slot<WaiterSlot>>;
     type Nodes = crate::storage::Heap<Node>;
-    type Entries = crate::storage::Heap<Entry>;
+    type Deadlines = crate::storage::Heap<Instant>;
+    type Minima = crate::storage::Heap<Instant>;
     type Services = crate::storage::Heap<Slot<ServiceSlot>>;
+    type PerConn<T> = crate::storage::Heap<T>;
+    type PerWaiter<T> = crate::storage::Heap<T>;
 }
 
 #[cfg(feature = "alloc")]

@@ -2,7 +2,7 @@
 //!
 //! Read first: CMAP, "Connection Pool Options" (CMAP-01..10).
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, millis_of};
 use core::time::Duration;
 
 /// The options of a pool, as the user states them. All pools of a client share them (CMAP-07).
@@ -53,10 +53,10 @@ impl PoolOptions {
     /// Source: CMAP, "Connection Pool Options" (CMAP-01..06).
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
         if self.max_connecting == 0 {
-            return Err(ConfigError::new("maxConnecting", 0, "at least 1"));
+            return Err(ConfigError::new("maxConnecting", 0, "be at least 1"));
         }
         if self.max_pool_size > 0 && self.min_pool_size > self.max_pool_size {
-            return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "at most maxPoolSize"));
+            return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "be at most maxPoolSize"));
         }
         Ok(PoolConfig { options: self })
     }
@@ -67,9 +67,9 @@ impl PoolOptions {
         [
             ("maxPoolSize", u64::from(self.max_pool_size), u64::from(default.max_pool_size)),
             ("minPoolSize", u64::from(self.min_pool_size), u64::from(default.min_pool_size)),
-            ("maxIdleTimeMS", millis(self.max_idle_time), millis(default.max_idle_time)),
+            ("maxIdleTimeMS", millis_of(self.max_idle_time), millis_of(default.max_idle_time)),
             ("maxConnecting", u64::from(self.max_connecting), u64::from(default.max_connecting)),
-            ("waitQueueTimeoutMS", millis(self.wait_queue_timeout), millis(default.wait_queue_timeout)),
+            ("waitQueueTimeoutMS", millis_of(self.wait_queue_timeout), millis_of(default.wait_queue_timeout)),
         ]
         .into_iter()
         .filter(|(_, value, default)| value != default)
@@ -81,10 +81,6 @@ impl Default for PoolOptions {
     fn default() -> Self {
         Self::DEFAULT
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Options that were checked: [`PoolOptions::validate`] is the only way to one.

@@ -18,9 +18,42 @@ impl<M: Memory> Pool<M> {
         self.now
     }
 
+    /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
+    #[inline(never)]
+    pub(super) fn check_out_otherwise(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<CheckOut, CheckOutError> {
+        while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
+            let Some(reason) = self.perished(now, index) else {
+                return Ok(self.grant_newest(now, index, observer));
+            };
+            self.close_conn(now, index, reason, None, observer);
+        }
+        self.enqueue(now, deadline, observer)
+    }
+
+    /// Hands out the available connection that is the newest.
+    #[inline]
+    pub(super) fn grant_newest(
+        &mut self,
+        now: Instant,
+        index: u32,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> CheckOut {
+        let conn = ConnId(self.conns.transfer_back(index, conn::AVAILABLE, conn::IN_USE));
+        let duration = core::time::Duration::ZERO;
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
+        if !self.config.options.background {
+            self.populate(now, observer);
+        }
+        CheckOut::Granted(Lease { conn, pool: self.id })
+    }
+
     /// A check-out for which no connection was there.
-    #[cold]
-    pub(super) fn enqueue(
+    fn enqueue(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -84,8 +117,8 @@ impl<M: Memory> Pool<M> {
                 None => self.hand_over(now, index, observer),
             }
         }
-        while let Some(oldest) = self.waiters.front(waiter::UNBOUND) {
-            let Some(index) = self.create(now, observer) else { break };
+        while let Some(oldest) = self.next_to_bind(now, observer) {
+            let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
             self.bind(index, oldest);
         }
         if self.config.options.background {
@@ -107,7 +140,8 @@ impl<M: Memory> Pool<M> {
 
     /// Establishes one connection in the background if there are fewer than `minPoolSize`.
     pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        if self.wants_population() && self.populate_at.is_none() {
+        if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
+            self.populate_at = None;
             if let Some(index) = self.create(now, observer) {
                 self.background = index;
             }
@@ -140,9 +174,11 @@ impl<M: Memory> Pool<M> {
         self.deadlines.remove(oldest);
         self.waiters.get_mut(oldest).verdict = Verdict::Granted(conn);
         self.waiters.move_to(oldest, waiter::OWES_WAKE);
+        let duration = now.saturating_since(started);
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
         if left_conn != NIL && left_conn != index {
             if left_waiter == NIL {
-                self.bind_to_next(left_conn);
+                self.bind_to_next(now, left_conn, observer);
             } else {
                 self.conns.get_mut(left_conn).waiter = left_waiter;
                 self.waiters.get_mut(left_waiter).conn = left_conn;
@@ -150,8 +186,6 @@ impl<M: Memory> Pool<M> {
         } else {
             assert!(left_waiter == NIL || left_waiter == oldest, "bound waiters are older than unbound ones");
         }
-        let duration = now.saturating_since(started);
-        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
     }
 
     /// The waiter that is served next.
@@ -160,14 +194,54 @@ impl<M: Memory> Pool<M> {
     }
 
     /// A connection that is being established for nobody: binds it to the oldest waiter that has none coming.
-    fn bind_to_next(&mut self, index: u32) {
+    fn bind_to_next(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         self.conns.get_mut(index).waiter = NIL;
         if self.is_stale(self.conns.get(index)) {
             return;
         }
-        if let Some(next) = self.waiters.front(waiter::UNBOUND) {
+        if let Some(next) = self.next_to_bind(now, observer) {
             self.bind(index, next);
         }
+    }
+
+    /// The oldest waiter that has no connection coming. Those whose time is over are not saved by one, but fail.
+    fn next_to_bind(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
+        loop {
+            let oldest = self.waiters.front(waiter::UNBOUND)?;
+            if !self.is_overdue(now, oldest) {
+                return Some(oldest);
+            }
+            self.time_out(now, oldest, observer);
+        }
+    }
+
+    #[inline]
+    pub(super) fn is_overdue(&self, now: Instant, waiting: u32) -> bool {
+        self.deadlines.of(waiting).is_some_and(|at| at <= now)
+    }
+
+    /// Fails a waiter whose time is over (CMAP-25).
+    pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
+        let usage = self.usage();
+        self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
+    }
+
+    /// A connection that is being established for a waiter that has left, and can serve another. Cost: O(pending) if there is one.
+    fn pending_for_nobody(&self) -> Option<u32> {
+        if self.pending_count() == self.waiters.len(waiter::BOUND) + u32::from(self.background != NIL) {
+            return None;
+        }
+        for list in [conn::ESTABLISHING, conn::OWES_ESTABLISH] {
+            let mut at = self.conns.front(list);
+            while let Some(index) = at {
+                let slot = self.conns.get(index);
+                if slot.waiter == NIL && index != self.background && !self.is_stale(slot) {
+                    return Some(index);
+                }
+                at = self.conns.next(index);
+            }
+        }
+        None
     }
 
     /// From now on the waiter has a connection coming, and only its own deadline counts (CMAP-26).
@@ -200,11 +274,11 @@ impl<M: Memory> Pool<M> {
         let started = slot.started;
         let conn = core::mem::replace(&mut slot.conn, NIL);
         self.waiters.move_to(index, waiter::OWES_WAKE);
-        if conn != NIL {
-            self.bind_to_next(conn);
-        }
         if let Verdict::Failed(error) = verdict {
             self.emit_failed(now, started, error, observer);
+        }
+        if conn != NIL {
+            self.bind_to_next(now, conn, observer);
         }
     }
 
@@ -230,14 +304,26 @@ impl<M: Memory> Pool<M> {
     ) {
         let conn = ConnId(self.conns.key(index));
         observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
-        let slot = *self.conns.get(index);
-        if slot.pinned != Pinned::No {
-            self.set_pinned(index, Pinned::No);
+        let slot = self.conns.get(index);
+        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted;
+        // `interrupted` tells that it is in use, and owes no interrupt.
+        if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
+            self.conns.get_mut(index).available_since = now;
+            self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
+        } else {
+            self.return_otherwise(now, index, health, observer);
         }
+    }
+
+    /// Takes back a connection that somebody waits for, or that is closed.
+    #[inline(never)]
+    fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
+        self.set_pinned(index, Pinned::No);
+        let slot = self.conns.get(index);
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
-            Health::Healthy if slot.interrupted || self.is_stale(&slot) => Some((ClosedReason::Stale, None)),
+            Health::Healthy if slot.interrupted || self.is_stale(slot) => Some((ClosedReason::Stale, None)),
             Health::Healthy => None,
         };
         match closed {
@@ -400,6 +486,9 @@ impl<M: Memory> Pool<M> {
     }
 
     pub(super) fn set_pinned(&mut self, index: u32, pinned: Pinned) {
+        if pinned == self.conns.get(index).pinned {
+            return;
+        }
         let was = core::mem::replace(&mut self.conns.get_mut(index).pinned, pinned);
         for (kind, change) in [(was, -1_i32), (pinned, 1)] {
             let count = match kind {
@@ -433,7 +522,7 @@ impl<M: Memory> Pool<M> {
         let max = options.max_pool_size;
         assert!(max == 0 || counts.total() <= max, "more than maxPoolSize connections");
         assert!(counts.pending <= options.max_connecting, "more than maxConnecting pending");
-        self.deadlines.assert_invariants(|index| self.has_deadline(index));
+        self.deadlines.assert_invariants(|index| self.deadline_of(index));
         self.check_bindings();
         if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
             assert!(counts.available == 0, "somebody waits beside an available connection");
@@ -453,13 +542,17 @@ impl<M: Memory> Pool<M> {
         self.check_services();
     }
 
-    fn has_deadline(&self, index: u32) -> bool {
-        let bounded = !self.config.options.wait_queue_timeout.is_zero();
-        match self.waiters.list_of(index) {
-            waiter::UNBOUND => bounded || self.waiters.get(index).deadline.is_some(),
-            waiter::BOUND => self.waiters.get(index).deadline.is_some(),
-            _ => false,
-        }
+    /// The deadline that counts for the waiter at this place, worked out anew.
+    fn deadline_of(&self, index: u32) -> Option<Instant> {
+        let slot = self.waiters.get(index);
+        let timeout = self.config.options.wait_queue_timeout;
+        let queue = (!timeout.is_zero()).then(|| slot.started.saturating_add(timeout));
+        let at = match self.waiters.list_of(index) {
+            waiter::UNBOUND => [slot.deadline, queue].into_iter().flatten().min(),
+            waiter::BOUND => slot.deadline,
+            _ => None,
+        };
+        at.filter(|at| *at < Instant::MAX)
     }
 
     fn check_bindings(&self) {

@@ -125,7 +125,6 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     }
 
     /// Puts a slot at the back of another (or the same) list.
-    #[inline]
     pub(crate) fn move_to<T: Copy>(&mut self, index: u32, list: u8)
     where
         S: Store<Slot<T>>,
@@ -134,6 +133,38 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         let from = slots[index as usize].list;
         unlink(slots, &mut self.lists[from as usize], index);
         push_back(slots, &mut self.lists[list as usize], index, list);
+    }
+
+    /// Puts a slot that is on list `from` at the back of list `to`: [`Table::move_to`] for hot paths that know both.
+    #[inline(always)]
+    pub(crate) fn transfer<T: Copy>(&mut self, index: u32, from: u8, to: u8)
+    where
+        S: Store<Slot<T>>,
+    {
+        let slots = self.store.slots_mut();
+        debug_assert!(slots[index as usize].list == from);
+        unlink(slots, &mut self.lists[from as usize], index);
+        push_back(slots, &mut self.lists[to as usize], index, to);
+    }
+
+    /// Puts the last slot of list `from`, which is `index`, at the back of list `to`, and tells its key.
+    #[inline(always)]
+    pub(crate) fn transfer_back<T: Copy>(&mut self, index: u32, from: u8, to: u8) -> Key
+    where
+        S: Store<Slot<T>>,
+    {
+        assert!(self.lists[from as usize].tail == index, "not the last slot of its list");
+        let slots = self.store.slots_mut();
+        let Slot { prev, serial, .. } = slots[index as usize];
+        let list = &mut self.lists[from as usize];
+        match prev {
+            NIL => list.head = NIL,
+            prev => slots[prev as usize].next = NIL,
+        }
+        list.tail = prev;
+        list.len -= 1;
+        push_back(slots, &mut self.lists[to as usize], index, to);
+        Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index }
     }
 
     /// The index that a key names, unless the key is stale.
@@ -245,7 +276,7 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     len
 }
 
-#[inline]
+#[inline(always)]
 fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
     let Slot { prev, next, .. } = slots[index as usize];
     if prev == NIL {
@@ -261,7 +292,7 @@ fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
     list.len -= 1;
 }
 
-#[inline]
+#[inline(always)]
 fn push_back<T>(slots: &mut [Slot<T>], list: &mut List, index: u32, number: u8) {
     let tail = list.tail;
     let slot = &mut slots[index as usize];

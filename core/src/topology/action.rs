@@ -20,6 +20,15 @@ pub enum TopologyAction {
     WakeSelectors,
 }
 
+/// What a topology wants of a monitor. [`Topology::poll_check_action`](super::Topology::poll_check_action) gives it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckAction {
+    /// Cancel the check of this server that is in flight, and close its connection (MON-50).
+    Cancel(ServerId),
+    /// Ask for a check at once (SDAM-55, SDAM-81).
+    Request(ServerId),
+}
+
 /// What a pool is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolCommand {

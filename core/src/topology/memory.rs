@@ -63,6 +63,10 @@ pub(super) struct Owed {
 }
 
 impl Owed {
+    pub(super) const fn has_check(&self) -> bool {
+        self.cancel || self.check
+    }
+
     pub(super) const NONE: Self =
         Self { added: false, clear: None, ready: false, cancel: false, check: false, removed: false };
 
@@ -96,13 +100,15 @@ mod sealed {
         type Texts: Store<TextSlot> + Clone + fmt::Debug;
         type Bytes: Store<u8> + Clone + fmt::Debug;
         type Buckets: Store<u16> + Clone + fmt::Debug;
+        /// As many as servers, for what others keep beside them.
+        type PerServer<T>: Store<T>;
         const NAMES_MAX: u16;
         const SERVERS_MAX: u32;
         const TEXTS_MAX: u16;
         const BYTES_MAX: u32;
     }
 }
-pub(super) use sealed::Memory as Stores;
+pub(crate) use sealed::Memory as Stores;
 
 /// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
 pub trait Memory: Stores {}
@@ -126,6 +132,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     type Texts = heapless::Vec<TextSlot, TEXTS>;
     type Bytes = heapless::Vec<u8, BYTES>;
     type Buckets = heapless::Vec<u16, TEXTS>;
+    type PerServer<T> = heapless::Vec<T, SERVERS>;
     const NAMES_MAX: u16 = at_most_u16(NAMES);
     const SERVERS_MAX: u32 = at_most_u16(SERVERS) as u32;
     const TEXTS_MAX: u16 = at_most_u16(TEXTS);
@@ -160,6 +167,7 @@ impl Stores for OnHeap {
     type Texts = crate::storage::Heap<TextSlot>;
     type Bytes = crate::storage::Heap<u8>;
     type Buckets = crate::storage::Heap<u16>;
+    type PerServer<T> = crate::storage::Heap<T>;
     const NAMES_MAX: u16 = 4096;
     const SERVERS_MAX: u32 = 2048;
     const TEXTS_MAX: u16 = 16_384;

@@ -1,0 +1,92 @@
+//! Does one thing a given number of times, for `tests/scripts/instructions.sh` to count its instructions.
+//!
+//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`.
+
+use core::hint::black_box;
+use poolhouse_core::Instant;
+use poolhouse_core::machine::Machine;
+use poolhouse_core::pool::{
+    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
+};
+use std::sync::Mutex;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let case = args.next().expect("a case");
+    let times: u64 = args.next().expect("a number of times").parse().expect("a number");
+    match case.as_str() {
+        "bare" => bare(&mut warm::<OnHeap>(), times),
+        "fixed" => bare(&mut warm::<Fixed<16, 16>>(), times),
+        "locked" => locked(&Mutex::new(warm::<OnHeap>()), times),
+        "handoff" => handoff(&mut warm::<OnHeap>(), times),
+        "floor" => floor(&Mutex::new((0..10).collect()), times),
+        other => panic!("no case is called {other}"),
+    }
+}
+
+/// A pool with two connections.
+fn warm<M: Memory>() -> Pool<M> {
+    let options = PoolOptions { max_pool_size: 2, ..PoolOptions::DEFAULT };
+    let config = options.validate().expect("valid");
+    let mut pool = Pool::new(Instant::ORIGIN, PoolId::new(1), config, &mut ());
+    pool.ready(Instant::ORIGIN, &mut ());
+    let leases = [(); 2].map(|()| {
+        let Ok(CheckOut::Queued(waiter)) = pool.check_out(Instant::ORIGIN, None, &mut ()) else { unreachable!() };
+        let conn = pool.poll_establish().expect("nothing stands in its way");
+        pool.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
+        let Claim::Granted(lease) = pool.claim(Instant::ORIGIN, waiter) else { unreachable!() };
+        lease
+    });
+    for lease in leases {
+        pool.check_in(Instant::ORIGIN, lease, Health::Healthy, &mut ()).expect("ours");
+    }
+    pool
+}
+
+fn granted(result: CheckOut) -> Lease {
+    let CheckOut::Granted(lease) = result else { unreachable!("a connection is there") };
+    lease
+}
+
+fn bare<M: Memory>(pool: &mut Pool<M>, times: u64) {
+    let pool = black_box(pool);
+    for time in 0..times {
+        let now = Instant::from_nanos(time);
+        let lease = granted(pool.check_out(now, None, &mut ()).expect("ready"));
+        pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
+    }
+}
+
+fn locked(pool: &Mutex<Pool<OnHeap>>, times: u64) {
+    let pool = black_box(pool);
+    for time in 0..times {
+        let now = Instant::from_nanos(time);
+        let result = pool.lock().expect("not poisoned").check_out(now, None, &mut ());
+        let lease = granted(result.expect("ready"));
+        pool.lock().expect("not poisoned").check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
+    }
+}
+
+/// Two leases are out and one waiter is queued; a check-in serves it, and it queues again.
+fn handoff(pool: &mut Pool<OnHeap>, times: u64) {
+    let mut lease = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));
+    let _kept = granted(pool.check_out(Instant::ORIGIN, None, &mut ()).expect("ready"));
+    for time in 0..times {
+        let now = Instant::from_nanos(time);
+        let queued = pool.check_out(now, Some(Instant::from_nanos(time + 1_000_000)), &mut ()).expect("ready");
+        let CheckOut::Queued(_) = black_box(queued) else { unreachable!("all are in use") };
+        pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
+        let Some(PoolAction::Wake(waiter)) = pool.poll_prompt() else { unreachable!("it was served") };
+        let Claim::Granted(next) = pool.claim(now, waiter) else { unreachable!("it was served") };
+        lease = next;
+        black_box(pool.poll_timeout());
+    }
+    pool.check_in(Instant::from_nanos(times), lease, Health::Healthy, &mut ()).expect("ours");
+}
+
+fn floor(stack: &Mutex<Vec<u64>>, times: u64) {
+    for _ in 0..times {
+        let item = stack.lock().expect("not poisoned").pop();
+        stack.lock().expect("not poisoned").extend(black_box(item));
+    }
+}

@@ -1,0 +1,619 @@
+//! One server's check loop: polling, streaming, immediate checks, cancellation, and round-trip times.
+//!
+//! Read first: Server Monitoring, "Monitoring", "Polling Protocol", "Streaming Protocol", "Measuring RTT",
+//! "Requesting an immediate check", "Network or command error during server check" and "hello or legacy hello
+//! Cancellation"; SDAM Logging and Monitoring, the heartbeat events.
+//!
+//! # What it does
+//!
+//! A [`Monitor`] owns up to two connections of its own, named by [`LineId`]s. On the one of [`Line::Check`] it asks the
+//! server how it is; each answer, or the lack of one, is a *check*. While the server streams, the one of [`Line::Rtt`]
+//! measures the round-trip time and does nothing else.
+//!
+//! ```text
+//!              start                 reply, failure, deadline
+//!   New ─────────────────▶ Checking ──────────────────────────▶ Settling
+//!                            ▲   ▲                                 │ settle
+//!             due, requested │   └──── streaming, or a retry ──────┤
+//!                            │                                     ▼
+//!                            └───────────────────────────────── Waiting
+//!
+//!   close: from anywhere to Closed.   cancel_check: from Checking to Waiting, without a connection.
+//! ```
+//!
+//! # How it is composed
+//!
+//! It knows neither descriptions nor pools. An input that ends a check leaves a [`CheckOutcome`]; whoever composes the
+//! machines applies it (description first, then the pool) and calls [`Monitor::settle`], in the same step and under the
+//! same lock. What follows the check (the retry, the next streamed reply, the wait) begins only then, so events come in
+//! the order in which things are applied:
+//!
+//! ```text
+//! monitor.handle_reply(now, line, &reply, observer)?;          // HeartbeatSucceeded
+//! if let Some(outcome) = monitor.outcome() {
+//!     let known = apply(outcome, reply);                       // ServerDescriptionChanged, then the pool's events
+//!     monitor.settle(now, known, observer);                    // HeartbeatStarted of the next check, if it is now
+//! }
+//! while let Some(action) = monitor.poll_action(now) { .. }
+//! ```
+//!
+//! # Paces
+//!
+//! Between the end of a check and the start of the next one pass `heartbeat_frequency`, or, when a check is requested,
+//! at least [`MIN_HEARTBEAT_FREQUENCY`]. There are two exceptions: a streaming server's next reply, and the one retry
+//! after a network error on a server that was known. That retry in turn is granted once in [`MIN_HEARTBEAT_FREQUENCY`];
+//! a server that greets and then hangs up, again and again, is checked at that pace and not in a circle.
+//!
+//! Time is held at the last value seen when it goes backwards, and an instant beyond [`Instant::MAX`] never comes.
+
+mod action;
+mod event;
+mod link;
+mod options;
+mod rtt;
+mod steps;
+#[cfg(test)]
+mod tests;
+
+use core::time::Duration;
+
+pub use crate::machine::Stale;
+pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction};
+pub use event::{HeartbeatId, MonitorEvent};
+pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
+pub use rtt::Rtt;
+
+use crate::cause::Cause;
+use crate::machine::{Machine, Observer};
+use crate::monitor::link::{Link, Step};
+use crate::server::{ServerId, TopologyVersion};
+use crate::time::Instant;
+
+/// What follows a finished check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Next {
+    /// Wait for heartbeatFrequencyMS.
+    Wait,
+    /// Wait for minHeartbeatFrequencyMS only: a retry was due, but there has just been one.
+    WaitBriefly,
+    /// Check at once on a new connection.
+    Retry,
+    /// Read the next reply of the stream.
+    ReadOn,
+    /// Send an awaitable hello.
+    Await(TopologyVersion),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    /// Not started.
+    New,
+    /// Between two checks. `due` is `None` when it never comes.
+    Waiting { ended: Instant, due: Option<Instant> },
+    /// A check is in flight on the check line.
+    Checking,
+    /// A check has ended, and its outcome is not applied yet.
+    Settling { ended: Instant, outcome: CheckOutcome, next: Next },
+    /// Final.
+    Closed,
+}
+
+/// What a monitor is doing, for snapshots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MonitorState {
+    /// Not started yet.
+    New,
+    /// Between two checks.
+    Waiting,
+    /// A check is in flight.
+    Checking,
+    /// A check has ended, and its outcome is not applied yet.
+    Settling,
+    /// Closed for good.
+    Closed,
+}
+
+/// One server's check loop. See the [module](self) for its states and for how to compose it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Monitor {
+    server: ServerId,
+    config: MonitorConfig,
+    phase: Phase,
+    /// The latest instant seen.
+    clock: Instant,
+    /// The number of the last connection.
+    serial_last: u64,
+    /// Whether the server's type is known, as far as this monitor was told.
+    known: bool,
+    /// When a check was last retried at once.
+    retried: Option<Instant>,
+    check: Link,
+    ping: Link,
+    /// Whether the check line streams, so that the other one measures.
+    streaming: bool,
+    /// When the next hello for RTT is due; only while streaming and not under way.
+    ping_due: Option<Instant>,
+    /// When the RTT line was dialed last.
+    ping_dialed: Option<Instant>,
+    rtt: Rtt,
+}
+
+impl Monitor {
+    /// A monitor of `server` that has not started.
+    #[must_use]
+    pub const fn new(server: ServerId, config: MonitorConfig) -> Self {
+        Self {
+            server,
+            config,
+            phase: Phase::New,
+            clock: Instant::ORIGIN,
+            serial_last: 0,
+            known: false,
+            retried: None,
+            check: Link::new(),
+            ping: Link::new(),
+            streaming: false,
+            ping_due: None,
+            ping_dialed: None,
+            rtt: Rtt::new(),
+        }
+    }
+
+    /// Begins to check the server.
+    ///
+    /// `New -> Checking`; a no-op in any other state.
+    ///
+    /// - `now`: the clock of every other call.
+    ///
+    /// Cost: O(1), no allocation. Owes `Dial`.
+    /// Events: `HeartbeatStarted`.
+    ///
+    /// Source: Server Monitoring, "Monitoring" (MON-09).
+    pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        let now = self.hold_clock(now);
+        if self.phase == Phase::New {
+            self.begin_check(now, observer);
+        }
+    }
+
+    /// Asks for a check as soon as it may be.
+    ///
+    /// In `Waiting` the next check becomes due [`MIN_HEARTBEAT_FREQUENCY`] after the end of the last one, or now if that
+    /// has passed; [`Machine::handle_timeout`] begins it. In any other state the request is dropped, not remembered: a
+    /// thousand requests make one check.
+    ///
+    /// - `now`: the clock of every other call.
+    ///
+    /// Cost: O(1), no allocation.
+    /// Events: none.
+    ///
+    /// Source: Server Monitoring, "Requesting an immediate check" (MON-15, MON-16, MON-17).
+    pub fn request_check(&mut self, now: Instant) {
+        let now = self.hold_clock(now);
+        if let Phase::Waiting { ended, due } = &mut self.phase {
+            if let Some(soonest) = later(*ended, MIN_HEARTBEAT_FREQUENCY) {
+                let soonest = soonest.max(now);
+                *due = Some(due.map_or(soonest, |due| due.min(soonest)));
+            }
+        }
+    }
+
+    /// Cancels the check in flight and closes the connection: an application's connection to this server failed with a
+    /// network error that was no timeout, and the server was marked Unknown for it.
+    ///
+    /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure and never a retry at once; `Waiting` stays,
+    /// without its connection; `Settling` stays, and its connection is not used further; otherwise a no-op.
+    /// The next check uses a new connection. RTT samples are forgotten, the server counts as unknown.
+    ///
+    /// - `now`: the clock of every other call.
+    ///
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s. Leaves no outcome: whoever calls has marked the server.
+    /// Events: `HeartbeatFailed` with [`Cause::Cancelled`] if a check was in flight.
+    ///
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-50).
+    pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        let now = self.hold_clock(now);
+        match &mut self.phase {
+            Phase::New | Phase::Closed => return,
+            Phase::Waiting { .. } => {}
+            Phase::Settling { next, .. } => *next = Next::Wait,
+            Phase::Checking => {
+                self.emit_failed(now, Cause::Cancelled, observer);
+                self.phase = Phase::Waiting { ended: now, due: later(now, self.config.heartbeat_frequency()) };
+            }
+        }
+        self.check.hang_up();
+        self.stop_streaming();
+        self.rtt.reset();
+        self.known = false;
+    }
+
+    /// Tells whether the server is known, when something else than this monitor's checks has changed that: an error of
+    /// an application, or the hello of an application's connection.
+    ///
+    /// Only the retry at once after a network error depends on it (MON-55).
+    ///
+    /// Cost: O(1). Events: none.
+    pub const fn set_server_known(&mut self, known: bool) {
+        self.known = known;
+    }
+
+    /// Ends the monitor at once: nothing is waited for.
+    ///
+    /// `any -> Closed`, which is final. An outcome that is not applied yet is dropped.
+    ///
+    /// - `now`: the clock of every other call.
+    ///
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s, and nothing ever after.
+    /// Events: `HeartbeatFailed` with [`Cause::Closed`] if a check was in flight.
+    ///
+    /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
+    pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        let now = self.hold_clock(now);
+        if self.phase == Phase::Checking {
+            self.emit_failed(now, Cause::Closed, observer);
+        }
+        self.check.hang_up();
+        self.stop_streaming();
+        self.phase = Phase::Closed;
+    }
+
+    /// Goes on after an outcome was applied.
+    ///
+    /// `Settling -> Checking` when the server streams or when one retry is due, else `Settling -> Waiting`; a no-op in
+    /// any other state, so also after a `close` that the outcome brought about.
+    ///
+    /// - `now`: the instant of the input that ended the check.
+    /// - `known`: whether the server's type is known now. (A good reply may have been too old to count, or may have come
+    ///   from a server that does not belong to the topology.)
+    ///
+    /// Cost: O(1), no allocation. Owes at most one action on each line.
+    /// Events: `HeartbeatStarted` if the next check begins now.
+    ///
+    /// Source: Server Monitoring, "Monitor thread" (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
+    pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
+        let now = self.hold_clock(now);
+        let Phase::Settling { ended, next, .. } = self.phase else { return };
+        self.known = known;
+        match next {
+            Next::Wait => {
+                self.phase = Phase::Waiting { ended, due: later(ended, self.config.heartbeat_frequency()) };
+            }
+            Next::WaitBriefly => {
+                self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
+            }
+            Next::Retry => {
+                self.retried = Some(now);
+                self.begin_check(now, observer);
+            }
+            Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
+            Next::Await(topology_version) => {
+                let hello = HelloKind::Awaitable {
+                    legacy: self.check.conn().is_none_or(|conn| !conn.hello_ok),
+                    topology_version,
+                    max_await_time: self.config.heartbeat_frequency(),
+                };
+                self.begin_awaited(now, Step::Hello(hello), observer);
+            }
+        }
+    }
+
+    /// A dial has succeeded.
+    ///
+    /// The handshake's hello follows, within the deadline of the dial. At or after that deadline it is too late, and
+    /// counts as a timeout.
+    ///
+    /// - `now`: the clock of every other call. `line`: from the `Dial`.
+    ///
+    /// Cost: O(1), no allocation. Owes `SendHello`, or `Hangup`.
+    /// Events: none, or `HeartbeatFailed` when it is too late. May leave an outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: this dial is given up, or has been answered; nothing changed, drop the socket.
+    ///
+    /// # Panics
+    ///
+    /// When an outcome was not settled.
+    ///
+    /// Source: Server Monitoring, "Socket timeout" (MON-07, MON-34).
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
+        self.assert_settled();
+        let link = self.link_mut(line);
+        link.check(line)?;
+        if !link.is_dialing() {
+            return Err(Stale);
+        }
+        if link.exchange().is_some_and(|exchange| exchange.is_late(now)) {
+            self.fail(now, line.line, Cause::NetworkTimeout, observer);
+        } else {
+            link.dialed(now);
+        }
+        Ok(())
+    }
+
+    /// A reply to a hello has come.
+    ///
+    /// On the check line it ends the check: `Checking -> Settling`. On the RTT line only its time counts; a reply that is
+    /// not ok closes that connection. A reply that nobody asked for, or one that promises another without having been
+    /// allowed to, is a breach of protocol and closes the connection; so is one that comes between two checks, which
+    /// is no failed check. At or after the deadline it is too late, and counts as a timeout.
+    ///
+    /// - `now`: the clock of every other call. `line`: from the `SendHello` or `ReadNext`.
+    /// - `reply`: every reply, in the order of arrival (MON-30).
+    ///
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s.
+    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if the check line was being waited for. May leave an outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; nothing changed.
+    ///
+    /// # Panics
+    ///
+    /// When an outcome was not settled.
+    ///
+    /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31, MON-40, MON-42).
+    pub fn handle_reply(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        reply: &CheckReply,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
+        self.assert_settled();
+        let link = self.link_mut(line);
+        link.check(line)?;
+        let failure = link.exchange().map_or(Some(Cause::Protocol), |exchange| {
+            if exchange.is_late(now) {
+                Some(Cause::NetworkTimeout)
+            } else if !exchange.expects_reply() {
+                Some(Cause::Protocol)
+            } else if !reply.ok {
+                Some(Cause::Command { code: reply.code })
+            } else if reply.more_to_come && !exchange.step.is_awaited() {
+                Some(Cause::Protocol)
+            } else {
+                None
+            }
+        });
+        match (failure, line.line) {
+            (Some(cause), _) => self.fail(now, line.line, cause, observer),
+            (None, Line::Check) => self.succeed_check(now, reply, observer),
+            (None, Line::Rtt) => self.succeed_ping(now, reply),
+        }
+        Ok(())
+    }
+
+    /// A dial, a write or a read has failed, or the peer has closed the connection.
+    ///
+    /// On the check line it ends the check: `Checking -> Settling`; between two checks the connection is gone and that is
+    /// all. On the RTT line the connection is dropped, and dialed again for the next measurement. At or after the deadline
+    /// the cause is the timeout.
+    ///
+    /// - `now`: the clock of every other call. `line`: any that was given. `cause`: what happened.
+    ///
+    /// Cost: O(1), no allocation. Owes `Hangup` unless it was the dial that failed.
+    /// Events: `HeartbeatFailed` if the check line was being waited for. May leave an outcome.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; nothing changed.
+    ///
+    /// # Panics
+    ///
+    /// When an outcome was not settled.
+    ///
+    /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        cause: Cause,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
+        self.assert_settled();
+        let link = self.link_mut(line);
+        link.check(line)?;
+        let late = link.exchange().is_some_and(|exchange| exchange.is_late(now));
+        let dialing = link.is_dialing();
+        self.fail(now, line.line, if late { Cause::NetworkTimeout } else { cause }, observer);
+        if dialing {
+            self.link_mut(line).waive_hangup(line);
+        }
+        Ok(())
+    }
+
+    /// The next action of one line: [`Machine::poll_action`] for hosts that drive each line by a task of its own.
+    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
+        let now = self.hold_clock(now);
+        let link = match line {
+            Line::Check => &mut self.check,
+            Line::Rtt => &mut self.ping,
+        };
+        link.take_hangup().or_else(|| link.take_action(now))
+    }
+
+    /// Whether [`Monitor::poll_line`] has something.
+    #[must_use]
+    pub const fn owes_line(&self, line: Line) -> bool {
+        match line {
+            Line::Check => self.check.owes(),
+            Line::Rtt => self.ping.owes(),
+        }
+    }
+
+    /// The outcome of the check that has just ended, until [`Monitor::settle`].
+    #[must_use]
+    pub const fn outcome(&self) -> Option<CheckOutcome> {
+        match &self.phase {
+            Phase::Settling { outcome, .. } => Some(*outcome),
+            Phase::New | Phase::Waiting { .. } | Phase::Checking | Phase::Closed => None,
+        }
+    }
+
+    /// The server that is checked.
+    #[must_use]
+    pub const fn server(&self) -> ServerId {
+        self.server
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn config(&self) -> &MonitorConfig {
+        &self.config
+    }
+
+    /// The round-trip times, of whichever connection measured them (MON-45).
+    #[must_use]
+    pub const fn rtt(&self) -> &Rtt {
+        &self.rtt
+    }
+
+    /// Whether the check in flight is one of a stream, so that the RTT connection is in use.
+    #[must_use]
+    pub const fn is_streaming(&self) -> bool {
+        self.streaming
+    }
+
+    /// What the monitor is doing.
+    #[must_use]
+    pub const fn state(&self) -> MonitorState {
+        match &self.phase {
+            Phase::New => MonitorState::New,
+            Phase::Waiting { .. } => MonitorState::Waiting,
+            Phase::Checking => MonitorState::Checking,
+            Phase::Settling { .. } => MonitorState::Settling,
+            Phase::Closed => MonitorState::Closed,
+        }
+    }
+
+    /// The latest instant seen: `now`, unless the clock has gone back.
+    fn hold_clock(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    fn assert_settled(&self) {
+        assert!(self.outcome().is_none(), "an outcome is applied and settled before the next input");
+    }
+
+    const fn link_mut(&mut self, line: LineId) -> &mut Link {
+        match line.line {
+            Line::Check => &mut self.check,
+            Line::Rtt => &mut self.ping,
+        }
+    }
+}
+
+impl Machine for Monitor {
+    type Action = MonitorAction;
+    type Event = MonitorEvent;
+
+    /// Begins the check that is due, and fails what is too late: a dial with its hello after connectTimeoutMS, a reply
+    /// that is waited for after connectTimeoutMS + heartbeatFrequencyMS. Then measures the round-trip time if that is due.
+    ///
+    /// May leave an outcome.
+    ///
+    /// # Panics
+    ///
+    /// When an outcome was not settled.
+    ///
+    /// Source: Server Monitoring, "Socket timeout" and "Measuring RTT" (MON-13, MON-34, MON-35, MON-38).
+    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        let now = self.hold_clock(now);
+        self.assert_settled();
+        match self.phase {
+            Phase::Checking => {
+                if self.check.exchange().is_some_and(|exchange| exchange.is_late(now)) {
+                    self.fail(now, Line::Check, Cause::NetworkTimeout, observer);
+                }
+            }
+            Phase::Waiting { due, .. } => {
+                if due.is_some_and(|due| due <= now) {
+                    self.begin_check(now, observer);
+                }
+            }
+            Phase::New | Phase::Settling { .. } | Phase::Closed => {}
+        }
+        if self.ping.exchange().is_some_and(|exchange| exchange.is_late(now)) {
+            self.fail(now, Line::Rtt, Cause::NetworkTimeout, observer);
+        }
+        self.begin_ping_if_due(now);
+    }
+
+    fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
+        let now = self.hold_clock(now);
+        self.check
+            .take_hangup()
+            .or_else(|| self.ping.take_hangup())
+            .or_else(|| self.check.take_action(now))
+            .or_else(|| self.ping.take_action(now))
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let check = match self.phase {
+            Phase::Waiting { due, .. } => due,
+            Phase::Checking => self.check.deadline(),
+            Phase::New | Phase::Settling { .. } | Phase::Closed => None,
+        };
+        [check, self.ping.deadline(), self.ping_due].into_iter().flatten().min()
+    }
+
+    fn assert_invariants(&self) {
+        self.check.assert_invariants(Line::Check, self.serial_last);
+        self.ping.assert_invariants(Line::Rtt, self.serial_last);
+        self.rtt.assert_invariants();
+        let in_flight = self.check.exchange();
+        assert_eq!(in_flight.is_some(), self.phase == Phase::Checking, "the check line is busy exactly with a check");
+        match self.phase {
+            Phase::New | Phase::Closed => {
+                assert!(self.check.is_down() && self.ping.is_down(), "no connection before the start or after the end");
+                assert_eq!(self.poll_timeout(), None, "nothing is due before the start or after the end");
+            }
+            Phase::Waiting { ended, due } => {
+                assert!(!self.streaming, "a streaming server is not left waiting");
+                assert!(ended <= self.clock, "the last check has ended");
+                if let (Some(due), Some(soonest)) = (due, later(ended, MIN_HEARTBEAT_FREQUENCY)) {
+                    assert!(due >= soonest, "no check sooner than minHeartbeatFrequencyMS after the last");
+                }
+            }
+            Phase::Checking => {
+                let awaited = in_flight.is_some_and(|exchange| exchange.step.is_awaited());
+                assert_eq!(awaited, self.streaming, "a check is awaited exactly while streaming");
+            }
+            Phase::Settling { next, outcome, .. } => match next {
+                Next::Wait => {}
+                Next::Retry | Next::WaitBriefly => {
+                    assert!(matches!(outcome, CheckOutcome::Failed { .. }), "only a failure is retried");
+                    assert!(self.check.is_down(), "only on a new connection");
+                }
+                Next::ReadOn | Next::Await(_) => assert!(self.check.is_idle(), "a stream goes on on its connection"),
+            },
+        }
+        assert!(!self.streaming || self.config.streaming_enabled(), "no streaming where it is disabled");
+        assert!(self.streaming || self.ping.is_down(), "the RTT connection exists only while streaming");
+        assert!(
+            self.ping_due.is_none() || self.ping.exchange().is_none(),
+            "a measurement is due or under way, not both"
+        );
+        assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
+        assert!(self.retried.is_none() || self.serial_last > 1, "a retry has made a second connection");
+    }
+}
+
+/// `duration` after `start`; `None` when the clock cannot say it, so that it never comes.
+fn later(start: Instant, duration: Duration) -> Option<Instant> {
+    let at = start.saturating_add(duration);
+    if at == Instant::MAX { None } else { Some(at) }
+}
+
+const _: () = assert!(size_of::<Monitor>() <= 512);

@@ -1,0 +1,138 @@
+//! What passes between a monitor and its host: connections by their ids, actions, replies, outcomes.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::cause::Cause;
+use crate::server::TopologyVersion;
+
+/// The two connections of a monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// The one whose replies say what the server is.
+    Check,
+    /// The one that only measures round-trip times, while the other one streams.
+    Rtt,
+}
+
+/// Names one connection of a monitor, and no later one: the same `line` gets a new number with each dial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LineId {
+    pub(super) serial: NonZeroU64,
+    pub(super) line: Line,
+}
+
+impl LineId {
+    /// Which of the two connections it is.
+    #[must_use]
+    pub const fn line(self) -> Line {
+        self.line
+    }
+
+    /// driverConnectionId: 1, 2, 3, .. over both lines in the order of their making, never used twice.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.serial.get()
+    }
+}
+
+/// Which hello to send. None of them carries credentials or `saslSupportedMechs` (MON-12), none is subject to
+/// timeoutMS (MON-25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HelloKind {
+    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It is also the check (MON-19).
+    Handshake {
+        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
+        legacy: bool,
+    },
+    /// A later one, answered at once and without the handshake's arguments (MON-06).
+    Poll {
+        /// Legacy hello, instead of `hello`.
+        legacy: bool,
+    },
+    /// A later one, answered when the server has changed or `max_await_time` has passed, and then again and again:
+    /// to be sent with both arguments and the exhaustAllowed flag (MON-28).
+    Awaitable {
+        /// Legacy hello, instead of `hello`.
+        legacy: bool,
+        /// `topologyVersion`: what the monitor knows already.
+        topology_version: TopologyVersion,
+        /// `maxAwaitTimeMS`: heartbeatFrequencyMS (MON-29).
+        max_await_time: Duration,
+    },
+}
+
+/// What the host must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MonitorAction {
+    /// Connect to the server, TLS included; then call `handle_dialed` or `handle_failed`. Never a connection of a pool
+    /// (MON-11).
+    Dial(LineId),
+    /// Write a hello and read one reply; then call `handle_reply` or `handle_failed`.
+    SendHello {
+        /// The connection.
+        line: LineId,
+        /// What to write.
+        hello: HelloKind,
+    },
+    /// Write nothing and read one more reply; then call `handle_reply` or `handle_failed` (MON-32).
+    ReadNext {
+        /// The connection.
+        line: LineId,
+    },
+    /// Give up whatever is being done on this connection, and close it. No answer is wanted; one that comes anyway is
+    /// [`Stale`].
+    Hangup(LineId),
+}
+
+/// What a monitor must know of a reply to a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CheckReply {
+    /// Whether `ok` is 1.
+    pub ok: bool,
+    /// `code`, for a reply that is not ok; 0 when it has none.
+    pub code: i32,
+    /// Whether the reply has `helloOk: true`.
+    pub hello_ok: bool,
+    /// Whether the message has the moreToCome flag.
+    pub more_to_come: bool,
+    /// `topologyVersion`, if the reply has it.
+    pub topology_version: Option<TopologyVersion>,
+    /// `connectionId`, if the reply has it.
+    pub server_connection: Option<i64>,
+}
+
+impl CheckReply {
+    /// `ok: 1` and nothing else that concerns a monitor.
+    pub const OK: Self = Self {
+        ok: true,
+        code: 0,
+        hello_ok: false,
+        more_to_come: false,
+        topology_version: None,
+        server_connection: None,
+    };
+}
+
+/// How a check ended: what the composer must apply to the server's description and to its pool before it calls
+/// [`Monitor::settle`](super::Monitor::settle).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CheckOutcome {
+    /// The server answered `ok: 1`. Update the description by the reply, then mark the pool ready (MON-52).
+    Succeeded {
+        /// Whether the reply had been waited for. If so, it says nothing about the round-trip time (MON-41).
+        awaited: bool,
+        /// The round-trip time, if this check measured one; it is in [`Monitor::rtt`](super::Monitor::rtt) already.
+        sample: Option<Duration>,
+    },
+    /// Mark the server Unknown with `cause`, then clear its pool (MON-53).
+    Failed {
+        /// The failure.
+        cause: Cause,
+        /// Clear with interruptInUseConnections: it was a network timeout (MON-54).
+        interrupt: bool,
+    },
+}
+
+const _: () = assert!(size_of::<LineId>() == 16);
+const _: () = assert!(size_of::<MonitorAction>() <= 64);

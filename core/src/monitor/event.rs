@@ -1,0 +1,81 @@
+//! What an observer of a monitor may watch.
+//!
+//! Read first: SDAM Logging and Monitoring, the heartbeat events; Server Monitoring, "SDAM Monitoring".
+
+use core::time::Duration;
+
+use crate::cause::Cause;
+use crate::server::ServerId;
+
+/// The connection that a heartbeat uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HeartbeatId {
+    /// The server that is checked.
+    pub server: ServerId,
+    /// driverConnectionId: the number of the monitor's connection, 1, 2, 3, .. in the order of their making.
+    pub connection: u64,
+    /// serverConnectionId: the number that the server gave the connection, once its first hello has told it.
+    pub server_connection: Option<i64>,
+}
+
+/// A heartbeat: one check of a server.
+///
+/// Strictly paired: each `HeartbeatStarted` is followed by exactly one of the other two before the next one, also when
+/// the check is cancelled or the monitor closed (LOG-11). The connection for RTT emits none (LOG-17, MON-46).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum MonitorEvent {
+    /// A check begins: a new connection is about to be dialed, a hello to be written, or the next reply of a stream to
+    /// be read (LOG-12, LOG-13).
+    HeartbeatStarted {
+        /// Server and connection.
+        id: HeartbeatId,
+        /// Whether this waits for the server to change, instead of asking how it is.
+        awaited: bool,
+    },
+    /// The server answered, with `ok: 1`.
+    HeartbeatSucceeded {
+        /// Server and connection.
+        id: HeartbeatId,
+        /// As in the event that started it.
+        awaited: bool,
+        /// From sending the hello to its parsed reply; for a streamed reply, from the start of the check. Without
+        /// `awaited` it is also the RTT sample (LOG-15).
+        duration: Duration,
+    },
+    /// The check failed, was cancelled ([`Cause::Cancelled`]), or the monitor was closed ([`Cause::Closed`]) (LOG-14).
+    HeartbeatFailed {
+        /// Server and connection.
+        id: HeartbeatId,
+        /// As in the event that started it.
+        awaited: bool,
+        /// From sending the hello, or from the start of the check when no hello was sent.
+        duration: Duration,
+        /// The failure.
+        cause: Cause,
+    },
+}
+
+impl MonitorEvent {
+    /// Server and connection.
+    #[must_use]
+    pub const fn id(&self) -> &HeartbeatId {
+        match self {
+            Self::HeartbeatStarted { id, .. }
+            | Self::HeartbeatSucceeded { id, .. }
+            | Self::HeartbeatFailed { id, .. } => id,
+        }
+    }
+
+    /// Whether the check waits for the server to change.
+    #[must_use]
+    pub const fn awaited(&self) -> bool {
+        match self {
+            Self::HeartbeatStarted { awaited, .. }
+            | Self::HeartbeatSucceeded { awaited, .. }
+            | Self::HeartbeatFailed { awaited, .. } => *awaited,
+        }
+    }
+}
+
+const _: () = assert!(size_of::<MonitorEvent>() <= 64);

@@ -1,0 +1,149 @@
+//! The options of a monitor, as given and as valid.
+//!
+//! Read first: Server Monitoring, "serverMonitoringMode", "minHeartbeatFrequencyMS", "heartbeatFrequencyMS" and
+//! "Streaming disabled"; URI Options, "List of specified options".
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::config::{ConfigError, millis_of};
+
+/// minHeartbeatFrequencyMS: the shortest pause between two checks of a server. Fixed (MON-22).
+pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
+
+/// The longest time that an option may say: 2,147,483,647 ms, what a peer takes as a 32-bit number.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
+/// How a server is watched (MON-01).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ServerMonitoringMode {
+    /// As [`Stream`](Self::Stream), but as [`Poll`](Self::Poll) where functions run as a service.
+    #[default]
+    Auto,
+    /// The server answers when it changes, if it can; otherwise it is asked from time to time.
+    Stream,
+    /// The server is always asked from time to time.
+    Poll,
+}
+
+impl ServerMonitoringMode {
+    /// The name that the specifications give it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Stream => "stream",
+            Self::Poll => "poll",
+        }
+    }
+}
+
+impl fmt::Display for ServerMonitoringMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a user may say about monitoring. [`MonitorOptions::validate`] makes a [`MonitorConfig`] of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MonitorOptions {
+    /// heartbeatFrequencyMS: the pause between two checks while nobody asks for one, and the longest silence that is
+    /// asked of a streaming server. 500 ms to 2,147,483,647 ms; default 10 s (MON-23, MON-24).
+    pub heartbeat_frequency: Duration,
+    /// connectTimeoutMS: how long a connection may take from the start of its dial to the reply to its first hello,
+    /// and any later hello to be answered. Zero = without limit; at most 2,147,483,647 ms; default 10 s (MON-07, MON-34).
+    pub connect_timeout: Duration,
+    /// serverMonitoringMode; default `Auto`.
+    pub server_monitoring_mode: ServerMonitoringMode,
+    /// Whether this process runs as a function (AWS Lambda and the like), by the rules for `client.env` in
+    /// MongoDB Handshake; default `false` (MON-04).
+    pub is_faas: bool,
+    /// Whether the user asked for the Stable API, so that `hello` is used from the start; default `false` (MON-05).
+    pub server_api: bool,
+}
+
+impl MonitorOptions {
+    /// Every option at its default.
+    pub const DEFAULT: Self = Self {
+        heartbeat_frequency: Duration::from_secs(10),
+        connect_timeout: Duration::from_secs(10),
+        server_monitoring_mode: ServerMonitoringMode::Auto,
+        is_faas: false,
+        server_api: false,
+    };
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below 500 or above
+    /// 2,147,483,647, `connectTimeoutMS` above 2,147,483,647.
+    ///
+    /// Source: Server Monitoring, "heartbeatFrequencyMS" (MON-23, MON-24).
+    pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {
+        let frequency = self.heartbeat_frequency;
+        if frequency.as_nanos() < MIN_HEARTBEAT_FREQUENCY.as_nanos() {
+            return Err(ConfigError::new("heartbeatFrequencyMS", millis_of(frequency), "be at least 500"));
+        }
+        if frequency.as_nanos() > LONGEST.as_nanos() {
+            return Err(ConfigError::new("heartbeatFrequencyMS", millis_of(frequency), "be at most 2147483647"));
+        }
+        if self.connect_timeout.as_nanos() > LONGEST.as_nanos() {
+            return Err(ConfigError::new("connectTimeoutMS", millis_of(self.connect_timeout), "be at most 2147483647"));
+        }
+        Ok(MonitorConfig { options: self })
+    }
+}
+
+impl Default for MonitorOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Options that were found valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MonitorConfig {
+    options: MonitorOptions,
+}
+
+impl MonitorConfig {
+    /// The options as they were given.
+    #[must_use]
+    pub const fn options(&self) -> &MonitorOptions {
+        &self.options
+    }
+
+    /// Whether a server that can stream is let stream (MON-02, MON-03, MON-04).
+    #[must_use]
+    pub const fn streaming_enabled(&self) -> bool {
+        match self.options.server_monitoring_mode {
+            ServerMonitoringMode::Auto => !self.options.is_faas,
+            ServerMonitoringMode::Stream => true,
+            ServerMonitoringMode::Poll => false,
+        }
+    }
+
+    /// heartbeatFrequencyMS.
+    pub(super) const fn heartbeat_frequency(&self) -> Duration {
+        self.options.heartbeat_frequency
+    }
+
+    /// How long a connection, or a hello that is answered at once, may take; `None` = without limit (MON-34).
+    pub(super) const fn answer_limit(&self) -> Option<Duration> {
+        if self.options.connect_timeout.is_zero() { None } else { Some(self.options.connect_timeout) }
+    }
+
+    /// How long an awaitable hello, or the next reply of a stream, may take; `None` = without limit (MON-34, MON-35).
+    pub(super) const fn awaited_limit(&self) -> Option<Duration> {
+        match self.answer_limit() {
+            Some(limit) => Some(limit.saturating_add(self.options.heartbeat_frequency)),
+            None => None,
+        }
+    }
+
+    /// Whether connections say `hello` from the start (MON-05).
+    pub(super) const fn server_api(&self) -> bool {
+        self.options.server_api
+    }
+}

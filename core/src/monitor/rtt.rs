@@ -1,0 +1,118 @@
+//! Round-trip times: their moving average and their recent minimum.
+//!
+//! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring, "Measuring RTT".
+
+use core::time::Duration;
+
+/// How many of the last samples the minimum looks at (MON-44).
+const SAMPLES: usize = 10;
+/// The least number of samples that make a minimum.
+const SAMPLES_MIN: u8 = 2;
+/// Parts that a nanosecond is divided into: the average is kept in femtoseconds.
+const FEMTOS: u64 = 1_000_000;
+/// The longest sample, in nanoseconds: one hour. Five of it in femtoseconds still fit into 64 bits.
+const LONGEST_NANOS: u64 = 3_600_000_000_000;
+
+/// The round-trip time to a server: a moving average in which each new sample weighs 0.2, and the minimum of the last
+/// ten samples.
+///
+/// Kept in whole femtoseconds, so that the rounding of long runs stays far below a nanosecond without floating point.
+/// A negative sample cannot be said (MON-48).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rtt {
+    /// In femtoseconds; meaningless while `count` is 0.
+    average: u64,
+    /// In nanoseconds; the first `count` are in use.
+    recent: [u64; SAMPLES],
+    /// How many of `recent` are in use.
+    count: u8,
+    /// The place of the next sample.
+    next: u8,
+}
+
+impl Rtt {
+    /// Without any sample.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { average: 0, recent: [0; SAMPLES], count: 0, next: 0 }
+    }
+
+    /// Adds a sample.
+    ///
+    /// - `sample`: from sending a hello to its parsed reply; one longer than an hour counts as an hour.
+    ///
+    /// The first sample is the average; each later one moves the average a fifth of the way towards itself.
+    ///
+    /// Cost: O(1), no allocation.
+    ///
+    /// Source: Server Selection, "Calculation of Average Round Trip Times" (MON-44, MON-47).
+    pub fn add_sample(&mut self, sample: Duration) {
+        let nanos = sample.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(sample.subsec_nanos()));
+        let nanos = nanos.min(LONGEST_NANOS);
+        let femtos = nanos * FEMTOS;
+        self.average = if self.count == 0 { femtos } else { (femtos + 4 * self.average + 2) / 5 };
+        let place = usize::from(self.next);
+        self.recent[place] = nanos;
+        self.next = if place + 1 == SAMPLES { 0 } else { self.next + 1 };
+        if usize::from(self.count) < SAMPLES {
+            self.count += 1;
+        }
+    }
+
+    /// Forgets every sample: the server has become unavailable (MON-47).
+    pub const fn reset(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The moving average, to the nearest nanosecond; `None` without a sample.
+    #[must_use]
+    pub const fn average(&self) -> Option<Duration> {
+        match self.average_femtos() {
+            Some(femtos) => Some(Duration::from_nanos((femtos + FEMTOS / 2) / FEMTOS)),
+            None => None,
+        }
+    }
+
+    /// The moving average as it is kept, in femtoseconds (a millionth of a nanosecond); `None` without a sample.
+    #[must_use]
+    pub const fn average_femtos(&self) -> Option<u64> {
+        if self.count == 0 { None } else { Some(self.average) }
+    }
+
+    /// The minimum of the last ten samples; zero while there are fewer than two (MON-44).
+    #[must_use]
+    pub fn minimum(&self) -> Duration {
+        if self.count < SAMPLES_MIN {
+            return Duration::ZERO;
+        }
+        let used = &self.recent[..usize::from(self.count)];
+        Duration::from_nanos(used.iter().copied().min().unwrap_or(0))
+    }
+
+    /// How many samples the minimum looks at: at most ten.
+    #[must_use]
+    pub const fn sample_count(&self) -> u8 {
+        self.count
+    }
+
+    /// Checks that counts and places agree.
+    pub(super) fn assert_invariants(&self) {
+        assert!(usize::from(self.count) <= SAMPLES, "no more samples than places");
+        assert!(usize::from(self.next) < SAMPLES, "the next place is in the ring");
+        if usize::from(self.count) < SAMPLES {
+            assert_eq!(self.count, self.next, "the ring fills from its start");
+        }
+        assert!(self.recent.iter().all(|&nanos| nanos <= LONGEST_NANOS), "samples are bounded");
+        assert!(self.average <= LONGEST_NANOS * FEMTOS, "the average is no larger than the largest sample");
+        assert!(self.count > 0 || self.average == 0, "nothing is left of what was forgotten");
+    }
+}
+
+impl Default for Rtt {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const _: () = assert!(LONGEST_NANOS.checked_mul(FEMTOS).is_some());
+const _: () = assert!((LONGEST_NANOS * FEMTOS).checked_mul(5).is_some());

@@ -1,0 +1,171 @@
+//! What a monitor does between its inputs and its answers: it begins checks and measurements, and ends them.
+
+use core::num::NonZeroU64;
+
+use crate::cause::Cause;
+use crate::machine::Observer;
+use crate::monitor::link::{Conn, Step};
+use crate::monitor::{
+    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent,
+    Next, Phase, later,
+};
+use crate::time::Instant;
+
+impl Monitor {
+    /// A fresh name for the next connection of `line`.
+    fn next_id(&mut self, line: Line) -> LineId {
+        self.serial_last = self.serial_last.checked_add(1).expect("fewer than 2^64 connections");
+        LineId { serial: NonZeroU64::new(self.serial_last).expect("counts from 1"), line }
+    }
+
+    /// When something that begins at `now` and has the limit of connectTimeoutMS is too late.
+    fn answer_deadline(&self, now: Instant) -> Option<Instant> {
+        self.config.answer_limit().and_then(|limit| later(now, limit))
+    }
+
+    /// Begins a check that is answered at once: on the connection that is there, or on a new one.
+    pub(super) fn begin_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        assert!(!matches!(self.phase, Phase::Checking | Phase::Closed), "one check at a time");
+        assert!(!self.streaming, "a stream goes on by itself");
+        let deadline = self.answer_deadline(now);
+        match self.check.conn() {
+            Some(conn) => {
+                let hello = HelloKind::Poll { legacy: !conn.hello_ok };
+                self.check.begin(now, Step::Hello(hello), deadline);
+            }
+            None => {
+                let id = self.next_id(Line::Check);
+                self.check.dial(now, id, self.config.server_api(), deadline);
+            }
+        }
+        self.phase = Phase::Checking;
+        self.emit_started(now, false, observer);
+    }
+
+    /// Begins a check that waits for the server to change.
+    pub(super) fn begin_awaited(&mut self, now: Instant, step: Step, observer: &mut impl Observer<MonitorEvent>) {
+        assert!(self.config.streaming_enabled(), "nothing is awaited while streaming is disabled");
+        let deadline = self.config.awaited_limit().and_then(|limit| later(now, limit));
+        self.check.begin(now, step, deadline);
+        self.phase = Phase::Checking;
+        self.emit_started(now, true, observer);
+        if !self.streaming {
+            self.streaming = true;
+            let soonest = self.ping_dialed.map_or(Some(now), |at| later(at, MIN_HEARTBEAT_FREQUENCY));
+            self.ping_due = soonest.map(|soonest| soonest.max(now));
+            self.begin_ping_if_due(now);
+        }
+    }
+
+    /// The check line no longer streams: the RTT connection goes.
+    pub(super) fn stop_streaming(&mut self) {
+        self.streaming = false;
+        self.ping_due = None;
+        self.ping.hang_up();
+    }
+
+    /// Begins a hello for RTT if it is due.
+    pub(super) fn begin_ping_if_due(&mut self, now: Instant) {
+        if self.ping_due.is_none_or(|due| due > now) {
+            return;
+        }
+        assert!(self.streaming, "round-trip times are measured while streaming");
+        self.ping_due = None;
+        let deadline = self.answer_deadline(now);
+        match self.ping.conn() {
+            Some(conn) => {
+                let hello = HelloKind::Poll { legacy: !conn.hello_ok };
+                self.ping.begin(now, Step::Hello(hello), deadline);
+            }
+            None => {
+                let id = self.next_id(Line::Rtt);
+                self.ping_dialed = Some(now);
+                self.ping.dial(now, id, self.config.server_api(), deadline);
+            }
+        }
+    }
+
+    pub(super) fn succeed_ping(&mut self, now: Instant, reply: &CheckReply) {
+        let since = self.ping.exchange().map(|exchange| exchange.since).expect("the reply was due");
+        self.ping.answered(reply);
+        self.rtt.add_sample(now.saturating_since(since));
+        self.ping_due = later(now, self.config.heartbeat_frequency());
+    }
+
+    pub(super) fn succeed_check(
+        &mut self,
+        now: Instant,
+        reply: &CheckReply,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) {
+        assert!(self.phase == Phase::Checking, "the reply was due");
+        let exchange = *self.check.exchange().expect("the reply was due");
+        let awaited = exchange.step.is_awaited();
+        let duration = now.saturating_since(exchange.since);
+        self.check.answered(reply);
+        if !awaited {
+            self.rtt.add_sample(duration);
+        }
+        let conn = self.check.conn().expect("the connection stays");
+        let id = self.heartbeat_id(conn);
+        let next = match reply.topology_version {
+            _ if !self.config.streaming_enabled() => Next::Wait,
+            _ if reply.more_to_come => Next::ReadOn,
+            Some(version) => Next::Await(version),
+            None => Next::Wait,
+        };
+        if next == Next::Wait {
+            self.stop_streaming();
+        }
+        let sample = if awaited { None } else { Some(duration) };
+        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Succeeded { awaited, sample }, next };
+        observer.on_event(now, &MonitorEvent::HeartbeatSucceeded { id, awaited, duration });
+    }
+
+    /// The connection of `line` has failed. Closes it, and ends the check if there was one on it.
+    pub(super) fn fail(&mut self, now: Instant, line: Line, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
+        match line {
+            Line::Rtt => {
+                assert!(self.streaming, "the RTT connection exists only while streaming");
+                self.ping.hang_up();
+                self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
+            }
+            Line::Check if self.phase == Phase::Checking => self.fail_check(now, cause, observer),
+            Line::Check => self.check.hang_up(),
+        }
+    }
+
+    fn fail_check(&mut self, now: Instant, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
+        self.emit_failed(now, cause, observer);
+        self.check.hang_up();
+        self.stop_streaming();
+        self.rtt.reset();
+        let next = if !(cause.is_network() && self.known) {
+            Next::Wait
+        } else if self.retried.is_some_and(|at| now.saturating_since(at) < MIN_HEARTBEAT_FREQUENCY) {
+            Next::WaitBriefly
+        } else {
+            Next::Retry
+        };
+        self.known = false;
+        let interrupt = cause == Cause::NetworkTimeout;
+        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Failed { cause, interrupt }, next };
+    }
+
+    const fn heartbeat_id(&self, conn: &Conn) -> HeartbeatId {
+        HeartbeatId { server: self.server, connection: conn.id.number(), server_connection: conn.server_connection }
+    }
+
+    fn emit_started(&self, now: Instant, awaited: bool, observer: &mut impl Observer<MonitorEvent>) {
+        let id = self.heartbeat_id(self.check.conn().expect("a check has a connection"));
+        observer.on_event(now, &MonitorEvent::HeartbeatStarted { id, awaited });
+    }
+
+    pub(super) fn emit_failed(&self, now: Instant, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
+        let exchange = self.check.exchange().expect("a check in flight has an exchange");
+        let id = self.heartbeat_id(&exchange.conn);
+        let awaited = exchange.step.is_awaited();
+        let duration = now.saturating_since(exchange.since);
+        observer.on_event(now, &MonitorEvent::HeartbeatFailed { id, awaited, duration, cause });
+    }
+}

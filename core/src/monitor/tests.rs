@@ -1,0 +1,200 @@
+mod errors;
+mod options;
+mod polling;
+mod rtt;
+mod streaming;
+mod table;
+
+use super::*;
+use crate::server::ObjectId;
+
+/// What a test looks at in an event; durations in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Started { awaited: bool },
+    Succeeded { awaited: bool, ms: u128 },
+    Failed { awaited: bool, ms: u128, cause: Cause },
+}
+
+const STARTED: Seen = Seen::Started { awaited: false };
+const STARTED_AWAITED: Seen = Seen::Started { awaited: true };
+
+#[derive(Default)]
+struct Log {
+    events: heapless::Vec<MonitorEvent, 64>,
+}
+
+impl Observer<MonitorEvent> for Log {
+    fn on_event(&mut self, _now: Instant, event: &MonitorEvent) {
+        self.events.push(*event).expect("the log is long enough");
+    }
+}
+
+/// A monitor with a clock, a log, and a host that does what the test says.
+struct Rig {
+    monitor: Monitor,
+    now: Instant,
+    log: Log,
+}
+
+impl Rig {
+    fn new(options: MonitorOptions) -> Self {
+        let config = options.validate().expect("valid options");
+        Self { monitor: Monitor::new(ServerId::new(7), config), now: at(0), log: Log::default() }
+    }
+
+    fn polling() -> Self {
+        Self::new(MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT })
+    }
+
+    fn streaming() -> Self {
+        Self::new(MonitorOptions::DEFAULT)
+    }
+
+    /// Streaming, with the first awaitable hello taken by the host and the RTT line being dialed, at 0 ms.
+    fn streaming_from_the_start() -> Self {
+        let mut rig = Self::streaming();
+        let line = rig.connect();
+        rig.reply(line, &VERSIONED).expect("current");
+        rig.settle();
+        rig.actions();
+        rig.log.events.clear();
+        rig
+    }
+
+    fn at(&mut self, ms: u64) -> &mut Self {
+        self.now = at(ms);
+        self
+    }
+
+    fn start(&mut self) {
+        self.monitor.start(self.now, &mut self.log);
+        self.monitor.assert_invariants();
+    }
+
+    /// Starts and takes the check line to where its handshake is sent; returns it.
+    fn connect(&mut self) -> LineId {
+        self.start();
+        self.dial()
+    }
+
+    /// Takes the dial that the check line owes, and the hello after it.
+    fn dial(&mut self) -> LineId {
+        let dialed = self.actions().iter().find_map(|action| match action {
+            MonitorAction::Dial(line) if line.line() == Line::Check => Some(*line),
+            MonitorAction::Dial(_)
+            | MonitorAction::Hangup(_)
+            | MonitorAction::SendHello { .. }
+            | MonitorAction::ReadNext { .. } => None,
+        });
+        let line = dialed.expect("a dial is owed");
+        self.dialed(line).expect("current");
+        assert!(matches!(self.actions()[..], [MonitorAction::SendHello { .. }]));
+        line
+    }
+
+    fn dialed(&mut self, line: LineId) -> Result<(), Stale> {
+        let result = self.monitor.handle_dialed(self.now, line, &mut self.log);
+        self.monitor.assert_invariants();
+        result
+    }
+
+    fn reply(&mut self, line: LineId, reply: &CheckReply) -> Result<(), Stale> {
+        let result = self.monitor.handle_reply(self.now, line, reply, &mut self.log);
+        self.monitor.assert_invariants();
+        result
+    }
+
+    fn fail(&mut self, line: LineId, cause: Cause) -> Result<(), Stale> {
+        let result = self.monitor.handle_failed(self.now, line, cause, &mut self.log);
+        self.monitor.assert_invariants();
+        result
+    }
+
+    fn timeout(&mut self) {
+        self.monitor.handle_timeout(self.now, &mut self.log);
+        self.monitor.assert_invariants();
+        assert!(self.monitor.poll_timeout().is_none_or(|due| due > self.now), "nothing due is left over");
+    }
+
+    fn cancel(&mut self) {
+        self.monitor.cancel_check(self.now, &mut self.log);
+        self.monitor.assert_invariants();
+    }
+
+    fn close(&mut self) {
+        self.monitor.close(self.now, &mut self.log);
+        self.monitor.assert_invariants();
+    }
+
+    /// Applies the outcome: a good check makes the server known, a failed one unknown.
+    fn settle(&mut self) -> Option<CheckOutcome> {
+        let outcome = self.monitor.outcome();
+        if let Some(outcome) = outcome {
+            let known = matches!(outcome, CheckOutcome::Succeeded { .. });
+            self.monitor.settle(self.now, known, &mut self.log);
+            self.monitor.assert_invariants();
+        }
+        outcome
+    }
+
+    fn actions(&mut self) -> heapless::Vec<MonitorAction, 8> {
+        let mut actions = heapless::Vec::new();
+        while let Some(action) = self.monitor.poll_action(self.now) {
+            actions.push(action).expect("no flood of actions");
+            self.monitor.assert_invariants();
+        }
+        actions
+    }
+
+    /// What was seen since the last call.
+    fn seen(&mut self) -> heapless::Vec<Seen, 64> {
+        let seen = self.log.events.iter().map(|event| match *event {
+            MonitorEvent::HeartbeatStarted { awaited, .. } => Seen::Started { awaited },
+            MonitorEvent::HeartbeatSucceeded { awaited, duration, .. } => {
+                Seen::Succeeded { awaited, ms: duration.as_millis() }
+            }
+            MonitorEvent::HeartbeatFailed { awaited, duration, cause, .. } => {
+                Seen::Failed { awaited, ms: duration.as_millis(), cause }
+            }
+        });
+        let seen = seen.collect();
+        self.log.events.clear();
+        seen
+    }
+
+    fn due(&self) -> Option<Instant> {
+        self.monitor.poll_timeout()
+    }
+
+    /// The line that the only dial among the actions owed is for.
+    fn only_dial(&mut self) -> LineId {
+        match self.actions()[..] {
+            [MonitorAction::Dial(line)] => line,
+            ref other => panic!("not one dial: {other:?}"),
+        }
+    }
+}
+
+/// A good reply of a server that can stream.
+const VERSIONED: CheckReply = CheckReply { topology_version: Some(version(1)), ..CheckReply::OK };
+/// A good reply, with another one to come.
+const STREAMED: CheckReply = CheckReply { more_to_come: true, ..VERSIONED };
+/// A reply with `ok: 0`.
+const REFUSED: CheckReply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
+
+const fn version(counter: i64) -> TopologyVersion {
+    TopologyVersion { process_id: ObjectId([1; 12]), counter }
+}
+
+const fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+const fn ms(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+const fn failed(cause: Cause) -> Option<CheckOutcome> {
+    Some(CheckOutcome::Failed { cause, interrupt: matches!(cause, Cause::NetworkTimeout) })
+}

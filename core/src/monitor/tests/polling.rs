@@ -1,0 +1,303 @@
+use super::*;
+
+/// MON-09.
+#[test]
+fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
+    // LOG-12: the event comes before the dial.
+    let mut rig = Rig::polling();
+    assert_eq!(rig.actions().len(), 0);
+    rig.start();
+    assert_eq!(rig.seen()[..], [STARTED]);
+    let line = rig.only_dial();
+    assert_eq!((line.line(), line.number()), (Line::Check, 1));
+    rig.start();
+    assert_eq!(rig.actions().len(), 0, "a second start is nothing");
+    assert_eq!(rig.seen().len(), 0);
+}
+
+/// MON-19.
+#[test]
+fn mon_19_the_handshakes_reply_is_the_check() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(30).reply(line, &CheckReply::OK).expect("current");
+    let outcome = Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(30)) });
+    assert_eq!(rig.monitor.outcome(), outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
+    assert_eq!(rig.settle(), outcome);
+    assert_eq!(rig.seen()[..], [STARTED, Seen::Succeeded { awaited: false, ms: 30 }]);
+    assert_eq!(rig.actions().len(), 0);
+}
+
+/// LOG-15.
+#[test]
+fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
+    // MON-40: the time of the dial is not in it.
+    let mut rig = Rig::polling();
+    rig.start();
+    let line = rig.only_dial();
+    rig.at(100).dialed(line).expect("current");
+    rig.at(120);
+    assert_eq!(rig.actions().len(), 1, "the host writes the hello 20 ms after the dial");
+    rig.at(127).reply(line, &CheckReply::OK).expect("current");
+    assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(7)) }));
+    assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 7 });
+    assert_eq!(rig.monitor.rtt().average(), Some(ms(7)));
+}
+
+/// MON-05.
+#[test]
+fn mon_05_legacy_hello_until_the_server_says_hello_ok_on_each_connection_anew() {
+    let hello_ok = CheckReply { hello_ok: true, ..CheckReply::OK };
+    let mut rig = Rig::polling();
+    rig.start();
+    let line = rig.only_dial();
+    rig.dialed(line).expect("current");
+    let handshake = |line| MonitorAction::SendHello { line, hello: HelloKind::Handshake { legacy: true } };
+    assert_eq!(rig.actions()[..], [handshake(line)]);
+    rig.reply(line, &hello_ok).expect("current");
+    rig.settle();
+    rig.at(10_000).timeout();
+    let hello = HelloKind::Poll { legacy: false };
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }], "MON-06: no second handshake");
+    rig.fail(line, Cause::Network).expect("current");
+    rig.settle();
+    let [MonitorAction::Hangup(_), MonitorAction::Dial(second)] = rig.actions()[..] else { panic!("a new connection") };
+    rig.dialed(second).expect("current");
+    assert_eq!(rig.actions()[..], [handshake(second)]);
+}
+
+/// MON-05.
+#[test]
+fn mon_05_legacy_hello_stays_without_hello_ok() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    rig.at(10_000).timeout();
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello: HelloKind::Poll { legacy: true } }]);
+}
+
+/// MON-05.
+#[test]
+fn mon_05_stable_api_says_hello_from_the_start() {
+    let mut rig = Rig::new(MonitorOptions { server_api: true, ..MonitorOptions::DEFAULT });
+    rig.start();
+    let line = rig.only_dial();
+    rig.dialed(line).expect("current");
+    let hello = HelloKind::Handshake { legacy: false };
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
+    rig.reply(line, &VERSIONED).expect("current");
+    rig.settle();
+    let MonitorAction::SendHello { hello: HelloKind::Awaitable { legacy, .. }, .. } = rig.actions()[0] else {
+        panic!("an awaitable hello")
+    };
+    assert!(!legacy, "and later, though the reply had no helloOk");
+}
+
+/// MON-13, MON-51.
+#[test]
+fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the_end() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(300).reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.due(), Some(at(10_300)));
+    rig.seen();
+    rig.at(10_299).timeout();
+    assert_eq!((rig.seen().len(), rig.actions().len()), (0, 0), "an early call is nothing");
+    rig.at(10_300).timeout();
+    assert_eq!(rig.seen()[..], [STARTED]);
+    assert!(matches!(rig.actions()[..], [MonitorAction::SendHello { hello: HelloKind::Poll { .. }, .. }]));
+    rig.at(10_400).reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.due(), Some(at(20_400)));
+}
+
+/// MON-15, MON-17.
+#[test]
+fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
+    // MON-22: whatever heartbeatFrequencyMS is.
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(300).reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    rig.monitor.request_check(at(310));
+    assert_eq!(rig.due(), Some(at(800)));
+    rig.at(799).timeout();
+    assert_eq!(rig.actions().len(), 0);
+    rig.at(800).timeout();
+    assert_eq!(rig.actions().len(), 1);
+}
+
+/// MON-15.
+#[test]
+fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    rig.monitor.request_check(at(4_000));
+    assert_eq!(rig.due(), Some(at(4_000)));
+    rig.monitor.request_check(at(5_000));
+    assert_eq!(rig.due(), Some(at(4_000)));
+}
+
+/// MON-14, MON-16.
+#[test]
+fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one_check() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    for _ in 0..1_000 {
+        rig.monitor.request_check(at(5));
+    }
+    assert_eq!(rig.actions().len(), 0);
+    rig.at(10).reply(line, &CheckReply::OK).expect("current");
+    rig.monitor.request_check(at(10));
+    rig.settle();
+    assert_eq!(rig.due(), Some(at(10_010)), "not remembered");
+    for _ in 0..1_000 {
+        rig.monitor.request_check(at(20));
+    }
+    rig.at(510).timeout();
+    assert_eq!(rig.actions().len(), 1);
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.due(), Some(at(10_510)));
+}
+
+/// MON-07, MON-34.
+#[test]
+fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
+    // MON-08, MON-25: nothing but connectTimeoutMS limits a check.
+    let options = MonitorOptions { connect_timeout: ms(800), ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    rig.start();
+    let line = rig.only_dial();
+    assert_eq!(rig.due(), Some(at(800)));
+    rig.at(700).dialed(line).expect("current");
+    rig.actions();
+    assert_eq!(rig.due(), Some(at(800)));
+    rig.at(799).timeout();
+    assert_eq!(rig.settle(), None);
+    rig.at(800).timeout();
+    assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    let late = Seen::Failed { awaited: false, ms: 100, cause: Cause::NetworkTimeout };
+    assert_eq!(rig.seen()[..], [STARTED, late]);
+}
+
+/// MON-08.
+#[test]
+fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
+    let options = MonitorOptions { connect_timeout: ms(800), ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    rig.at(10_000).timeout();
+    assert_eq!(rig.due(), Some(at(10_800)));
+}
+
+/// MON-34.
+#[test]
+fn mon_34_zero_connect_timeout_is_unlimited() {
+    let options = MonitorOptions { connect_timeout: ms(0), ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    rig.start();
+    assert_eq!(rig.due(), None);
+    let line = rig.dial();
+    assert_eq!(rig.due(), None);
+    rig.at(u64::from(u32::MAX)).timeout();
+    assert_eq!(rig.settle(), None);
+    rig.reply(line, &CheckReply::OK).expect("current");
+    assert!(matches!(rig.settle(), Some(CheckOutcome::Succeeded { .. })));
+}
+
+#[test]
+fn news_at_the_instant_of_the_deadline_is_too_late() {
+    let mut rig = Rig::polling();
+    rig.start();
+    let line = rig.only_dial();
+    rig.at(10_000).dialed(line).expect("current");
+    assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)], "the socket that came too late");
+
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(10_000).reply(line, &CheckReply::OK).expect("current");
+    assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
+
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(10_000).fail(line, Cause::Network).expect("current");
+    assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
+}
+
+/// MON-10.
+#[test]
+fn mon_10_a_server_that_hangs_does_not_hold_up_another() {
+    let mut hung = Rig::polling();
+    let mut other = Rig::polling();
+    hung.connect();
+    let line = other.connect();
+    other.reply(line, &CheckReply::OK).expect("current");
+    other.settle();
+    other.at(10_000).timeout();
+    assert_eq!(other.actions().len(), 1);
+}
+
+/// MON-11, MON-12.
+#[test]
+fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_credentials() {
+    // The numbers are the monitor's, the kinds of hello leave no place for a user name.
+    let mut rig = Rig::streaming_from_the_start();
+    let ids: heapless::Vec<u64, 4> =
+        [rig.monitor.check.conn(), rig.monitor.ping.conn()].iter().flatten().map(|conn| conn.id.number()).collect();
+    assert_eq!(ids[..], [1, 2]);
+    rig.close();
+}
+
+/// LOG-16.
+#[test]
+fn log_16_events_name_server_and_connection() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.reply(line, &CheckReply { server_connection: Some(42), ..CheckReply::OK }).expect("current");
+    rig.settle();
+    rig.at(10_000).timeout();
+    rig.actions();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    let told: heapless::Vec<_, 4> = rig.log.events.iter().map(|event| (*event.id(), event.awaited())).collect();
+    let id = |server_connection| HeartbeatId { server: ServerId::new(7), connection: 1, server_connection };
+    let known = (id(Some(42)), false);
+    assert_eq!(told[..], [(id(None), false), known, known, known], "the server says its number once");
+}
+
+#[test]
+fn a_clock_that_goes_back_is_held() {
+    let mut rig = Rig::polling();
+    let line = rig.at(5_000).connect();
+    rig.at(1_000).reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.due(), Some(at(15_000)));
+    assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 0 });
+    rig.at(2_000).timeout();
+    assert_eq!(rig.actions().len(), 0);
+    rig.monitor.request_check(at(1));
+    assert_eq!(rig.due(), Some(at(5_500)));
+}
+
+#[test]
+fn an_instant_that_the_clock_cannot_say_never_comes() {
+    let mut rig = Rig::polling();
+    rig.now = Instant::MAX;
+    let line = rig.connect();
+    assert_eq!(rig.due(), None);
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.due(), None);
+    rig.monitor.request_check(Instant::MAX);
+    rig.timeout();
+    assert_eq!(rig.actions().len(), 0);
+    rig.close();
+}

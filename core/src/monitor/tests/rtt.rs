@@ -1,0 +1,224 @@
+use super::*;
+
+/// The RTT line that a rig from `streaming_from_the_start` is dialing.
+fn rtt_line(rig: &Rig) -> LineId {
+    rig.monitor.ping.conn().expect("dialing").id
+}
+
+/// MON-47.
+#[test]
+fn mon_47_the_first_sample_is_the_average_and_later_ones_weigh_a_fifth() {
+    let mut rtt = Rtt::new();
+    assert_eq!(rtt.average(), None);
+    rtt.add_sample(ms(0));
+    assert_eq!(rtt.average(), Some(ms(0)), "zero is an average like any other");
+    rtt.add_sample(ms(5));
+    assert_eq!(rtt.average(), Some(ms(1)));
+    rtt.add_sample(Duration::from_nanos(1));
+    assert_eq!(rtt.average_femtos(), Some(800_000_200_000));
+    assert_eq!(rtt.average(), Some(Duration::from_nanos(800_000)));
+    rtt.reset();
+    assert_eq!((rtt.average(), rtt.minimum(), rtt.sample_count()), (None, ms(0), 0));
+    assert_eq!(rtt, Rtt::default());
+}
+
+/// MON-44.
+#[test]
+fn mon_44_the_minimum_is_zero_until_two_samples_and_forgets_after_ten() {
+    let mut rtt = Rtt::new();
+    assert_eq!(rtt.minimum(), ms(0));
+    rtt.add_sample(ms(2));
+    assert_eq!(rtt.minimum(), ms(0));
+    rtt.add_sample(ms(9));
+    assert_eq!(rtt.minimum(), ms(2));
+    for sample in 11..19 {
+        rtt.add_sample(ms(sample));
+        rtt.assert_invariants();
+    }
+    assert_eq!((rtt.sample_count(), rtt.minimum()), (10, ms(2)));
+    rtt.add_sample(ms(20));
+    assert_eq!((rtt.sample_count(), rtt.minimum()), (10, ms(9)));
+    rtt.add_sample(ms(20));
+    assert_eq!(rtt.minimum(), ms(11));
+}
+
+/// MON-48.
+#[test]
+fn mon_48_no_sample_is_negative_or_too_long() {
+    // A negative one cannot be said; a clock that goes back makes zero.
+    let mut rtt = Rtt::new();
+    rtt.add_sample(Duration::MAX);
+    rtt.add_sample(Duration::MAX);
+    rtt.assert_invariants();
+    assert_eq!(rtt.average(), Some(Duration::from_secs(3_600)));
+    assert_eq!(at(3).saturating_since(at(5)), ms(0));
+}
+
+/// MON-47.
+#[test]
+fn mon_47_rounding_does_not_gather() {
+    let mut rtt = Rtt::new();
+    let sample = Duration::from_nanos(9_120_001);
+    for _ in 0..10_000 {
+        rtt.add_sample(sample);
+    }
+    assert_eq!(rtt.average_femtos(), Some(9_120_001_000_000));
+}
+
+/// MON-38, MON-42.
+#[test]
+fn mon_38_and_mon_42_the_rtt_line_says_hello_each_heartbeat_frequency_and_only_the_time_counts() {
+    let mut rig = Rig::streaming_from_the_start();
+    let check = rig.monitor.check.conn().expect("connected").id;
+    let line = rtt_line(&rig);
+    rig.at(10).dialed(line).expect("current");
+    let hello = HelloKind::Handshake { legacy: true };
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
+    rig.at(14).reply(line, &CheckReply { hello_ok: true, ..VERSIONED }).expect("current");
+    assert_eq!(rig.monitor.outcome(), None);
+    assert_eq!(rig.monitor.rtt().sample_count(), 2, "the handshakes of both connections");
+    assert_eq!(rig.due(), Some(at(10_014)));
+    rig.at(10_000).reply(check, &STREAMED).expect("current");
+    rig.settle();
+    assert_eq!(rig.actions().len(), 1);
+    rig.seen();
+    rig.at(10_014).timeout();
+    let hello = HelloKind::Poll { legacy: false };
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
+    rig.at(10_020).reply(line, &CheckReply::OK).expect("current");
+    assert!(rig.monitor.is_streaming(), "a reply without topologyVersion is ignored");
+    assert_eq!(rig.due(), Some(at(20_020)));
+    assert_eq!(rig.monitor.rtt().average(), Some(Duration::from_micros(1_840)), "of 0, 4 and 6 ms");
+    assert_eq!(rig.seen().len(), 0, "MON-46, LOG-17: without events");
+}
+
+/// MON-41, MON-45.
+#[test]
+fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line() {
+    let mut rig = Rig::streaming_from_the_start();
+    let check = rig.monitor.check.conn().expect("connected").id;
+    let line = rtt_line(&rig);
+    rig.at(10).dialed(line).expect("current");
+    rig.actions();
+    rig.at(15).reply(line, &CheckReply::OK).expect("current");
+    let before = *rig.monitor.rtt();
+    for round in 1..5 {
+        rig.at(15 + round * 1_000).reply(check, &STREAMED).expect("current");
+        assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: true, sample: None }));
+        rig.actions();
+    }
+    assert_eq!(*rig.monitor.rtt(), before);
+    assert_eq!(rig.monitor.rtt().average(), Some(ms(1)));
+}
+
+/// MON-43.
+#[test]
+fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
+    for fault in 0..4 {
+        let mut rig = Rig::streaming_from_the_start();
+        let line = rtt_line(&rig);
+        rig.at(10);
+        if fault > 0 {
+            rig.dialed(line).expect("current");
+            rig.actions();
+        }
+        let before = *rig.monitor.rtt();
+        match fault {
+            0 | 1 => rig.fail(line, Cause::Network).expect("current"),
+            2 => rig.reply(line, &REFUSED).expect("current"),
+            _ => rig.reply(line, &STREAMED).expect("current"),
+        }
+        assert_eq!(rig.monitor.outcome(), None);
+        assert_eq!(*rig.monitor.rtt(), before);
+        assert_eq!(rig.seen().len(), 0);
+        let hangup = [MonitorAction::Hangup(line)];
+        assert_eq!(&rig.actions()[..], if fault == 0 { &[][..] } else { &hangup[..] });
+        assert_eq!(rig.due(), Some(at(10_010)));
+        rig.at(10_010).timeout();
+        let second = rig.only_dial();
+        assert_eq!(second.line(), Line::Rtt);
+        assert!(rig.monitor.is_streaming());
+    }
+}
+
+/// MON-43.
+#[test]
+fn mon_43_a_dial_of_the_rtt_line_that_takes_too_long_is_given_up() {
+    let mut rig = Rig::streaming_from_the_start();
+    let line = rtt_line(&rig);
+    assert_eq!(rig.due(), Some(at(10_000)));
+    rig.at(10_000).timeout();
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.monitor.outcome(), None);
+    assert_eq!(rig.dialed(line), Err(Stale));
+    assert_eq!(rig.due(), Some(at(20_000)));
+}
+
+/// MON-39.
+#[test]
+fn mon_39_the_rtt_line_goes_when_the_server_stops_streaming() {
+    let mut rig = Rig::streaming_from_the_start();
+    let check = rig.monitor.check.conn().expect("connected").id;
+    let line = rtt_line(&rig);
+    rig.reply(check, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.dialed(line), Err(Stale));
+    assert_eq!(rig.due(), Some(at(10_000)), "only the next poll");
+}
+
+/// MON-47.
+#[test]
+fn mon_47_a_failed_check_forgets_the_samples() {
+    let mut rig = Rig::polling();
+    let line = rig.connect();
+    rig.at(5).reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.monitor.rtt().sample_count(), 1);
+    rig.at(10_005).timeout();
+    rig.actions();
+    rig.reply(line, &REFUSED).expect("current");
+    assert_eq!(rig.monitor.rtt().average(), None);
+}
+
+#[test]
+fn the_rtt_line_is_not_dialed_twice_within_500_ms() {
+    let mut rig = Rig::streaming_from_the_start();
+    let check = rig.monitor.check.conn().expect("connected").id;
+    rig.at(100).fail(check, Cause::Network).expect("current");
+    rig.settle();
+    let second = rig.dial();
+    rig.reply(second, &VERSIONED).expect("current");
+    rig.settle();
+    assert!(rig.monitor.is_streaming());
+    assert_eq!(rig.actions().len(), 1, "the awaitable hello only");
+    assert_eq!(rig.due(), Some(at(500)));
+    rig.at(500).timeout();
+    assert_eq!(rig.only_dial().line(), Line::Rtt);
+}
+
+/// MON-47.
+#[test]
+fn the_average_is_rounded_to_the_nearest_femtosecond() {
+    let mut rtt = Rtt::new();
+    rtt.add_sample(Duration::from_nanos(1));
+    for _ in 0..9 {
+        rtt.add_sample(ms(0));
+    }
+    assert_eq!(rtt.average_femtos(), Some(134_218), "of 134,217.6 or a little more");
+}
+
+/// MON-38, MON-43.
+#[test]
+fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
+    let mut rig = Rig::streaming_from_the_start();
+    let line = rtt_line(&rig);
+    rig.dialed(line).expect("current");
+    rig.actions();
+    rig.at(5).reply(line, &CheckReply::OK).expect("current");
+    rig.at(3_000).fail(line, Cause::Network).expect("current");
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.due(), Some(at(10_005)));
+    rig.at(10_005).timeout();
+    assert_eq!(rig.only_dial().line(), Line::Rtt);
+}

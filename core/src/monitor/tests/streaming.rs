@@ -1,0 +1,211 @@
+use super::*;
+
+/// The check line of a rig that streams.
+fn check_line(rig: &Rig) -> LineId {
+    rig.monitor.check.conn().expect("connected").id
+}
+
+/// MON-26.
+#[test]
+fn mon_26_streaming_starts_when_a_reply_carries_topology_version() {
+    // MON-28, MON-29: the awaitable hello has both arguments, maxAwaitTimeMS is heartbeatFrequencyMS.
+    let mut rig = Rig::streaming();
+    let line = rig.connect();
+    rig.reply(line, &VERSIONED).expect("current");
+    rig.settle();
+    let hello = HelloKind::Awaitable {
+        legacy: true,
+        topology_version: version(1),
+        max_await_time: MonitorOptions::DEFAULT.heartbeat_frequency,
+    };
+    let actions = rig.actions();
+    assert_eq!(actions[0], MonitorAction::SendHello { line, hello });
+    assert!(matches!(actions[1..], [MonitorAction::Dial(rtt)] if rtt.line() == Line::Rtt));
+    assert_eq!(rig.seen()[..], [STARTED, Seen::Succeeded { awaited: false, ms: 0 }, STARTED_AWAITED]);
+    assert!(rig.monitor.is_streaming());
+}
+
+/// MON-26.
+#[test]
+fn mon_26_a_polled_reply_with_topology_version_starts_streaming_too() {
+    let mut rig = Rig::streaming();
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert!(!rig.monitor.is_streaming());
+    rig.at(10_000).timeout();
+    rig.actions();
+    rig.reply(line, &VERSIONED).expect("current");
+    rig.settle();
+    assert!(rig.monitor.is_streaming());
+}
+
+/// MON-03, MON-04, MON-27.
+#[test]
+fn mon_03_mon_04_and_mon_27_poll_and_faas_never_stream() {
+    // MON-39: and dial no connection for RTT.
+    let poll = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
+    let faas = MonitorOptions { is_faas: true, ..MonitorOptions::DEFAULT };
+    for options in [poll, faas] {
+        let mut rig = Rig::new(options);
+        let line = rig.connect();
+        for round in 1..4 {
+            rig.reply(line, &VERSIONED).expect("current");
+            rig.settle();
+            assert_eq!(rig.due(), Some(at(round * 10_000)));
+            rig.at(round * 10_000).timeout();
+            assert!(matches!(rig.actions()[..], [MonitorAction::SendHello { hello: HelloKind::Poll { .. }, .. }]));
+        }
+        assert!(rig.log.events.iter().all(|event| !event.awaited()));
+    }
+}
+
+/// MON-02, MON-27.
+#[test]
+fn mon_02_and_mon_27_a_server_without_topology_version_is_polled() {
+    let stream = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Stream, ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(stream);
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert_eq!(rig.actions().len(), 0);
+    assert_eq!(rig.due(), Some(at(10_000)));
+}
+
+/// MON-32, MON-36, MON-37.
+#[test]
+fn mon_32_mon_36_and_mon_37_more_to_come_is_read_at_once_without_a_hello() {
+    // LOG-13: each further reply has its own Started, awaited, before it is read. MON-30: in the order of arrival.
+    let mut rig = Rig::streaming_from_the_start();
+    let line = check_line(&rig);
+    for round in 1..=3 {
+        rig.at(round * 50).reply(line, &STREAMED).expect("current");
+        assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: true, sample: None }));
+        assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { line }]);
+        assert_eq!(rig.seen()[..], [Seen::Succeeded { awaited: true, ms: 50 }, STARTED_AWAITED]);
+    }
+}
+
+/// MON-32.
+#[test]
+fn mon_32_more_to_come_is_read_even_without_topology_version() {
+    let mut rig = Rig::streaming_from_the_start();
+    let line = check_line(&rig);
+    rig.reply(line, &CheckReply { more_to_come: true, ..CheckReply::OK }).expect("current");
+    rig.settle();
+    assert_eq!(rig.actions()[..], [MonitorAction::ReadNext { line }]);
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    assert!(!rig.monitor.is_streaming(), "and at the end of the stream there is nothing to wait for");
+    assert!(rig.due().is_some());
+}
+
+/// MON-33.
+#[test]
+fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_version() {
+    let mut rig = Rig::streaming_from_the_start();
+    let line = check_line(&rig);
+    rig.reply(line, &CheckReply { topology_version: Some(version(8)), more_to_come: true, ..CheckReply::OK })
+        .expect("current");
+    rig.settle();
+    rig.actions();
+    rig.reply(line, &CheckReply { topology_version: Some(version(9)), hello_ok: true, ..CheckReply::OK })
+        .expect("current");
+    rig.settle();
+    let max_await_time = ms(10_000);
+    let hello = HelloKind::Awaitable { legacy: false, topology_version: version(9), max_await_time };
+    assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
+}
+
+/// MON-35.
+#[test]
+fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
+    let options = MonitorOptions { connect_timeout: ms(300), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    let line = rig.connect();
+    rig.reply(line, &VERSIONED).expect("current");
+    rig.settle();
+    rig.actions();
+    assert_eq!(rig.monitor.check.deadline(), Some(at(800)));
+    rig.at(799).reply(line, &STREAMED).expect("current");
+    rig.settle();
+    rig.actions();
+    assert_eq!(rig.monitor.check.deadline(), Some(at(1_599)), "each reply anew");
+    rig.at(1_599).timeout();
+    assert_eq!(rig.monitor.outcome(), failed(Cause::NetworkTimeout));
+}
+
+/// MON-34.
+#[test]
+fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
+    let options = MonitorOptions { connect_timeout: ms(0), ..MonitorOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    let line = rig.connect();
+    rig.reply(line, &VERSIONED).expect("current");
+    rig.settle();
+    rig.actions();
+    assert_eq!(rig.due(), None);
+}
+
+/// MON-31.
+#[test]
+fn mon_31_every_failure_of_a_stream_closes_the_connection_and_starts_anew() {
+    for (fault, retried) in [
+        (Ok(REFUSED), false),
+        (Ok(CheckReply { more_to_come: true, ..REFUSED }), false),
+        (Err(Cause::Network), true),
+        (Err(Cause::NetworkTimeout), true),
+        (Err(Cause::Protocol), false),
+    ] {
+        let mut rig = Rig::streaming_from_the_start();
+        let line = check_line(&rig);
+        rig.at(50);
+        let cause = match fault {
+            Ok(reply) => {
+                rig.reply(line, &reply).expect("current");
+                Cause::Command { code: reply.code }
+            }
+            Err(cause) => {
+                rig.fail(line, cause).expect("current");
+                cause
+            }
+        };
+        assert_eq!(rig.settle(), failed(cause));
+        let actions = rig.actions();
+        assert_eq!(actions[0], MonitorAction::Hangup(line));
+        assert!(matches!(actions[1], MonitorAction::Hangup(rtt) if rtt.line() == Line::Rtt), "MON-39");
+        assert_eq!(actions.len(), if retried { 3 } else { 2 });
+        if !retried {
+            assert_eq!(rig.due(), Some(at(10_050)), "MON-56: even while streaming");
+            rig.at(10_050).timeout();
+            let MonitorAction::Dial(second) = rig.actions()[0] else { panic!("a new connection") };
+            assert_eq!(second.line(), Line::Check);
+        }
+        assert_eq!(rig.seen()[0], Seen::Failed { awaited: true, ms: 50, cause });
+    }
+}
+
+#[test]
+fn a_handshake_reply_that_promises_another_is_a_breach_of_protocol() {
+    let mut rig = Rig::streaming();
+    let line = rig.connect();
+    rig.reply(line, &STREAMED).expect("current");
+    assert_eq!(rig.settle(), failed(Cause::Protocol));
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_closes_the_connection() {
+    let mut rig = Rig::streaming();
+    let line = rig.connect();
+    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.settle();
+    rig.seen();
+    rig.reply(line, &CheckReply::OK).expect("the connection was idle");
+    assert_eq!(rig.settle(), None, "no check was in flight");
+    assert_eq!(rig.seen().len(), 0);
+    assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
+    assert_eq!(rig.due(), Some(at(10_000)), "and the next check comes in its time");
+    rig.at(10_000).timeout();
+    rig.only_dial();
+}

@@ -1,0 +1,216 @@
+//! A tree of minima over the places of the waiter table.
+//!
+//! One deadline for each place, above them the minimum of each eight, above those the minimum of each eight of
+//! these, up to one. Eight are a cache line. Adding stops at the first minimum that is not later, removing at the
+//! first that was another's: with deadlines in random order that is one step up on average, in one cache
+//! line, wherever the waiter is; at worst it is O(log n), seven steps for two million. There is nothing to
+//! link, and no order to keep.
+
+use crate::Instant;
+use crate::storage::{Full, Store};
+
+#[cfg(test)]
+mod tests;
+
+/// How many are under one minimum.
+const ARITY: usize = 8;
+
+/// Levels of minima over 2^32 places.
+const LEVELS: usize = 11;
+
+/// No deadline. A deadline at the end of time is none.
+pub(super) const NEVER: Instant = Instant::MAX;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Tree<L, U> {
+    /// One for each place that ever had a deadline, and for those before it.
+    leaves: L,
+    /// The minima, the level above the leaves first, the one of all last.
+    minima: U,
+    /// How many leaves the minima have room for: none, or at least two.
+    room: usize,
+}
+
+impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
+    pub(super) const EMPTY: Self = Self { leaves: L::EMPTY, minima: U::EMPTY, room: 0 };
+
+    /// Adds the deadline of a waiter that has none here.
+    ///
+    /// Cost: O(log n), O(1) on average. Allocates when a place is new; an error is possible only then.
+    #[inline]
+    pub(super) fn insert(&mut self, waiter: u32, at: Instant) -> Result<(), Full> {
+        if at == NEVER {
+            return Ok(());
+        }
+        let place = waiter as usize;
+        if place >= self.leaves.slots().len() {
+            self.grow(place + 1)?;
+        }
+        let leaf = &mut self.leaves.slots_mut()[place];
+        assert!(*leaf == NEVER, "a waiter has one deadline");
+        *leaf = at;
+        let minima = self.minima.slots_mut();
+        let (mut start, mut size, mut place) = (0, self.room, place);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            place /= ARITY;
+            let minimum = &mut minima[start + place];
+            if *minimum <= at {
+                break;
+            }
+            *minimum = at;
+            start += size;
+        }
+        Ok(())
+    }
+
+    /// Removes the deadline of a waiter; false when it has none here.
+    ///
+    /// Cost: O(log n), O(1) on average.
+    #[inline]
+    pub(super) fn remove(&mut self, waiter: u32) -> bool {
+        let Some(leaf) = self.leaves.slots_mut().get_mut(waiter as usize) else { return false };
+        if *leaf == NEVER {
+            return false;
+        }
+        *leaf = NEVER;
+        let mut place = waiter as usize / ARITY;
+        let mut next = earliest_of(self.leaves.slots(), place);
+        let (mut start, mut size) = (0, self.room.div_ceil(ARITY));
+        let minima = self.minima.slots_mut();
+        loop {
+            let minimum = &mut minima[start + place];
+            if *minimum == next {
+                // Another's, or that of another who is as early.
+                break;
+            }
+            *minimum = next;
+            if size == 1 {
+                break;
+            }
+            place /= ARITY;
+            next = earliest_of(&minima[start..start + size], place);
+            start += size;
+            size = size.div_ceil(ARITY);
+        }
+        true
+    }
+
+    /// The earliest deadline. Cost: O(1).
+    #[inline]
+    pub(super) fn earliest(&self) -> Option<Instant> {
+        self.minima.slots().last().copied().filter(|at| *at != NEVER)
+    }
+
+    /// The deadline of a waiter that is here.
+    #[inline]
+    pub(super) fn of(&self, waiter: u32) -> Option<Instant> {
+        self.leaves.slots().get(waiter as usize).copied().filter(|at| *at != NEVER)
+    }
+
+    /// The waiter with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
+    pub(super) fn first(&self) -> Option<u32> {
+        let at = self.earliest()?;
+        let mut levels = [(0, 0); LEVELS];
+        let (mut start, mut size, mut count) = (0, self.room, 0);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            levels[count] = (start, size);
+            start += size;
+            count += 1;
+        }
+        let minima = self.minima.slots();
+        let mut place = 0;
+        for (start, size) in levels[..count - 1].iter().rev() {
+            place = first_at(&minima[*start..start + size], place, at)?;
+        }
+        u32::try_from(first_at(self.leaves.slots(), place, at)?).ok()
+    }
+
+    /// Makes room for `count` waiters.
+    pub(super) fn reserve(&mut self, count: u32) -> Result<(), Full> {
+        let count = count.min(self.leaves.limit()) as usize;
+        self.leaves.reserve(u32::try_from(count).map_err(|_| Full)?)?;
+        if count > self.room { self.widen(count) } else { Ok(()) }
+    }
+
+    /// Adds leaves, up to `count`, and now and then twice as many minima.
+    #[cold]
+    pub(super) fn grow(&mut self, count: usize) -> Result<(), Full> {
+        if count > self.room {
+            let limit = self.leaves.limit() as usize;
+            self.widen(count.saturating_mul(2).max(ARITY).min(limit).max(count))?;
+        }
+        while self.leaves.slots().len() < count {
+            self.leaves.try_push(NEVER)?;
+        }
+        Ok(())
+    }
+
+    /// Makes minima for `room` leaves, and fills them in.
+    fn widen(&mut self, room: usize) -> Result<(), Full> {
+        // A single leaf has a minimum too.
+        let room = room.max(2);
+        let (mut count, mut size) = (0, room);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            count += size;
+        }
+        self.minima.reserve(u32::try_from(count).map_err(|_| Full)?)?;
+        while self.minima.slots().len() < count {
+            self.minima.try_push(NEVER)?;
+        }
+        self.room = room;
+        let minima = self.minima.slots_mut();
+        let (mut start, mut size) = (0, room.div_ceil(ARITY));
+        for (place, minimum) in minima[..size].iter_mut().enumerate() {
+            *minimum = earliest_of(self.leaves.slots(), place);
+        }
+        while size > 1 {
+            let (below, above) = minima[start..].split_at_mut(size);
+            start += size;
+            size = size.div_ceil(ARITY);
+            for (place, minimum) in above[..size].iter_mut().enumerate() {
+                *minimum = earliest_of(below, place);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every minimum is one, and every waiter has the deadline that it should.
+    pub(super) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
+        let leaves = self.leaves.slots();
+        for (waiter, leaf) in (0..).zip(leaves) {
+            assert_eq!(*leaf, expected(waiter).unwrap_or(NEVER), "deadline of waiter {waiter}");
+        }
+        assert!(leaves.len() <= self.room);
+        let minima = self.minima.slots();
+        let (mut below, mut start, mut size) = (leaves, 0, self.room);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            let level = &minima[start..start + size];
+            for (place, minimum) in level.iter().enumerate() {
+                assert_eq!(*minimum, earliest_of(below, place), "minimum {place} of {size}");
+            }
+            below = level;
+            start += size;
+        }
+        assert_eq!(minima.len(), start);
+        assert_eq!(self.earliest(), leaves.iter().copied().min().filter(|at| *at != NEVER));
+    }
+}
+
+/// The earliest of the eight under this place; those that do not exist are never.
+#[inline]
+fn earliest_of(below: &[Instant], place: usize) -> Instant {
+    let from = (place * ARITY).min(below.len());
+    let to = (from + ARITY).min(below.len());
+    below[from..to].iter().copied().min().unwrap_or(NEVER)
+}
+
+/// Which of the eight under this place is `at`.
+fn first_at(below: &[Instant], place: usize, at: Instant) -> Option<usize> {
+    let from = place * ARITY;
+    let to = (from + ARITY).min(below.len());
+    below.get(from..to)?.iter().position(|one| *one == at).map(|offset| from + offset)
+}

@@ -1,0 +1,151 @@
+//! Closing for good.
+
+use super::*;
+
+/// CMAP-36, CMAP-40, P42
+#[test]
+fn close_ends_connections_and_waiters_and_then_says_so() {
+    on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 1, ..DEFAULT }, |world| {
+        world.ready();
+        let leases: [Lease; 3] = world.leases();
+        let waiter = world.queue();
+        world.events();
+        world.close();
+        assert_eq!(world.names(), ["CheckOutFailed", "PoolClosed"]);
+        assert_eq!(world.failed(waiter), CheckOutError::PoolClosed);
+        for lease in leases {
+            world.give_back(lease);
+        }
+        assert_eq!(closed(&world.events()), [(1, "poolClosed"), (2, "poolClosed"), (3, "poolClosed")]);
+    });
+}
+
+/// CMAP-36
+#[test]
+fn close_closes_available_connections_before_it_says_so() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        world.fill::<2>();
+        world.close();
+        let events = world.events();
+        assert_eq!(closed(&events), [(1, "poolClosed"), (2, "poolClosed")]);
+        assert_eq!(events.last().map(PoolEvent::name), Some("PoolClosed"));
+        assert_eq!(world.actions().len(), 2);
+    });
+}
+
+/// CMAP-40
+#[test]
+fn close_fails_waiters_whose_connection_is_being_established() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        let waiters = [(); 4].map(|()| world.queue());
+        let begun = world.begin();
+        world.events();
+        world.close();
+        let events = world.events();
+        assert_eq!(failures(&events), [(CheckOutError::PoolClosed, "poolClosed"); 4]);
+        assert_eq!(
+            world.prompt(),
+            [
+                PoolAction::Wake(waiters[0]),
+                PoolAction::Wake(waiters[1]),
+                PoolAction::Wake(waiters[2]),
+                PoolAction::Wake(waiters[3]),
+                PoolAction::Interrupt(begun),
+            ]
+        );
+        assert_eq!(world.established(begun), Err(Stale), "late news");
+    });
+}
+
+/// CMAP-37
+#[test]
+fn after_close_a_connection_in_use_is_closed_when_it_is_checked_in() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        let lease = world.lease();
+        world.close();
+        assert_eq!(world.counts(), [0, 0, 1, 0]);
+        world.events();
+        world.give_back(lease);
+        let events = world.events();
+        assert_eq!(closed(&events), [(1, "poolClosed")]);
+        assert_eq!(events[0].name(), "ConnectionCheckedIn");
+    });
+}
+
+/// CMAP-39
+#[test]
+fn ready_after_close_is_a_no_op() {
+    on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |world| {
+        world.close();
+        world.events();
+        world.ready();
+        assert_eq!(world.pool.state(), PoolState::Closed);
+        assert_eq!(world.names(), [""; 0]);
+        assert_eq!(world.check_out(None), Err(CheckOutError::PoolClosed));
+    });
+}
+
+/// CMAP-39
+#[test]
+fn close_twice_is_told_once() {
+    on_each_memory!(DEFAULT, |world| {
+        world.events();
+        world.close();
+        world.close();
+        assert_eq!(world.names(), ["PoolClosed"]);
+    });
+}
+
+/// CMAP-39: nothing reopens it, and nothing of it changes any more
+#[test]
+fn a_closed_pool_is_deaf() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        world.close();
+        world.events();
+        world.clear(ALL);
+        world.clear(INTERRUPT);
+        world.act(|pool, now, seen| pool.reset_after_fork(now, seen));
+        world.tick(1_000);
+        assert_eq!((world.names(), world.pool.generation().get()), (Vec::new(), 0));
+        assert_eq!(world.pool.state(), PoolState::Closed);
+    });
+}
+
+/// P43
+#[test]
+fn a_closed_pool_that_has_everything_back_is_empty_and_asks_for_nothing() {
+    on_each_memory!(
+        PoolOptions { min_pool_size: 2, max_idle_time: ms(10), wait_queue_timeout: ms(10), ..DEFAULT },
+        |world| {
+            world.ready();
+            let leases: [Lease; 3] = world.leases();
+            let waiter = world.queue();
+            world.close();
+            for lease in leases {
+                world.give_back(lease);
+            }
+            world.cancel(waiter);
+            world.actions();
+            assert_eq!(world.counts(), [0; 4]);
+            assert_eq!(world.pool.poll_timeout(), None);
+            assert_eq!(world.pool.conns.len(conn::OWES_CLOSE) + world.pool.conns.len(conn::OWES_ABANDON), 0);
+        }
+    );
+}
+
+/// CMAP-36: a pool that never was ready closes too
+#[test]
+fn a_paused_pool_can_be_closed() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        world.fill::<1>();
+        world.clear(ALL);
+        world.events();
+        world.close();
+        assert_eq!(world.names(), ["Closed", "PoolClosed"]);
+    });
+}

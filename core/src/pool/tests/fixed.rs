@@ -1,0 +1,148 @@
+//! What a pool in fixed memory does at the ends of its tables.
+
+use super::*;
+use alloc::string::ToString;
+
+/// A full waiter table is busy, and stays usable
+#[test]
+fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() {
+    let mut world = World::<Fixed<1, 3>>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let waiters = [(); 3].map(|()| world.queue());
+    world.events();
+    let error = world.check_out(None).expect_err("no place");
+    assert_eq!(error, CheckOutError::Busy { waiting: 3 });
+    assert_eq!(error.to_string(), "Too many check-outs wait for a connection: 3");
+    assert_eq!(failures(&world.events()), [(error, "connectionError")]);
+    world.cancel(waiters[1]);
+    let last = world.queue();
+    world.give_back(lease);
+    let lease = world.granted(waiters[0]);
+    world.give_back(lease);
+    let lease = world.granted(waiters[2]);
+    world.give_back(lease);
+    let _ = world.granted(last);
+}
+
+/// An outcome keeps its place until it is claimed
+#[test]
+fn an_outcome_that_nobody_claimed_keeps_its_place() {
+    let mut world = World::<Fixed<1, 1>>::new(PoolOptions { wait_queue_timeout: ms(5), ..DEFAULT });
+    world.ready();
+    let _lease = world.lease();
+    let waiter = world.queue();
+    world.tick(5);
+    assert_eq!(world.check_out(None), Err(CheckOutError::Busy { waiting: 0 }));
+    let _ = world.failed(waiter);
+    let _ = world.queue();
+}
+
+/// A full waiter table is no obstacle when a connection is there
+#[test]
+fn without_a_place_to_wait_a_connection_that_is_there_is_granted() {
+    let mut world = World::<Fixed<2, 1>>::new(DEFAULT);
+    world.ready();
+    let one = world.lease();
+    let _two = world.lease();
+    let _waiter = world.queue();
+    assert!(world.check_out(None).is_err());
+    world.give_back(one);
+    assert_eq!(world.counts(), [0, 0, 2, 0]);
+}
+
+/// CMAP-01: `maxPoolSize` beyond the table means the table
+#[test]
+fn more_connections_than_places_are_never_created() {
+    let mut world = World::<Fixed<2, 4>>::new(PoolOptions { max_connecting: 8, ..DEFAULT });
+    world.ready();
+    for _ in 0..4 {
+        world.queue();
+    }
+    assert_eq!(world.counts(), [2, 0, 0, 4]);
+    world.tick(1);
+    assert_eq!(world.counts(), [2, 0, 0, 4]);
+}
+
+/// A closed connection keeps its place until its socket is given up
+#[test]
+fn a_place_is_free_once_the_close_was_fetched_and_then_the_next_is_created() {
+    let mut world = World::<Fixed<1, 2>>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let conn = lease.conn();
+    let waiter = world.queue();
+    world.check_in(lease, Health::Broken(Cause::Network)).expect("ours");
+    assert_eq!(world.counts(), [0, 0, 0, 1], "no place for another one yet");
+    assert_eq!(world.pool.poll_timeout(), None);
+    assert_eq!(world.actions(), [PoolAction::Close(conn)]);
+    assert_eq!(world.pool.poll_timeout(), Some(world.now), "now there is");
+    world.tick(0);
+    assert_eq!(world.counts(), [1, 0, 0, 1]);
+    assert_eq!(world.pool.poll_timeout(), None);
+    world.establish();
+    let _ = world.granted(waiter);
+}
+
+/// The same for what was being established
+#[test]
+fn a_place_is_free_once_the_interrupt_of_an_establishment_was_fetched() {
+    let mut world = World::<Fixed<1, 2>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
+    world.ready();
+    let begun = world.begin();
+    world.clear(INTERRUPT);
+    world.ready();
+    assert_eq!(world.counts(), [0; 4]);
+    assert_eq!(world.actions(), [PoolAction::Interrupt(begun)]);
+    assert_eq!(world.pool.poll_timeout(), Some(world.now));
+    world.tick(0);
+    assert_eq!(world.counts(), [1, 0, 0, 0], "the minimum is filled");
+}
+
+/// CMAP-90: no place for another service
+#[test]
+fn a_service_without_a_place_is_refused_and_one_that_has_its_place_is_not() {
+    let options = PoolOptions { load_balanced: true, max_connecting: 4, ..DEFAULT };
+    let mut world = World::<Fixed<4, 4, 1>>::new(options);
+    world.ready();
+    let waiters = [(); 3].map(|()| world.queue());
+    let conns = [(); 3].map(|()| world.begin());
+    let service = |world: &mut World<_>, conn: ConnId, id: u8| {
+        world.act(|pool, _, _| pool.handle_service(conn, ObjectId([id; 12])))
+    };
+    assert_eq!(service(&mut world, conns[0], 1), Ok(Generation(0)));
+    assert_eq!(service(&mut world, conns[1], 1), Ok(Generation(0)));
+    assert_eq!(service(&mut world, conns[2], 2), Err(ServiceError::Full));
+    let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
+    world.establish_failed(conns[2], error).expect("pending");
+    let _ = world.failed(waiters[2]);
+    for conn in [conns[0], conns[1]] {
+        world.establish_failed(conn, REFUSED).expect("pending");
+    }
+    assert_eq!(world.pool.service_count(), 0);
+    world.queue();
+    let conn = world.begin();
+    assert_eq!(service(&mut world, conn, 2), Ok(Generation(0)), "the place is free again");
+}
+
+/// A pool without any place at all
+#[test]
+fn a_pool_without_places_refuses_everybody() {
+    let mut world = World::<Fixed<0, 0>>::new(PoolOptions { min_pool_size: 1, ..DEFAULT });
+    world.ready();
+    assert_eq!(world.check_out(None), Err(CheckOutError::Busy { waiting: 0 }));
+    world.tick(1);
+    assert_eq!((world.counts(), world.actions()), ([0; 4], Vec::new()));
+}
+
+/// Storage is reserved, and a pool is as large as its tables
+#[test]
+fn reserving_beyond_a_fixed_capacity_is_not_asked_for() {
+    let mut world = World::<Fixed<1, 1>>::new(DEFAULT);
+    assert_eq!(world.act(|pool, _, _| pool.reserve(1_000, 1_000)), Ok(()));
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    assert_eq!(world.act(|pool, _, _| pool.reserve(10, 10)), Ok(()));
+    world.ready();
+    let lease = world.lease();
+    world.give_back(lease);
+}

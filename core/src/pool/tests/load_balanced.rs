@@ -1,0 +1,244 @@
+//! Load-balanced mode: generations and counts by service.
+
+use super::*;
+use alloc::string::ToString;
+
+const BALANCED: PoolOptions = PoolOptions { load_balanced: true, ..DEFAULT };
+const ONE: ObjectId = ObjectId([1; 12]);
+const TWO: ObjectId = ObjectId([2; 12]);
+
+impl<M: Memory> World<M> {
+    /// A new connection to this service, checked out.
+    fn lease_of(&mut self, service: ObjectId) -> Lease {
+        let waiter = self.queue();
+        let conn = self.begin();
+        self.act(|pool, _, _| pool.handle_service(conn, service)).expect("pending");
+        self.established(conn).expect("pending");
+        self.granted(waiter)
+    }
+}
+
+/// CMAP-88, CMAP-89, CMAP-91, P45
+#[test]
+fn a_clear_of_one_service_leaves_the_pool_ready_and_the_others_alone() {
+    on_each_memory!(PoolOptions { max_pool_size: 2, ..BALANCED }, |world| {
+        world.ready();
+        let (one, two) = (world.lease_of(ONE), world.lease_of(TWO));
+        let waiter = world.queue();
+        world.events();
+        world.clear(Clear::Service(ONE));
+        let cleared = PoolEvent::PoolCleared {
+            pool: PoolId::new(7),
+            service_id: Some(ONE),
+            interrupt_in_use_connections: false,
+            cause: Some(Cause::Network),
+        };
+        assert_eq!(world.events(), [cleared], "no waiter fails");
+        assert_eq!((world.pool.state(), world.pool.generation().get()), (PoolState::Ready, 0));
+        assert_eq!(world.pool.service_generation(ONE).get(), 1);
+        assert_eq!(world.pool.service_generation(TWO).get(), 0);
+        let conn = two.conn();
+        world.give_back(two);
+        assert_eq!(world.granted(waiter).conn(), conn);
+        world.events();
+        world.give_back(one);
+        assert_eq!(closed(&world.events()), [(1, "stale")]);
+    });
+}
+
+/// CMAP-88
+#[test]
+fn available_connections_of_a_cleared_service_are_swept_and_others_kept() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        for lease in [ONE, TWO, ONE].map(|service| world.lease_of(service)) {
+            world.give_back(lease);
+        }
+        world.events();
+        world.clear(Clear::Service(ONE));
+        assert_eq!(world.pool.poll_timeout(), Some(world.now));
+        world.tick(0);
+        assert_eq!(closed(&world.events()), [(1, "stale"), (3, "stale")]);
+        assert_eq!(world.take().conn().connection_id().get(), 2);
+    });
+}
+
+/// CMAP-90, P45
+#[test]
+fn a_service_is_forgotten_with_its_last_connection() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let (one, other) = (world.lease_of(ONE), world.lease_of(ONE));
+        assert_eq!(world.pool.service_count(), 1);
+        world.clear(Clear::Service(ONE));
+        world.give_back(one);
+        assert_eq!(world.pool.service_count(), 1);
+        world.check_in(other, Health::Broken(Cause::Network)).expect("ours");
+        assert_eq!(world.pool.service_count(), 0);
+        assert_eq!(world.pool.service_generation(ONE).get(), 0);
+    });
+}
+
+/// CMAP-91
+#[test]
+fn a_connection_takes_the_generation_of_its_service_when_hello_tells_it() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let _kept = world.lease_of(ONE);
+        world.clear(Clear::Service(ONE));
+        let lease = world.lease_of(ONE);
+        assert_eq!(world.pool.conn_generation(lease.conn()).map(Generation::get), Some(1));
+        assert_eq!(world.pool.conn_service(lease.conn()), Some(ONE));
+        world.events();
+        world.give_back(lease);
+        assert_eq!(world.names(), ["CheckedIn"], "it is not stale");
+    });
+}
+
+/// CMAP-91, P36
+#[test]
+fn a_service_cleared_between_hello_and_the_end_of_the_handshake_makes_the_connection_stale() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let _kept = world.lease_of(ONE);
+        let waiter = world.queue();
+        let conn = world.begin();
+        world.act(|pool, _, _| pool.handle_service(conn, ONE)).expect("pending");
+        world.clear(Clear::Service(ONE));
+        assert_eq!(world.claim(waiter), Claim::Waiting);
+        world.events();
+        assert_eq!(world.established(conn), Err(Stale));
+        assert_eq!(world.names(), ["Closed", "CheckOutFailed"]);
+        assert!(world.failed(waiter).is_retryable());
+    });
+}
+
+/// CMAP-92
+#[test]
+fn a_connection_without_service_is_refused() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let waiter = world.queue();
+        let conn = world.begin();
+        assert_eq!(world.established(conn), Err(Stale));
+        let error = world.failed(waiter);
+        assert_eq!(error, CheckOutError::EstablishFailed { cause: Cause::MissingServiceId, overloaded: false });
+        assert_eq!(world.pool.state(), PoolState::Ready);
+    });
+}
+
+/// CMAP-94
+#[test]
+fn an_error_before_hello_clears_nothing_and_one_after_it_clears_its_service_only() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let _kept = world.lease_of(ONE);
+        world.queue();
+        let conn = world.begin();
+        world.events();
+        world.establish_failed(conn, REFUSED).expect("pending");
+        assert_eq!(world.names(), ["Closed", "CheckOutFailed"]);
+        world.queue();
+        let conn = world.begin();
+        world.act(|pool, _, _| pool.handle_service(conn, ONE)).expect("pending");
+        world.events();
+        let clear = Some(Clear::Service(ONE));
+        let error = EstablishError { cause: Cause::Authentication, overloaded: false, clear };
+        world.establish_failed(conn, error).expect("pending");
+        assert_eq!(world.names(), ["PoolCleared", "Closed", "CheckOutFailed"]);
+        assert_eq!((world.pool.state(), world.pool.service_generation(ONE).get()), (PoolState::Ready, 1));
+    });
+}
+
+/// CMAP-75
+#[test]
+fn a_load_balanced_pool_is_not_cleared_as_a_whole() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        world.events();
+        for clear in [ALL, INTERRUPT] {
+            assert_eq!(world.act(|pool, now, seen| pool.clear(now, clear, None, seen)), Err(WrongMode));
+        }
+        assert_eq!((world.names(), world.pool.state()), (Vec::new(), PoolState::Ready));
+    });
+}
+
+/// CMAP-88: of a service that nobody is connected to there is nothing to raise
+#[test]
+fn a_clear_of_an_unknown_service_keeps_no_entry() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        world.clear(Clear::Service(TWO));
+        assert_eq!((world.pool.service_count(), world.pool.service_generation(TWO).get()), (0, 0));
+    });
+}
+
+/// CMAP-93
+#[test]
+fn a_timeout_tells_what_the_connections_are_in_use_for() {
+    on_each_memory!(PoolOptions { max_pool_size: 4, wait_queue_timeout: ms(5), ..BALANCED }, |world| {
+        world.ready();
+        let leases = [(); 4].map(|()| world.lease_of(ONE));
+        let pins = [Pinned::Cursor, Pinned::Cursor, Pinned::Transaction, Pinned::No];
+        for (lease, pinned) in leases.iter().zip(pins) {
+            world.act(|pool, _, _| pool.pin(lease, pinned)).expect("ours");
+        }
+        let waiter = world.queue();
+        world.tick(5);
+        assert_eq!(
+            world.failed(waiter).to_string(),
+            "Timed out while checking out a connection from connection pool. maxPoolSize: 4, connections in use \
+             by cursors: 2, connections in use by transactions: 1, connections in use by other operations: 1"
+        );
+        let [one, ..] = leases;
+        world.give_back(one);
+        let lease = world.take();
+        world.act(|pool, _, _| pool.pin(&lease, Pinned::No)).expect("ours");
+        let error = world.check_out(Some(world.now)).expect_err("too late");
+        let CheckOutError::WaitQueueTimeout { usage: Some(usage) } = error else { panic!("{error:?}") };
+        assert_eq!((usage.cursors, usage.transactions, usage.others), (1, 1, 2), "a check-in unpins");
+    });
+}
+
+/// CMAP-90
+#[test]
+fn the_service_of_a_connection_is_noted_once_and_while_it_is_being_established() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        world.queue();
+        let conn = world.begin();
+        let note = |world: &mut World<_>, service| world.act(|pool, _, _| pool.handle_service(conn, service));
+        assert_eq!(note(&mut world, ONE), Ok(Generation(0)));
+        assert_eq!(note(&mut world, TWO), Ok(Generation(0)), "the first word counts");
+        assert_eq!((world.pool.conn_service(conn), world.pool.service_count()), (Some(ONE), 1));
+        world.established(conn).expect("pending");
+        assert_eq!(note(&mut world, TWO), Err(ServiceError::Stale));
+    });
+}
+
+/// CMAP-90
+#[test]
+fn services_belong_to_load_balanced_pools() {
+    on_each_memory!(DEFAULT, |world| {
+        world.ready();
+        world.queue();
+        let conn = world.begin();
+        assert_eq!(world.act(|pool, _, _| pool.handle_service(conn, ONE)), Err(ServiceError::WrongMode));
+    });
+}
+
+/// CMAP-30, CMAP-100
+#[test]
+fn a_forked_child_of_a_load_balanced_pool_stays_ready_with_new_connections_only() {
+    on_each_memory!(BALANCED, |world| {
+        world.ready();
+        let (used, idle) = (world.lease_of(ONE), world.lease_of(ONE));
+        world.give_back(idle);
+        world.act(|pool, now, seen| pool.reset_after_fork(now, seen));
+        assert_eq!((world.pool.state(), world.counts()), (PoolState::Ready, [0, 0, 1, 0]));
+        world.events();
+        world.give_back(used);
+        assert_eq!(closed(&world.events()), [(1, "stale")]);
+        assert_eq!(world.pool.service_count(), 0);
+    });
+}

@@ -1,0 +1,113 @@
+//! Options, and what each of them limits.
+
+use super::*;
+use alloc::string::ToString;
+
+/// CMAP-01, CMAP-03, CMAP-04, CMAP-05, CMAP-06
+#[test]
+fn defaults_are_those_of_the_specification() {
+    let PoolOptions {
+        max_pool_size,
+        min_pool_size,
+        max_idle_time,
+        max_connecting,
+        wait_queue_timeout,
+        load_balanced,
+        background: _,
+    } = PoolOptions::default();
+    assert_eq!((max_pool_size, min_pool_size, max_connecting), (100, 0, 2));
+    assert_eq!((max_idle_time, wait_queue_timeout), (Duration::ZERO, Duration::ZERO));
+    assert!(!load_balanced);
+    assert_eq!(*PoolConfig::default().options(), PoolOptions::DEFAULT);
+}
+
+/// CMAP-01
+#[test]
+fn no_more_connections_than_max_pool_size() {
+    on_each_memory!(PoolOptions { max_pool_size: 3, max_connecting: 8, ..DEFAULT }, |world| {
+        world.ready();
+        for _ in 0..5 {
+            world.queue();
+        }
+        assert_eq!(world.counts(), [3, 0, 0, 5]);
+    });
+}
+
+/// CMAP-02
+#[test]
+fn max_pool_size_zero_is_no_limit() {
+    let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 0, max_connecting: 1_000, ..DEFAULT });
+    world.ready();
+    for _ in 0..500 {
+        world.queue();
+    }
+    assert_eq!(world.counts(), [500, 0, 0, 500]);
+}
+
+/// CMAP-02, CMAP-03
+#[test]
+fn min_pool_size_may_be_anything_below_no_limit() {
+    let options = PoolOptions { max_pool_size: 0, min_pool_size: 1_000_000, ..DEFAULT };
+    assert!(options.validate().is_ok());
+}
+
+/// CMAP-03
+#[test]
+fn min_pool_size_above_max_pool_size_is_refused_by_name_value_and_rule() {
+    let error = PoolOptions { max_pool_size: 4, min_pool_size: 5, ..DEFAULT }.validate().expect_err("refused");
+    assert_eq!((error.option(), error.value(), error.rule()), ("minPoolSize", 5, "at most maxPoolSize"));
+    assert_eq!(error.to_string(), "minPoolSize is 5, but must be at most maxPoolSize");
+    assert!(PoolOptions { max_pool_size: 4, min_pool_size: 4, ..DEFAULT }.validate().is_ok());
+}
+
+/// CMAP-05
+#[test]
+fn max_connecting_zero_is_refused_by_name_value_and_rule() {
+    let error = PoolOptions { max_connecting: 0, ..DEFAULT }.validate().expect_err("refused");
+    assert_eq!((error.option(), error.value(), error.rule()), ("maxConnecting", 0, "at least 1"));
+}
+
+/// CMAP-03
+#[test]
+fn a_bad_option_fails_a_constant_and_a_good_one_makes_a_config() {
+    const CONFIG: Result<PoolConfig, crate::ConfigError> = PoolOptions { max_pool_size: 4, ..DEFAULT }.validate();
+    assert_eq!(CONFIG.map(|config| config.options().max_pool_size), Ok(4));
+}
+
+/// CMAP-07
+#[test]
+fn one_config_serves_every_pool_of_a_client() {
+    let config = PoolOptions { max_pool_size: 4, ..DEFAULT }.validate().expect("valid");
+    let one = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), config, &mut ());
+    let other = Pool::<Fixed<4, 4>>::new(Instant::ORIGIN, PoolId::new(2), config, &mut ());
+    assert_eq!(one.config(), other.config());
+}
+
+/// CMAP-09, CMAP-10, CMAP-102
+#[test]
+fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
+    assert_eq!(DEFAULT.non_default().count(), 0);
+    let some = PoolOptions { max_pool_size: 10, wait_queue_timeout: ms(50), ..DEFAULT };
+    assert_eq!(some.non_default().collect::<Vec<_>>(), [("maxPoolSize", 10), ("waitQueueTimeoutMS", 50)]);
+    let all = PoolOptions {
+        max_pool_size: 0,
+        min_pool_size: 1,
+        max_idle_time: ms(2),
+        max_connecting: 3,
+        wait_queue_timeout: ms(4),
+        ..DEFAULT
+    };
+    let all: Vec<_> = all.non_default().collect();
+    let expected =
+        [("maxPoolSize", 0), ("minPoolSize", 1), ("maxIdleTimeMS", 2), ("maxConnecting", 3), ("waitQueueTimeoutMS", 4)];
+    assert_eq!(all, expected, "neither waitQueueSize nor waitQueueMultiple exists");
+}
+
+/// CMAP-22, CMAP-29
+#[test]
+fn a_pool_can_be_shared_behind_any_lock() {
+    fn shareable<T: Send + Sync + 'static>() {}
+    shareable::<Pool<OnHeap>>();
+    shareable::<Pool<Fixed<8, 8, 4>>>();
+    shareable::<Lease>();
+}

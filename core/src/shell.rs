@@ -1,0 +1,40 @@
+//! The asynchronous shell: client, guard and tasks, written once for every runtime.
+//!
+//! It uses `core::future` and `core::task` only. An adapter implements [`Runtime`] (clock, timers, sockets, lock) and starts
+//! the tasks that the shell asks for; see `poolhouse-smol` for one of a few hundred lines.
+//!
+//! - [`Hub`]: what all handles of a client share; selection and check-out begin here.
+//! - [`Server`]: one server's pool, with its sockets and those who wait for them.
+//! - [`Guard`]: a connection that is checked out.
+//! - [`ServerTask`]: what runs in the background for each server.
+//!
+//! # Cancellation
+//!
+//! Any future of the shell may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
+//! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
+//! connection closed. Nothing is lost, and nobody reads somebody else's reply.
+
+mod connection;
+mod error;
+mod event;
+mod guard;
+mod hello;
+mod hub;
+mod runtime;
+mod server;
+#[cfg(feature = "std")]
+mod subscriber;
+mod task;
+
+pub use connection::ExchangeError;
+pub use error::OperationError;
+#[cfg(feature = "alloc")]
+pub use event::Event;
+pub use event::{EventRef, Publish};
+pub use guard::{CheckingOut, Guard};
+pub use hub::{Hub, HubConfig, ServerSnapshot};
+pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
+pub use server::{PoolSnapshot, Server};
+#[cfg(feature = "std")]
+pub use subscriber::{Notice, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+pub use task::ServerTask;

@@ -1,0 +1,240 @@
+//! One socket with its buffers: requests out, replies in.
+
+use super::runtime::{Buffer, Runtime};
+use crate::Cause;
+use crate::storage::Full;
+use crate::wire::bson::RawDocument;
+use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
+use crate::wire::hello::HelloReply;
+use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
+use crate::wire::{EncodeError, Phase, Sink, WireError};
+use core::fmt;
+use core::ops::Range;
+use embedded_io_async::{Read, Write};
+
+/// Why a request has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The request cannot be encoded. Nothing was written; the connection is as good as before.
+    Encode(EncodeError),
+    /// The socket failed, or the peer closed it.
+    Network,
+    /// The peer broke the protocol.
+    Wire(WireError),
+    /// No memory for the reply, or it is larger than the buffer can be.
+    TooLarge,
+}
+
+impl ExchangeError {
+    /// The error in a word. `None` when the connection is as good as before.
+    #[must_use]
+    pub const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Encode(_) => None,
+            Self::Network => Some(Cause::Network),
+            Self::Wire(_) => Some(Cause::Protocol),
+            Self::TooLarge => Some(Cause::Resources),
+        }
+    }
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encode(error) => error.fmt(f),
+            Self::Network => f.write_str("the connection failed, or the server closed it"),
+            Self::Wire(error) => error.fmt(f),
+            Self::TooLarge => f.write_str("the reply is larger than this side can hold"),
+        }
+    }
+}
+
+impl core::error::Error for ExchangeError {}
+
+/// A connected socket. Whoever owns it is alone with it.
+pub(super) struct Connection<R: Runtime> {
+    stream: R::Stream,
+    /// Received bytes are at the front; `received` of them.
+    input: R::Buffer,
+    received: usize,
+    /// The reply that is at the front of `input`, until the next read or request.
+    reply: Reply,
+    output: R::Buffer,
+    ids: RequestIds,
+    exchange: Exchange,
+    limits: Limits,
+    established: Option<Established>,
+}
+
+/// Where a reply is in the input.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reply {
+    length: usize,
+    body_start: usize,
+    body_end: usize,
+}
+
+/// Room that the first read of a reply has, and the step by which it grows at least.
+const READ_BYTES_MIN: usize = 2048;
+/// An input buffer that a reply made larger than this is made small again.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+impl<R: Runtime> Connection<R> {
+    pub(super) fn new(stream: R::Stream, input: R::Buffer, output: R::Buffer) -> Self {
+        Self {
+            stream,
+            input,
+            received: 0,
+            reply: Reply::default(),
+            output,
+            ids: RequestIds::new(),
+            exchange: Exchange::IDLE,
+            limits: Limits::DEFAULT,
+            established: None,
+        }
+    }
+
+    pub(super) const fn established(&self) -> Option<&Established> {
+        self.established.as_ref()
+    }
+
+    /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.exchange.is_idle()
+    }
+
+    /// Makes an application connection of a connected socket.
+    ///
+    /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    pub(super) async fn shake_hands(
+        &mut self,
+        mut handshake: Handshake<'_>,
+        mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+    ) -> Result<(), HandshakeError> {
+        loop {
+            self.output.truncate(0);
+            if handshake.poll_transmit(&mut self.output)? {
+                self.flush().await.map_err(|_| handshake.failed(Cause::Network))?;
+            }
+            let input = self.input.written().get(..self.received).unwrap_or_default();
+            let handled = handshake.handle_input(input)?;
+            if let Some(hello) = &handled.hello {
+                told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
+            }
+            let (next, consumed) = (handled.next, handled.consumed_bytes);
+            self.consume(consumed);
+            match next {
+                Next::Transmit => {}
+                Next::Receive { bytes_min } => self.read_some(bytes_min).await.map_err(|error| {
+                    // An error of reading always has a cause.
+                    handshake.failed(error.cause().unwrap_or(Cause::Resources))
+                })?,
+                Next::Established(established) => {
+                    self.limits = established.sizes.limits();
+                    self.ids = established.request_ids;
+                    self.established = Some(established);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Writes one request.
+    ///
+    /// - `encode`: writes it under the id and the limits that it is given, and tells its flags.
+    pub(super) async fn send(
+        &mut self,
+        encode: impl FnOnce(&mut R::Buffer, i32, &Limits) -> Result<Flags, EncodeError>,
+    ) -> Result<(), ExchangeError> {
+        self.discard_reply();
+        self.output.truncate(0);
+        let id = self.ids.next_id();
+        let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
+        // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
+        self.exchange.begin(id, flags);
+        self.flush().await
+    }
+
+    async fn flush(&mut self) -> Result<(), ExchangeError> {
+        let mut rest = self.output.written();
+        while !rest.is_empty() {
+            match self.stream.write(rest).await {
+                Ok(0) | Err(_) => return Err(ExchangeError::Network),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            }
+        }
+        self.stream.flush().await.map_err(|_| ExchangeError::Network)
+    }
+
+    /// Reads until a whole reply is there. [`Connection::reply`] is it.
+    pub(super) async fn receive(&mut self) -> Result<Matched, ExchangeError> {
+        self.discard_reply();
+        let limit = u32::try_from(self.input.limit()).unwrap_or(u32::MAX);
+        let limits = Limits { message_bytes_max: self.limits.message_bytes_max.min(limit), ..self.limits };
+        loop {
+            let input = self.input.written().get(..self.received).unwrap_or_default();
+            match self.exchange.decode_reply(input, &limits).map_err(ExchangeError::Wire)? {
+                Decoded::Done { value: (message, matched), rest } => {
+                    let body = span(input, message.body().as_bytes());
+                    let length = input.len() - rest.len();
+                    self.reply = Reply { length, body_start: body.start, body_end: body.end };
+                    return Ok(matched);
+                }
+                Decoded::NeedMore { bytes_min } => self.read_some(bytes_min).await?,
+            }
+        }
+    }
+
+    /// Reads what is there, waiting for at least one byte.
+    async fn read_some(&mut self, bytes_min: usize) -> Result<(), ExchangeError> {
+        // Room grows with what has arrived, not with what the peer claims.
+        let step = bytes_min.min(self.received.max(READ_BYTES_MIN));
+        let wanted = self.received.saturating_add(step);
+        if self.input.written().len() < wanted {
+            let len = wanted.max(READ_BYTES_MIN).max(self.input.capacity()).min(self.input.limit());
+            if len < wanted {
+                return Err(ExchangeError::TooLarge);
+            }
+            self.input.resize(len).map_err(|Full| ExchangeError::TooLarge)?;
+        }
+        let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
+        match self.stream.read(room).await {
+            Ok(0) | Err(_) => Err(ExchangeError::Network),
+            Ok(count) => {
+                self.received += count;
+                Ok(())
+            }
+        }
+    }
+
+    /// The reply that was received last.
+    pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
+        let Reply { body_start, body_end, .. } = self.reply;
+        RawDocument::new(self.input.written().get(body_start..body_end).unwrap_or_default())
+            .map_err(ExchangeError::Wire)
+    }
+
+    /// Makes room for the next reply; bytes behind the last one are of the next.
+    fn discard_reply(&mut self) {
+        let Reply { length, .. } = core::mem::take(&mut self.reply);
+        self.consume(length);
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
+            self.input.shrink(READ_BYTES_MIN);
+        }
+    }
+
+    fn consume(&mut self, count: usize) {
+        let count = count.min(self.received);
+        if count > 0 && count < self.received {
+            self.input.written_mut().copy_within(count..self.received, 0);
+        }
+        self.received -= count;
+    }
+}
+
+/// Where `part` is in `whole`, of which it is a part.
+fn span(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    start..start + part.len()
+}

@@ -1,0 +1,228 @@
+//! A connection that is checked out.
+
+use super::connection::{Connection, ExchangeError};
+use super::error::OperationError;
+use super::hub::Hub;
+use super::runtime::Runtime;
+use super::server::Begun;
+use crate::pool::{CheckOutError, Health, Lease, WaiterId};
+use crate::wire::EncodeError;
+use crate::wire::bson::{DocumentWriter, RawDocument};
+use crate::wire::command::CommandReply;
+use crate::wire::message::{Flags, Matched, Outgoing, encode_command};
+use crate::{Cause, Instant};
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
+
+/// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
+///
+/// One that is dropped while a reply is outstanding, or after an error, is closed and not reused.
+pub struct Guard<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: R::ServerHandle,
+    lease: Option<Lease>,
+    connection: Option<Connection<R>>,
+    broken: Option<Cause>,
+    deadline: Option<Instant>,
+}
+
+impl<'h, R: Runtime> Guard<'h, R> {
+    /// Sends one command and waits for its reply.
+    ///
+    /// - `db`: the database. `body`: writes the command's elements; `$db` is added.
+    ///
+    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline, or when the
+    /// server's monitor finds that the server is gone and interrupts the connections in use.
+    ///
+    /// Cost: no allocation, unless a message is larger than any before it on this connection.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError`]. After any but [`OperationError::Command`] and [`ExchangeError::Encode`] the connection is closed when the
+    /// guard is dropped, and every further command fails.
+    pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
+        if let Some(cause) = self.broken {
+            return Err(OperationError::Broken(cause));
+        }
+        let outcome = self.exchange(db, body).await;
+        if let Err(error) = outcome {
+            if let Some(cause) = error.connection_cause() {
+                self.broken = Some(cause);
+                if let Some(lease) = &self.lease {
+                    self.hub.report_failure(&self.server, lease.conn(), cause);
+                }
+            }
+            return Err(error);
+        }
+        self.judge()
+    }
+
+    async fn exchange<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
+        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else {
+            return Err(OperationError::Broken(Cause::Closed));
+        };
+        let conn = lease.conn();
+        let talk = async {
+            connection
+                .send(|sink, id, limits| {
+                    encode_command(sink, Outgoing::request(id), limits, db, body).map(|_| Flags::NONE)
+                })
+                .await?;
+            // Another reply that would follow is refused by the matching of replies.
+            connection.receive().await.map(|_: Matched| ())
+        };
+        let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
+        let mut talk = pin!(talk);
+        let mut expiry = pin!(hub.sleep_until(deadline));
+        poll_fn(|context| {
+            if let Poll::Ready(result) = talk.as_mut().poll(context) {
+                return Poll::Ready(result.map_err(OperationError::Exchange));
+            }
+            if server.poll_interrupted(conn, context.waker()).is_ready() {
+                return Poll::Ready(Err(OperationError::Interrupted));
+            }
+            expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout))
+        })
+        .await
+    }
+
+    /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
+    fn judge(&mut self) -> Result<RawDocument<'_>, OperationError> {
+        let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
+            return Err(OperationError::Broken(Cause::Closed));
+        };
+        let parsed = connection.reply().and_then(|body| {
+            let reply = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
+            Ok((body, reply))
+        });
+        match parsed {
+            Ok((body, reply)) => {
+                if !reply.ok || reply.write_concern_error.is_some() {
+                    self.hub.report_reply(&self.server, lease.conn(), &reply);
+                }
+                match reply.cause() {
+                    Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
+                    None => Ok(body),
+                }
+            }
+            Err(error) => Err(OperationError::Exchange(error)),
+        }
+    }
+
+    /// The reply to the last command, also when it failed with [`OperationError::Command`].
+    #[must_use]
+    pub fn reply(&self) -> Option<RawDocument<'_>> {
+        self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Until when operations may take; `None` is for ever.
+    pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// The server at the other end.
+    pub const fn server(&self) -> &R::ServerHandle {
+        &self.server
+    }
+
+    /// The specification's id of the connection.
+    #[must_use]
+    pub fn connection_id(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
+    }
+
+    /// What hello told when the connection was established.
+    #[must_use]
+    pub fn established(&self) -> Option<&crate::wire::handshake::Established> {
+        self.connection.as_ref()?.established()
+    }
+}
+
+impl<R: Runtime> Drop for Guard<'_, R> {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        let connection = self.connection.take();
+        let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        let health = match self.broken {
+            Some(cause) => Health::Broken(cause),
+            None if outstanding => Health::Broken(Cause::Cancelled),
+            None => Health::Healthy,
+        };
+        self.server.check_in(self.hub.now(), lease, connection, health);
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Guard<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("server", &self.server.address())
+            .field("connection_id", &self.connection_id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A check-out that has begun. Dropping it gives it up, whatever has become of it.
+#[must_use = "futures do nothing unless polled"]
+pub struct CheckingOut<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: R::ServerHandle,
+    deadline: Option<Instant>,
+    waiter: Option<WaiterId>,
+}
+
+impl<'h, R: Runtime> CheckingOut<'h, R> {
+    pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
+        Self { hub, server, deadline, waiter: None }
+    }
+
+    fn guard(&self, connection: Option<Connection<R>>, lease: Lease) -> Guard<'h, R> {
+        debug_assert!(connection.is_some(), "a granted connection has a socket");
+        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
+        let (hub, server, deadline) = (self.hub, self.server.clone(), self.deadline);
+        Guard { hub, server, lease: Some(lease), connection, broken, deadline }
+    }
+}
+
+impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
+    type Output = Result<Guard<'h, R>, CheckOutError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let now = self.hub.now();
+        let Some(id) = self.waiter else {
+            return match self.server.begin_check_out(now, self.deadline, context.waker()) {
+                Ok(Begun::Granted(connection, lease)) => Poll::Ready(Ok(self.guard(connection, lease))),
+                Ok(Begun::Queued(id)) => {
+                    self.waiter = Some(id);
+                    Poll::Pending
+                }
+                Err(error) => Poll::Ready(Err(error)),
+            };
+        };
+        self.server.poll_claim(now, id, context.waker()).map(|claimed| {
+            self.waiter = None;
+            claimed.map(|(connection, lease)| self.guard(connection, lease))
+        })
+    }
+}
+
+impl<R: Runtime> Drop for CheckingOut<'_, R> {
+    fn drop(&mut self) {
+        if let Some(id) = self.waiter.take() {
+            self.server.cancel(self.hub.now(), id);
+        }
+    }
+}
+
+impl<R: Runtime> fmt::Debug for CheckingOut<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CheckingOut").field("server", &self.server.address()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,64 @@
+//! From what was decoded to what a topology takes.
+
+use crate::monitor::CheckReply;
+use crate::topology::{HelloInfo, HelloLists};
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
+
+/// The lists of a decoded reply.
+#[derive(Clone, Copy)]
+pub(super) struct Lists<'a>(HelloReply<'a>);
+
+impl HelloLists for Lists<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.hosts.strings()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        self.0.passives.strings()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        self.0.arbiters.strings()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.tags.iter().flatten().filter_map(|tag| Some((tag.key, tag.value.as_str()?)))
+    }
+}
+
+/// A good reply as the topology takes it.
+pub(super) fn info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, Lists<'a>> {
+    HelloInfo {
+        is_writable_primary: reply.is_writable_primary,
+        secondary: reply.secondary,
+        arbiter_only: reply.arbiter_only,
+        hidden: reply.hidden,
+        is_replica_set: reply.is_replica_set,
+        is_db_grid: reply.msg == Some("isdbgrid"),
+        is_cryptd: reply.is_cryptd,
+        set_name: reply.set_name,
+        set_version: reply.set_version,
+        election_id: reply.election_id,
+        me: reply.me,
+        primary: reply.primary,
+        min_wire_version: reply.min_wire_version,
+        max_wire_version: reply.max_wire_version,
+        last_write_date_ms: reply.last_write.map(|write| write.date_ms),
+        logical_session_timeout_minutes: reply.logical_session_timeout_minutes.map(i64::from),
+        topology_version: reply.topology_version,
+        lists: Lists(*reply),
+    }
+}
+
+/// A reply as the monitor takes it.
+pub(super) fn check_reply(reply: &HelloReply<'_>, code: i32, matched: Matched) -> CheckReply {
+    CheckReply {
+        ok: reply.ok,
+        code,
+        hello_ok: reply.hello_ok,
+        more_to_come: matched == Matched::MoreComes,
+        topology_version: reply.topology_version,
+        server_connection: reply.connection_id,
+    }
+}

@@ -1,0 +1,576 @@
+//! What all handles of a client share: the view of the deployment, its servers, and those who wait for either.
+//!
+//! Lock order: the hub's lock, then a server's. [`Hub::step`] changes the control machine and, under the same lock,
+//! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
+//! woken and sockets dropped after the lock is released.
+
+use super::error::OperationError;
+use super::event::Tap;
+use super::guard::{CheckingOut, Guard};
+use super::runtime::{Lock, Runtime, register};
+use super::server::{PoolSnapshot, Server, is_earlier};
+use crate::control::{Control, ControlAction};
+use crate::monitor::{Line, MonitorAction, MonitorConfig};
+use crate::pool::{ConnId, EstablishError, PoolConfig, PoolId};
+use crate::storage::{Full, Store};
+use crate::topology::{
+    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyId, TopologyType,
+};
+use crate::wire::Labels;
+use crate::wire::command::CommandReply;
+use crate::wire::handshake::HandshakeError;
+use crate::wire::hello::{ClientMetadata, HelloReply};
+use crate::{Cause, Instant, ServerId, ServerType};
+use core::fmt;
+use core::future::{pending, poll_fn};
+use core::pin::pin;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+
+/// What a client is told before it starts.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// The options of every pool.
+    pub pool: PoolConfig,
+    /// The options of every monitor.
+    pub monitor: MonitorConfig,
+    /// `connectTimeoutMS`: how long an application's connection may take to be established; zero is for ever.
+    pub connect_timeout: Duration,
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
+    pub server_selection_timeout: Duration,
+    /// What the client says of itself.
+    pub metadata: ClientMetadata,
+    /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
+    pub first_pool: u32,
+}
+
+/// What all handles of a client share.
+pub struct Hub<R: Runtime> {
+    runtime: R,
+    config: HubConfig,
+    events: R::Events,
+    state: R::Lock<State<R>>,
+}
+
+/// What is behind the lock of a hub.
+struct State<R: Runtime> {
+    control: Control<R::Topology>,
+    servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
+    /// Tasks that wait for a suitable server.
+    selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
+    wake_selectors: bool,
+    /// Whoever starts the tasks of new servers.
+    starter: Option<Waker>,
+    clock: Option<Waker>,
+    armed: Option<Instant>,
+    next_pool: u32,
+    closed: bool,
+}
+
+/// The place of a task that waits for a suitable server.
+enum Selector {
+    Free,
+    Waiting(Waker),
+    Woken,
+}
+
+/// A server and the tasks of its monitor.
+struct Entry<R: Runtime> {
+    id: ServerId,
+    server: R::ServerHandle,
+    /// Its tasks are to be started.
+    fresh: bool,
+    /// Its pool was commanded, and owes something.
+    unsettled: bool,
+    check: Option<Waker>,
+    rtt: Option<Waker>,
+}
+
+enum Chore<R: Runtime> {
+    Wake(Waker),
+    Settle(R::ServerHandle),
+}
+
+impl<R: Runtime> State<R> {
+    /// Carries out what the control machine owes, pools included.
+    fn route(&mut self, hub: &Hub<R>, now: Instant) {
+        while let Some(action) = self.control.poll_action() {
+            match action {
+                ControlAction::ServerAdded(id) => self.add_server(hub, now, id),
+                ControlAction::ServerRemoved(id) => {
+                    if let Some(entry) = self.entry(id) {
+                        entry.server.close_quietly(now);
+                        entry.unsettled = true;
+                    }
+                }
+                ControlAction::Pool(id, command) => {
+                    if let Some(entry) = self.entry(id) {
+                        entry.server.command_quietly(now, command);
+                        entry.unsettled = true;
+                    }
+                }
+                ControlAction::WakeSelectors => self.wake_selectors = true,
+            }
+        }
+    }
+
+    fn add_server(&mut self, hub: &Hub<R>, now: Instant, id: ServerId) {
+        let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
+        let pool = PoolId::new(self.next_pool);
+        self.next_pool = self.next_pool.wrapping_add(1);
+        let server = Server::new(now, id, pool, address, hub.config.pool, hub.events.clone());
+        let Ok(server) = hub.runtime.share_server(server) else { return };
+        let entry = Entry { id, server, fresh: true, unsettled: true, check: None, rtt: None };
+        let index = id.index() as usize;
+        while self.servers.slots().len() <= index {
+            if self.servers.try_push(None).is_err() {
+                return;
+            }
+        }
+        if let Some(place) = self.servers.slots_mut().get_mut(index) {
+            *place = Some(entry);
+        }
+    }
+
+    /// A server that operations can be sent to.
+    fn any_server(&self) -> Option<ServerId> {
+        let topology = self.control.topology();
+        let single = topology.description().topology_type() == TopologyType::Single;
+        let mut servers = topology.servers();
+        servers
+            .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
+            .map(|server| server.server())
+    }
+
+    fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
+        self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
+    }
+
+    fn chore(&mut self) -> Option<Chore<R>> {
+        let Self { control, servers, .. } = self;
+        for place in servers.slots_mut() {
+            let Some(entry) = place else { continue };
+            if core::mem::take(&mut entry.unsettled) {
+                return Some(Chore::Settle(entry.server.clone()));
+            }
+            let ended = control.is_ended(entry.id);
+            if ended || control.owes_line(entry.id, Line::Check) {
+                if let Some(waker) = entry.check.take() {
+                    return Some(Chore::Wake(waker));
+                }
+            }
+            if ended || control.owes_line(entry.id, Line::Rtt) {
+                if let Some(waker) = entry.rtt.take() {
+                    return Some(Chore::Wake(waker));
+                }
+            }
+            if entry.fresh && self.starter.is_some() {
+                return self.starter.take().map(Chore::Wake);
+            }
+            if ended && !entry.fresh {
+                *place = None;
+            }
+        }
+        if self.wake_selectors {
+            for selector in self.selectors.slots_mut() {
+                if matches!(selector, Selector::Waiting(_)) {
+                    if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
+                        return Some(Chore::Wake(waker));
+                    }
+                }
+            }
+            self.wake_selectors = false;
+        }
+        if self.closed {
+            return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
+        }
+        if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
+            return self.clock.take().map(Chore::Wake);
+        }
+        None
+    }
+}
+
+impl<R: Runtime> Hub<R> {
+    /// A hub for these seeds. No I/O is performed before its tasks run.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: no room for the seeds.
+    ///
+    /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
+    pub fn new(runtime: R, config: HubConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
+        let now = runtime.now();
+        let id = TopologyId::new(config.first_pool);
+        let control = Control::new(now, id, topology, config.monitor, &mut Tap::new(&events))?;
+        let state = State {
+            control,
+            servers: Store::EMPTY,
+            selectors: Store::EMPTY,
+            wake_selectors: false,
+            starter: None,
+            clock: None,
+            armed: None,
+            next_pool: config.first_pool,
+            closed: false,
+        };
+        let hub = Self { runtime, config, events, state: R::Lock::new(state) };
+        hub.step(|_, _, _| ());
+        Ok(hub)
+    }
+
+    /// The runtime.
+    pub const fn runtime(&self) -> &R {
+        &self.runtime
+    }
+
+    /// The configuration.
+    pub const fn config(&self) -> &HubConfig {
+        &self.config
+    }
+
+    /// Where events go.
+    pub const fn events(&self) -> &R::Events {
+        &self.events
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.runtime.now()
+    }
+
+    /// Sleeps until an instant, or for ever.
+    pub(super) async fn sleep_until(&self, at: Option<Instant>) {
+        match at {
+            Some(at) => self.runtime.sleep_until(at).await,
+            None => pending().await,
+        }
+    }
+
+    /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    fn step<T>(&self, change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
+        self.step_state(|state, now, tap| change(&mut state.control, now, tap))
+    }
+
+    fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
+        let (result, mut chore) = self.state.with(|state| {
+            let now = self.now();
+            let result = change(state, now, &mut Tap::new(&self.events));
+            state.route(self, now);
+            (result, state.chore())
+        });
+        while let Some(due) = chore {
+            match due {
+                Chore::Wake(waker) => waker.wake(),
+                Chore::Settle(server) => server.settle(),
+            }
+            chore = self.state.with(State::chore);
+        }
+        result
+    }
+
+    /// Waits until a server suits, and gives it.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
+    /// [`OperationError::Closed`] once the client is closed.
+    pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
+        let limit = self.now().saturating_add(self.config.server_selection_timeout);
+        let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
+        let mut place = SelectorPlace { hub: self, index: None };
+        let mut expiry = pin!(self.sleep_until(Some(limit)));
+        poll_fn(|context| match place.poll_select(context.waker()) {
+            Poll::Ready(selected) => Poll::Ready(selected),
+            Poll::Pending => expiry.as_mut().poll(context).map(|()| Err(OperationError::ServerSelection)),
+        })
+        .await
+    }
+
+    /// Selects a server and checks a connection out of its pool.
+    ///
+    /// - `deadline`: for selection, waiting and establishing, and then for the operations under the guard.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Closed`].
+    pub async fn check_out(&self, deadline: Option<Instant>) -> Result<Guard<'_, R>, OperationError> {
+        let server = self.select_server(deadline).await?;
+        CheckingOut::new(self, server, deadline).await.map_err(OperationError::CheckOut)
+    }
+
+    /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed
+    /// when they are returned. The tasks of the runner end.
+    ///
+    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
+    pub fn close(&self) {
+        self.step_state(|state, now, tap| {
+            state.control.close(now, tap);
+            state.closed = true;
+            state.wake_selectors = true;
+        });
+    }
+
+    /// Whether [`Hub::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.state.with(|state| state.closed)
+    }
+
+    /// Each server with its description and its pool, all of one instant.
+    pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
+        self.state.with(|state| {
+            let State { control, servers, .. } = state;
+            for entry in servers.slots().iter().flatten() {
+                let Some(description) = control.topology().server(entry.id) else { continue };
+                visit(ServerSnapshot {
+                    id: entry.id,
+                    address: entry.server.address(),
+                    server_type: description.server_type(),
+                    round_trip_average: description.round_trip_time(),
+                    round_trip_minimum: description.min_round_trip_time(),
+                    pool: entry.server.pool_snapshot(),
+                });
+            }
+        });
+    }
+
+    /// Asks for a check of every server as soon as it may be.
+    pub fn request_check(&self) {
+        self.step(|control, now, _| control.request_check(now));
+    }
+
+    /// An operation failed on a connection: the topology judges it, and the pool is cleared if it says so, before the connection returns.
+    pub(super) fn report_failure(&self, server: &R::ServerHandle, conn: ConnId, cause: Cause) {
+        let kind = match cause {
+            Cause::Network => AppErrorKind::Network,
+            Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
+            _ => return,
+        };
+        self.report(server, conn, kind);
+    }
+
+    /// An operation's reply has an error in it.
+    pub(super) fn report_reply(&self, server: &R::ServerHandle, conn: ConnId, reply: &CommandReply<'_>) {
+        let command = (!reply.ok).then(|| ReplyError { code: reply.code, message: reply.message.unwrap_or_default() });
+        let write_concern = reply
+            .write_concern_error
+            .map(|error| ReplyError { code: error.code, message: error.message.unwrap_or_default() });
+        let topology_version = reply.topology_version;
+        self.report(server, conn, AppErrorKind::Command(CommandError { command, write_concern, topology_version }));
+    }
+
+    fn report(&self, server: &R::ServerHandle, conn: ConnId, kind: AppErrorKind<'_>) {
+        self.step_state(|state, now, tap| {
+            let Some(origin) = server.origin(conn) else { return };
+            let error = AppError {
+                generation: origin.generation,
+                pool_generation: origin.pool_generation,
+                phase: HandshakePhase::After,
+                kind,
+                overloaded: false,
+                service_id: origin.service_id,
+            };
+            let verdict = state.control.handle_app_error(now, server.id(), &error, tap);
+            if let Some(clear) = verdict.clear {
+                server.clear_quietly(now, clear, error_cause(&kind));
+                if let Some(entry) = state.entry(server.id()) {
+                    entry.unsettled = true;
+                }
+            }
+        });
+    }
+
+    /// A connection could not be established: judged and told to the pool in one step.
+    pub(super) fn report_establish_failed(&self, server: &R::ServerHandle, conn: ConnId, error: &HandshakeError) {
+        self.step_state(|state, now, tap| {
+            let Some(origin) = server.origin(conn) else { return };
+            let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
+            let kind = match error.cause {
+                Cause::Network => AppErrorKind::Network,
+                Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
+                Cause::Command { code } => AppErrorKind::Command(CommandError {
+                    command: Some(ReplyError { code: Some(code), message: "" }),
+                    write_concern: None,
+                    topology_version: error.topology_version,
+                }),
+                other => AppErrorKind::Other(other),
+            };
+            let report = AppError {
+                generation: origin.generation,
+                pool_generation: origin.pool_generation,
+                phase: HandshakePhase::Before,
+                kind,
+                overloaded,
+                service_id: origin.service_id,
+            };
+            let verdict = state.control.handle_app_error(now, server.id(), &report, tap);
+            let failed = EstablishError { cause: error.cause, overloaded, clear: verdict.clear };
+            server.fail_establish_quietly(now, conn, failed);
+            if let Some(entry) = state.entry(server.id()) {
+                entry.unsettled = true;
+            }
+        });
+    }
+
+    /// The hello of an application's connection is news of the server, too (MON-20).
+    pub(super) fn report_hello(&self, server: ServerId, hello: &HelloReply<'_>) {
+        self.step(|control, now, tap| control.handle_app_hello(now, server, &super::hello::info(hello), tap));
+    }
+
+    /// News of a monitoring connection.
+    pub(super) fn line_news<T>(
+        &self,
+        news: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> T {
+        self.step(news)
+    }
+
+    /// What a line of a monitor is to do next; `None` once it has ended.
+    pub(super) fn poll_line(&self, server: ServerId, line: Line, waker: &Waker) -> Poll<Option<MonitorAction>> {
+        self.state.with(|state| {
+            let now = self.now();
+            if let Some(action) = state.control.poll_line(now, server, line) {
+                return Poll::Ready(Some(action));
+            }
+            if state.control.is_ended(server) {
+                return Poll::Ready(None);
+            }
+            if let Some(entry) = state.entry(server) {
+                register(if line == Line::Check { &mut entry.check } else { &mut entry.rtt }, waker);
+            }
+            Poll::Pending
+        })
+    }
+
+    /// The next server whose tasks are to be started: see [`Hub::run_server_task`]. `None` once the client is closed.
+    pub async fn next_server(&self) -> Option<R::ServerHandle> {
+        poll_fn(|context| {
+            self.state.with(|state| {
+                for entry in state.servers.slots_mut().iter_mut().flatten() {
+                    if core::mem::take(&mut entry.fresh) {
+                        return Poll::Ready(Some(entry.server.clone()));
+                    }
+                }
+                if state.closed {
+                    return Poll::Ready(None);
+                }
+                register(&mut state.starter, context.waker());
+                Poll::Pending
+            })
+        })
+        .await
+    }
+
+    /// Calls the monitors when they want to be called. Ends when the client is closed.
+    pub async fn run_clock(&self) {
+        loop {
+            let at = self.step_state(|state, now, tap| {
+                if state.control.poll_timeout().is_some_and(|at| at <= now) {
+                    state.control.handle_timeout(now, tap);
+                }
+                state.armed = state.control.poll_timeout();
+                (!state.closed).then_some(state.armed)
+            });
+            let Some(at) = at else { return };
+            let mut expiry = pin!(self.sleep_until(at));
+            poll_fn(|context| {
+                let due = self.state.with(|state| {
+                    register(&mut state.clock, context.waker());
+                    state.closed || is_earlier(state.control.poll_timeout(), state.armed)
+                });
+                if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+            })
+            .await;
+        }
+    }
+}
+
+fn error_cause(kind: &AppErrorKind<'_>) -> Cause {
+    match kind {
+        AppErrorKind::Network => Cause::Network,
+        AppErrorKind::NetworkTimeout => Cause::NetworkTimeout,
+        AppErrorKind::Command(error) => {
+            let error = error.command.or(error.write_concern);
+            Cause::Command { code: error.and_then(|error| error.code).unwrap_or(0) }
+        }
+        AppErrorKind::Other(cause) => *cause,
+    }
+}
+
+/// One server at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerSnapshot<'a> {
+    /// Its id.
+    pub id: ServerId,
+    /// Its address.
+    pub address: &'a str,
+    /// What it was at its last check.
+    pub server_type: ServerType,
+    /// The moving average of its round-trip time; `None` while it is unknown.
+    pub round_trip_average: Option<Duration>,
+    /// The minimum of its last ten round-trip times; `None` while it is unknown.
+    pub round_trip_minimum: Option<Duration>,
+    /// Its pool.
+    pub pool: PoolSnapshot,
+}
+
+/// The place of a selection in the hub's table; left when it ends or is dropped.
+struct SelectorPlace<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    index: Option<usize>,
+}
+
+impl<R: Runtime> SelectorPlace<'_, R> {
+    fn poll_select(&mut self, waker: &Waker) -> Poll<Result<R::ServerHandle, OperationError>> {
+        let index = &mut self.index;
+        self.hub.step_state(|state, now, _| {
+            if state.closed {
+                return Poll::Ready(Err(OperationError::Closed));
+            }
+            if let Some(id) = state.any_server() {
+                if let Some(entry) = state.entry(id) {
+                    return Poll::Ready(Ok(entry.server.clone()));
+                }
+            }
+            // Nobody suits: look at every server as soon as may be (SDAM-85).
+            state.control.request_check(now);
+            let place = match *index {
+                Some(place) => place,
+                None => {
+                    let free = state.selectors.slots().iter().position(|selector| matches!(selector, Selector::Free));
+                    let Some(place) = free.or_else(|| {
+                        state.selectors.try_push(Selector::Free).ok()?;
+                        Some(state.selectors.slots().len() - 1)
+                    }) else {
+                        return Poll::Ready(Err(OperationError::Busy));
+                    };
+                    *index = Some(place);
+                    place
+                }
+            };
+            if let Some(selector) = state.selectors.slots_mut().get_mut(place) {
+                match selector {
+                    Selector::Waiting(kept) if kept.will_wake(waker) => {}
+                    _ => *selector = Selector::Waiting(waker.clone()),
+                }
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl<R: Runtime> Drop for SelectorPlace<'_, R> {
+    fn drop(&mut self) {
+        let Some(index) = self.index else { return };
+        self.hub.state.with(|state| {
+            if let Some(selector) = state.selectors.slots_mut().get_mut(index) {
+                *selector = Selector::Free;
+            }
+        });
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Hub<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,193 @@
+//! What an adapter supplies.
+
+use super::event::Publish;
+use super::server::Server;
+use crate::pool::Memory;
+use crate::storage::Full;
+use crate::wire::Sink;
+use crate::{Cause, Instant, topology};
+use core::ops::Deref;
+use core::task::Waker;
+use embedded_io_async::{Read, Write};
+
+/// A runtime: its clock, its timers, its sockets, its lock, and where things are kept.
+///
+/// Whether the futures of the shell are `Send` follows from these types.
+pub trait Runtime: Sized + 'static {
+    /// A connected socket, TLS included. Dropping it closes it without waiting.
+    type Stream: Read + Write;
+    /// What bytes are read into and written from; one connection has two.
+    type Buffer: Buffer;
+    /// A lock around a value. Held for short, never across an await.
+    type Lock<T>: Lock<T>;
+    /// Where pools keep their slots, and the shell what belongs to them.
+    type Memory: Memory;
+    /// Where the topology keeps its servers.
+    type Topology: topology::Memory;
+    /// An address, or another short text.
+    type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
+    /// A shared server: `Arc<Server<Self>>`, or a reference to a static.
+    type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
+    /// Where events go.
+    type Events: Publish;
+
+    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
+    fn now(&self) -> Instant;
+
+    /// Returns once `now()` is at least `at`; never earlier.
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
+
+    /// Connects to an endpoint, TLS included. The shell bounds the time, and drops the future when it gives up.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Certificate`] or [`Cause::Network`].
+    fn connect(&self, endpoint: &Endpoint<'_>) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
+
+    /// A buffer for a new connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when there is none left.
+    fn buffer(&self) -> Result<Self::Buffer, Full>;
+
+    /// Puts a server where it can be shared.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when there is no place left.
+    fn share_server(&self, server: Server<Self>) -> Result<Self::ServerHandle, Full>;
+}
+
+/// Mutual exclusion: `std::sync::Mutex`, or a critical section.
+pub trait Lock<T> {
+    /// A lock around `value`.
+    fn new(value: T) -> Self;
+
+    /// Runs `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered before this one.
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// Bytes of one connection: a [`Sink`] to encode into, and a place to read into.
+pub trait Buffer: Sink {
+    /// Makes the written part exactly `len` bytes long; new bytes have any value.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when the buffer cannot become as long; it stays as it was.
+    fn resize(&mut self, len: usize) -> Result<(), Full>;
+
+    /// How long the written part can become without the buffer growing.
+    fn capacity(&self) -> usize;
+
+    /// How long the written part can ever become.
+    fn limit(&self) -> usize;
+
+    /// Gives memory back after an unusually large message.
+    fn shrink(&mut self, _len: usize) {}
+}
+
+/// Where to connect to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint<'a> {
+    /// A host name or IP address without brackets, and a port.
+    Tcp {
+        /// The host.
+        host: &'a str,
+        /// The port.
+        port: u16,
+    },
+    /// The path of a Unix domain socket.
+    Unix {
+        /// The path.
+        path: &'a str,
+    },
+}
+
+impl<'a> Endpoint<'a> {
+    /// The port of an address that names none.
+    pub const PORT_DEFAULT: u16 = 27017;
+
+    /// Reads `host`, `host:port`, `[ipv6]:port` or the path of a socket that ends in `.sock`.
+    ///
+    /// `None` for an empty host, port 0 or one that is no number up to 65535.
+    #[must_use]
+    pub fn parse(address: &'a str) -> Option<Self> {
+        if address.ends_with(".sock") || address.starts_with('/') {
+            return Some(Self::Unix { path: address });
+        }
+        let (host, port) = match address.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']')?;
+                (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
+            }
+            None => match address.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (address, None),
+            },
+        };
+        let port = match port {
+            None => Self::PORT_DEFAULT,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
+            Some(_) => return None,
+        };
+        (!host.is_empty() && port != 0).then_some(Self::Tcp { host, port })
+    }
+}
+
+/// A connection could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConnectError(pub Cause);
+
+impl core::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "could not connect: {}", self.0)
+    }
+}
+
+impl core::error::Error for ConnectError {}
+
+/// Keeps the waker of one task.
+pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
+    match place {
+        Some(kept) if kept.will_wake(waker) => {}
+        _ => *place = Some(waker.clone()),
+    }
+}
+
+#[cfg(feature = "std")]
+impl<T> Lock<T> for std::sync::Mutex<T> {
+    fn new(value: T) -> Self {
+        Self::new(value)
+    }
+
+    /// A panic under the lock does not poison it: the machines change themselves in steps that leave them whole.
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Buffer for alloc::vec::Vec<u8> {
+    fn resize(&mut self, len: usize) -> Result<(), Full> {
+        if len > self.capacity() {
+            self.try_reserve(len - self.len()).map_err(|_| Full)?;
+        }
+        self.resize(len, 0);
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity()
+    }
+
+    fn limit(&self) -> usize {
+        usize::MAX
+    }
+
+    fn shrink(&mut self, len: usize) {
+        self.truncate(len);
+        self.shrink_to(len);
+    }
+}

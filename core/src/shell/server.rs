@@ -1,0 +1,430 @@
+//! One server: its pool behind a lock, the sockets of its connections, and the wakers of those who wait.
+//!
+//! Every change goes through [`Server::step`]: the machine is changed under the lock; sockets are dropped and tasks woken
+//! after it is released. Nothing is awaited under the lock.
+
+use super::connection::Connection;
+use super::event::Tap;
+use super::runtime::{Lock, Runtime, register};
+use crate::machine::Machine;
+use crate::pool::{
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pool, PoolAction,
+    PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
+};
+use crate::storage::Store;
+use crate::topology::PoolCommand;
+use crate::{Cause, Instant, ObjectId, ServerId};
+use core::fmt;
+use core::task::{Poll, Waker};
+
+/// One server of a client, and its pool.
+pub struct Server<R: Runtime> {
+    id: ServerId,
+    address: R::Text,
+    events: R::Events,
+    state: R::Lock<State<R>>,
+}
+
+/// What is behind the lock of a server.
+struct State<R: Runtime> {
+    pool: Pool<R::Memory>,
+    cells: <R::Memory as Stores>::PerConn<Cell<R>>,
+    waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
+    workers: <R::Memory as Stores>::PerConn<Option<Waker>>,
+    clock: Option<Waker>,
+    /// What the clock task sleeps for; `None` when it sleeps until it is woken.
+    armed: Option<Instant>,
+}
+
+/// What belongs to the place of a connection.
+struct Cell<R: Runtime> {
+    owner: Option<ConnId>,
+    interrupted: bool,
+    socket: Option<Connection<R>>,
+    /// Who performs I/O on it.
+    waker: Option<Waker>,
+}
+
+/// What is left to do once the lock is released.
+enum Chore<R: Runtime> {
+    Wake(Waker),
+    Drop(Connection<R>),
+}
+
+impl<R: Runtime> Chore<R> {
+    fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Drop(connection) => drop(connection),
+        }
+    }
+}
+
+impl<R: Runtime> State<R> {
+    /// The next thing that the last changes ask for.
+    fn chore(&mut self) -> Option<Chore<R>> {
+        while let Some(action) = self.pool.poll_prompt() {
+            let found = match action {
+                PoolAction::Wake(id) => {
+                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Chore::Wake)
+                }
+                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Chore::Drop),
+                PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
+                    cell.interrupted = true;
+                    cell.waker.take().map(Chore::Wake)
+                }),
+                PoolAction::Establish(_) => None,
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        if self.pool.state() == PoolState::Closed {
+            // Workers and the clock end with the pool.
+            let workers = self.workers.slots_mut().iter_mut().find_map(Option::take);
+            return workers.or_else(|| self.clock.take()).map(Chore::Wake);
+        }
+        if self.pool.owes_establish() {
+            if let Some(waker) = self.workers.slots_mut().iter_mut().find_map(Option::take) {
+                return Some(Chore::Wake(waker));
+            }
+        }
+        if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
+            return self.clock.take().map(Chore::Wake);
+        }
+        None
+    }
+
+    /// The cell of a connection, unless the place is another's by now.
+    fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
+        self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
+    }
+
+    /// A fresh cell for a connection that is about to be established. Cold: may allocate.
+    fn occupy(&mut self, id: ConnId) -> bool {
+        while self.cells.slots().len() <= id.index() as usize {
+            let empty = Cell { owner: None, interrupted: false, socket: None, waker: None };
+            if self.cells.try_push(empty).is_err() {
+                return false;
+            }
+        }
+        if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
+            *cell = Cell { owner: Some(id), interrupted: false, socket: None, waker: None };
+        }
+        true
+    }
+
+    fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
+        self.cell(lease.conn()).and_then(|cell| cell.socket.take())
+    }
+}
+
+/// Whether `one` comes before `other`; none is never.
+pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// A server with an empty, paused pool.
+    ///
+    /// - `pool`: different for any two pools of the process.
+    pub fn new(
+        now: Instant,
+        id: ServerId,
+        pool: PoolId,
+        address: R::Text,
+        config: PoolConfig,
+        events: R::Events,
+    ) -> Self {
+        let pool = Pool::new(now, pool, config, &mut Tap::new(&events));
+        let state =
+            State { pool, cells: Store::EMPTY, waiters: Store::EMPTY, workers: Store::EMPTY, clock: None, armed: None };
+        Self { id, address, events, state: R::Lock::new(state) }
+    }
+
+    /// The server's id in its topology.
+    pub const fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// The server's address, as the topology names it.
+    pub fn address(&self) -> &str {
+        self.address.as_ref()
+    }
+
+    /// What the pool is doing, at one instant.
+    pub fn pool_snapshot(&self) -> PoolSnapshot {
+        self.state.with(|state| PoolSnapshot {
+            state: state.pool.state(),
+            generation: state.pool.generation().get(),
+            counts: state.pool.counts(),
+        })
+    }
+
+    /// Changes the pool, then does what it owes.
+    fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        let (result, mut chore) = self.state.with(|state| {
+            let result = change(state, &mut Tap::new(&self.events));
+            (result, state.chore())
+        });
+        while let Some(due) = chore {
+            due.run();
+            chore = self.state.with(State::chore);
+        }
+        result
+    }
+
+    /// Does what the pool owes after it was changed quietly.
+    pub(super) fn settle(&self) {
+        self.step(|_, _| ());
+    }
+
+    /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
+    fn change_quietly(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>)) {
+        self.state.with(|state| change(state, &mut Tap::new(&self.events)));
+    }
+
+    /// Carries out what the topology commands.
+    pub(super) fn command_quietly(&self, now: Instant, command: PoolCommand) {
+        self.change_quietly(|state, observer| match command {
+            PoolCommand::Ready => state.pool.ready(now, observer),
+            PoolCommand::Clear { interrupt_in_use_connections, cause } => {
+                let clear = Clear::All { interrupt_in_use_connections };
+                let cleared = state.pool.clear(now, clear, Some(cause), observer);
+                debug_assert!(cleared.is_ok(), "a load-balanced topology has no checks that could fail");
+            }
+        });
+    }
+
+    /// Clears the pool as the judgement of an error says.
+    pub(super) fn clear_quietly(&self, now: Instant, clear: Clear, cause: Cause) {
+        self.change_quietly(|state, observer| {
+            let cleared = state.pool.clear(now, clear, Some(cause), observer);
+            debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
+        });
+    }
+
+    pub(super) fn close_quietly(&self, now: Instant) {
+        self.change_quietly(|state, observer| state.pool.close(now, observer));
+    }
+
+    /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
+    pub(super) fn begin_check_out(
+        &self,
+        now: Instant,
+        deadline: Option<Instant>,
+        waker: &Waker,
+    ) -> Result<Begun<R>, CheckOutError> {
+        self.step(|state, observer| match state.pool.check_out(now, deadline, observer)? {
+            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
+            CheckOut::Queued(id) => {
+                while state.waiters.slots().len() <= id.index() as usize {
+                    if state.waiters.try_push(None).is_err() {
+                        let waiting = state.pool.counts().waiting;
+                        state.pool.cancel(now, id, observer);
+                        return Err(CheckOutError::Busy { waiting });
+                    }
+                }
+                if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
+                    *place = Some(waker.clone());
+                }
+                Ok(Begun::Queued(id))
+            }
+        })
+    }
+
+    pub(super) fn poll_claim(&self, now: Instant, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
+        self.step(|state, _| match state.pool.claim(now, id) {
+            Claim::Waiting => {
+                if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
+                    register(place, waker);
+                }
+                Poll::Pending
+            }
+            Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+            Claim::Failed(error) => Poll::Ready(Err(error)),
+            Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+        })
+    }
+
+    pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
+        self.step(|state, observer| {
+            if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
+                *place = None;
+            }
+            state.pool.cancel(now, id, observer);
+        });
+    }
+
+    /// Puts the socket back where the next owner finds it, and returns the lease.
+    pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Connection<R>>, health: Health) {
+        let rejected = self.step(|state, observer| {
+            let mut left = connection;
+            let health = if left.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+            if let Some(cell) = state.cell(lease.conn()) {
+                cell.waker = None;
+                cell.socket = left.take();
+            }
+            let result = state.pool.check_in(now, lease, health, observer);
+            debug_assert!(result.is_ok(), "a guard returns its lease to the pool that issued it");
+            left
+        });
+        drop(rejected);
+    }
+
+    /// Whether the connection was interrupted; if not, wakes `waker` when it is.
+    pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
+        self.state.with(|state| match state.cell(id) {
+            Some(cell) if !cell.interrupted => {
+                register(&mut cell.waker, waker);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+    }
+
+    /// A place for the waker of one more worker; `None` when there are as many as connections can be.
+    pub(super) fn join_workers(&self) -> Option<usize> {
+        self.state.with(|state| {
+            state.workers.try_push(None).ok()?;
+            Some(state.workers.slots().len() - 1)
+        })
+    }
+
+    /// The next connection to establish; `None` once the pool is closed.
+    pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
+        self.step(|state, observer| {
+            while let Some(id) = state.pool.poll_establish() {
+                if state.occupy(id) {
+                    return Poll::Ready(Some(id));
+                }
+                let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
+                let _ = state.pool.handle_establish_failed(now, id, error, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return Poll::Ready(None);
+            }
+            if let Some(place) = state.workers.slots_mut().get_mut(worker) {
+                register(place, waker);
+            }
+            Poll::Pending
+        })
+    }
+
+    /// News of a worker: the connection is there. Gives the socket back when it came too late.
+    pub(super) fn established(&self, now: Instant, id: ConnId, connection: Connection<R>) -> Option<Connection<R>> {
+        self.step(|state, observer| {
+            // The socket is in its place before anybody can be granted the connection.
+            let Some(cell) = state.cell(id) else { return Some(connection) };
+            cell.waker = None;
+            cell.socket = Some(connection);
+            match state.pool.handle_established(now, id, observer) {
+                Ok(()) => None,
+                Err(Stale) => state.cell(id).and_then(|cell| cell.socket.take()),
+            }
+        })
+    }
+
+    /// Notes the service of a connection, in load-balanced mode.
+    pub(super) fn note_service(&self, id: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
+        self.step(|state, _| state.pool.handle_service(id, service_id))
+    }
+
+    /// News of a worker, judged: the connection could not be established.
+    pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) {
+        self.change_quietly(|state, observer| {
+            if let Some(cell) = state.cell(id) {
+                cell.waker = None;
+            }
+            // Late news of a connection that the pool gave up changes nothing.
+            let _ = state.pool.handle_establish_failed(now, id, error, observer);
+        });
+    }
+
+    /// Where a connection comes from, for judging its errors; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        self.state.with(|state| {
+            let service_id = state.pool.conn_service(id);
+            let pool_generation = match service_id {
+                Some(service_id) => state.pool.service_generation(service_id),
+                None => state.pool.generation(),
+            };
+            let generation = state.pool.conn_generation(id)?.get();
+            Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
+        })
+    }
+
+    /// What the clock task waits for.
+    pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
+        self.step(|state, observer| {
+            while state.pool.poll_timeout().is_some_and(|at| at <= now) {
+                state.pool.handle_timeout(now, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return ClockState::Ended;
+            }
+            register(&mut state.clock, waker);
+            state.armed = state.pool.poll_timeout();
+            ClockState::Armed(state.armed)
+        })
+    }
+
+    /// Whether the pool wants to be called earlier than the clock task knows.
+    pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
+        self.state.with(|state| {
+            register(&mut state.clock, waker);
+            state.pool.state() == PoolState::Closed || is_earlier(state.pool.poll_timeout(), state.armed)
+        })
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Server<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("id", &self.id)
+            .field("address", &self.address())
+            .field("pool", &self.pool_snapshot())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the clock task of a server is to do.
+pub(super) enum ClockState {
+    /// Call again at this instant, or when woken.
+    Armed(Option<Instant>),
+    /// The pool is closed.
+    Ended,
+}
+
+/// What a check-out has begun as.
+pub(super) enum Begun<R: Runtime> {
+    Granted(Option<Connection<R>>, Lease),
+    Queued(WaiterId),
+}
+
+/// How a check-out that waited ended.
+pub(super) type Claimed<R> = Result<(Option<Connection<R>>, Lease), CheckOutError>;
+
+/// Where a connection comes from.
+pub(super) struct Origin {
+    /// Its generation.
+    pub(super) generation: u64,
+    /// The generation of its pool, or of its service, now.
+    pub(super) pool_generation: u64,
+    pub(super) service_id: Option<ObjectId>,
+}
+
+/// A pool at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSnapshot {
+    /// Whether it hands out connections.
+    pub state: PoolState,
+    /// How many times it was cleared.
+    pub generation: u64,
+    /// Its connections and waiters.
+    pub counts: PoolCounts,
+}

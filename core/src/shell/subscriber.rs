@@ -1,0 +1,198 @@
+//! Subscriptions: events in order, to whoever listens, in bounded memory.
+//!
+//! Each subscription has a queue of its own. One that is not read fills up and then loses the newest events, which
+//! [`Notice::Lost`] says in their place; nobody else is held up.
+
+use super::event::{Event, EventRef, Publish};
+use super::runtime::register;
+use crate::Instant;
+use alloc::collections::VecDeque;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many events a subscription keeps for a reader that is behind, unless it asks for another number.
+pub const SUBSCRIPTION_EVENTS: usize = 1024;
+
+/// All subscriptions of a client. Clones are of the same.
+#[derive(Clone, Debug, Default)]
+pub struct Subscribers {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    active: AtomicBool,
+    queues: Mutex<Vec<Weak<Mutex<Queue>>>>,
+}
+
+struct Queue {
+    notices: VecDeque<(Instant, Event)>,
+    limit: usize,
+    filter: fn(&EventRef<'_>) -> bool,
+    lost: u64,
+    closed: bool,
+    waker: Option<Waker>,
+}
+
+/// What a subscription yields.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// Something happened.
+    Event {
+        /// When, on the runtime's clock.
+        at: Instant,
+        /// What.
+        event: Event,
+    },
+    /// The subscription was not read for so long that events after this point are missing.
+    Lost {
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A stream of events, from the moment of subscribing until the client is closed or dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    queue: Arc<Mutex<Queue>>,
+    /// Keeps the list that this subscription leaves when it is dropped.
+    shared: Weak<Shared>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Subscribers {
+    /// Begins to listen to what passes a filter.
+    ///
+    /// - `limit`: how many events are kept for a reader that is behind; at least 1.
+    /// - `filter`: called under the lock of what is being changed, so it only looks.
+    #[must_use]
+    pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+        let limit = limit.max(1);
+        let notices = VecDeque::with_capacity(limit.min(64));
+        let queue = Queue { notices, limit, filter, lost: 0, closed: false, waker: None };
+        let queue = Arc::new(Mutex::new(queue));
+        let mut queues = lock(&self.shared.queues);
+        queues.push(Arc::downgrade(&queue));
+        self.shared.active.store(true, Ordering::Release);
+        Subscription { queue, shared: Arc::downgrade(&self.shared) }
+    }
+
+    /// Ends every subscription once it is read to its end.
+    pub fn close(&self) {
+        let queues = core::mem::take(&mut *lock(&self.shared.queues));
+        self.shared.active.store(false, Ordering::Release);
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            let waker = {
+                let mut queue = lock(&queue);
+                queue.closed = true;
+                queue.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Publish for Subscribers {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.shared.active.load(Ordering::Acquire)
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        let queues = lock(&self.shared.queues);
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            let waker = {
+                let mut queue = lock(&queue);
+                if !(queue.filter)(&event) {
+                    continue;
+                }
+                if queue.lost > 0 || queue.notices.len() >= queue.limit {
+                    queue.lost += 1;
+                } else {
+                    queue.notices.push_back((now, event.to_owned()));
+                }
+                queue.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let queues = self.queues.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for queue in queues.iter().filter_map(Weak::upgrade) {
+            let waker = {
+                let mut queue = lock(&queue);
+                queue.closed = true;
+                queue.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+impl Subscription {
+    /// The next notice; `None` after the last one, when the client is gone. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Notice> {
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// The next notice, if there is one now.
+    pub fn try_next(&mut self) -> Option<Notice> {
+        lock(&self.queue).pop()
+    }
+
+    /// [`Subscription::next`] for hand-written futures.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Notice>> {
+        let mut queue = lock(&self.queue);
+        if let Some(notice) = queue.pop() {
+            return Poll::Ready(Some(notice));
+        }
+        if queue.closed {
+            return Poll::Ready(None);
+        }
+        register(&mut queue.waker, context.waker());
+        Poll::Pending
+    }
+}
+
+impl core::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Queue").field("len", &self.notices.len()).field("lost", &self.lost).finish_non_exhaustive()
+    }
+}
+
+impl Queue {
+    fn pop(&mut self) -> Option<Notice> {
+        match self.notices.pop_front() {
+            Some((at, event)) => Some(Notice::Event { at, event }),
+            None if self.lost > 0 => Some(Notice::Lost { count: core::mem::take(&mut self.lost) }),
+            None => None,
+        }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        let mut queues = lock(&shared.queues);
+        queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
+        if queues.is_empty() {
+            shared.active.store(false, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
+
+use super::connection::{Connection, ExchangeError};
+use super::hello::{check_reply, info};
+use super::hub::Hub;
+use super::runtime::{ConnectError, Endpoint, Runtime};
+use super::server::ClockState;
+use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
+use crate::pool::{ConnId, ServiceError};
+use crate::storage::Full;
+use crate::wire::Phase;
+use crate::wire::command::CommandReply;
+use crate::wire::handshake::{Handshake, HandshakeError};
+use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
+use crate::wire::message::Flags;
+use crate::{Cause, Instant, ServerId};
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+
+/// One of the tasks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerTask {
+    /// The monitor's check loop.
+    Check,
+    /// The monitor's measurements of round-trip time.
+    Rtt,
+    /// The pool's deadlines and background work.
+    Clock,
+    /// One of the workers that establish connections; there are as many as `maxConnecting`.
+    Worker,
+}
+
+impl<R: Runtime> Hub<R> {
+    /// Which tasks a server needs, for whoever starts them after [`Hub::next_server`].
+    pub fn server_tasks(&self) -> impl Iterator<Item = ServerTask> + use<R> {
+        let workers = self.config().pool.options().max_connecting as usize;
+        let monitored = !self.config().pool.options().load_balanced;
+        let lines = if monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
+        lines.iter().copied().chain([ServerTask::Clock]).chain(core::iter::repeat_n(ServerTask::Worker, workers))
+    }
+
+    /// Runs one task of a server until the server leaves the topology or the client is closed.
+    pub async fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) {
+        match task {
+            ServerTask::Check => self.run_line(server, Line::Check).await,
+            ServerTask::Rtt => self.run_line(server, Line::Rtt).await,
+            ServerTask::Clock => self.run_pool_clock(server).await,
+            ServerTask::Worker => self.run_worker(server).await,
+        }
+    }
+
+    /// Does what the monitor asks of one of its connections.
+    async fn run_line(&self, server: &R::ServerHandle, line: Line) {
+        let mut connection = None;
+        let mut asked = None;
+        loop {
+            let action = match asked.take() {
+                Some(action) => action,
+                None => match poll_fn(|context| self.poll_line(server.id(), line, context.waker())).await {
+                    Some(action) => action,
+                    None => return,
+                },
+            };
+            let outcome = {
+                let mut work = pin!(self.perform(server, action, &mut connection));
+                poll_fn(|context| {
+                    if work.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(Interrupted::No);
+                    }
+                    // What is asked for meanwhile is to hang up: the work in flight is pointless.
+                    self.poll_line(server.id(), line, context.waker()).map(|asked| match asked {
+                        Some(action) => Interrupted::By(action),
+                        None => Interrupted::Ended,
+                    })
+                })
+                .await
+            };
+            match outcome {
+                Interrupted::No => {}
+                Interrupted::By(action) => {
+                    connection = None;
+                    asked = Some(action);
+                }
+                Interrupted::Ended => return,
+            }
+        }
+    }
+
+    async fn perform(&self, server: &R::ServerHandle, action: MonitorAction, connection: &mut Option<Connection<R>>) {
+        let id = server.id();
+        match action {
+            MonitorAction::Hangup(_) => *connection = None,
+            MonitorAction::Dial(line) => {
+                *connection = None;
+                match self.dial(server.address()).await {
+                    Ok(fresh) => {
+                        *connection = Some(fresh);
+                        // News of a connection that was given up meanwhile: a Hangup follows.
+                        let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
+                    }
+                    Err(cause) => self.line_failed(id, line, cause),
+                }
+            }
+            MonitorAction::SendHello { line, hello } => match connection {
+                Some(connected) => {
+                    let sent = self.send_hello(connected, hello).await;
+                    let answered = match sent {
+                        Ok(()) => self.receive_hello(connected, id, line).await,
+                        Err(error) => Err(error),
+                    };
+                    self.note_failure(id, line, answered);
+                }
+                None => self.line_failed(id, line, Cause::Network),
+            },
+            MonitorAction::ReadNext { line } => match connection {
+                Some(connected) => {
+                    let answered = self.receive_hello(connected, id, line).await;
+                    self.note_failure(id, line, answered);
+                }
+                None => self.line_failed(id, line, Cause::Network),
+            },
+        }
+    }
+
+    async fn send_hello(&self, connection: &mut Connection<R>, hello: HelloKind) -> Result<(), ExchangeError> {
+        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+        connection
+            .send(|sink, id, _| match hello {
+                HelloKind::Handshake { .. } => {
+                    encode_handshake_hello(sink, id, &HandshakeHello::new(&self.config().metadata))?;
+                    Ok(Flags::NONE)
+                }
+                HelloKind::Poll { legacy } => Ok(encode_hello(sink, id, name(legacy), None, None)?.1),
+                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
+                    let max_await_time_ms = crate::config::millis_of(max_await_time);
+                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
+                    Ok(encode_hello(sink, id, name(legacy), None, Some(wait))?.1)
+                }
+            })
+            .await
+    }
+
+    async fn receive_hello(
+        &self,
+        connection: &mut Connection<R>,
+        server: ServerId,
+        line: LineId,
+    ) -> Result<(), ExchangeError> {
+        let matched = connection.receive().await?;
+        let body = connection.reply()?;
+        let common = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
+        let code = common.code.unwrap_or(0);
+        // A reply that is not ok has none of hello's fields; one that is must have them right.
+        let hello =
+            if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
+        let reply = check_reply(&hello, code, matched);
+        let _ = self.line_news(|control, now, tap| {
+            control.handle_reply(now, server, line, &reply, common.ok.then(|| info(&hello)).as_ref(), tap)
+        });
+        Ok(())
+    }
+
+    fn note_failure(&self, server: ServerId, line: LineId, answered: Result<(), ExchangeError>) {
+        if let Err(error) = answered {
+            self.line_failed(server, line, error.cause().unwrap_or(Cause::Resources));
+        }
+    }
+
+    fn line_failed(&self, server: ServerId, line: LineId, cause: Cause) {
+        // Late news changes nothing.
+        let _ = self.line_news(|control, now, tap| control.handle_failed(now, server, line, cause, tap));
+    }
+
+    /// Connects, and gives the socket its buffers.
+    async fn dial(&self, address: &str) -> Result<Connection<R>, Cause> {
+        let endpoint = Endpoint::parse(address).ok_or(Cause::Dns)?;
+        let stream = self.runtime().connect(&endpoint).await.map_err(|ConnectError(cause)| cause)?;
+        let input = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
+        let output = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
+        Ok(Connection::new(stream, input, output))
+    }
+
+    /// Calls the pool when it wants to be called.
+    async fn run_pool_clock(&self, server: &R::ServerHandle) {
+        loop {
+            let state = poll_fn(|context| Poll::Ready(server.poll_clock(self.now(), context.waker()))).await;
+            let ClockState::Armed(at) = state else { return };
+            let mut expiry = pin!(self.sleep_until(at));
+            poll_fn(|context| {
+                if server.clock_is_late(context.waker()) { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+            })
+            .await;
+        }
+    }
+
+    /// Establishes connections, one after the other.
+    async fn run_worker(&self, server: &R::ServerHandle) {
+        let Some(worker) = server.join_workers() else { return };
+        while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), worker, context.waker())).await {
+            let limit = self.config().connect_timeout;
+            let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
+            let established = self.establish_by(server, conn, deadline).await;
+            match established {
+                Some(Ok(connection)) => drop(server.established(self.now(), conn, connection)),
+                Some(Err(error)) => self.report_establish_failed(server, conn, &error),
+                // The pool gave it up: nothing is reported.
+                None => {}
+            }
+        }
+    }
+
+    /// Establishes a connection unless its deadline passes or the pool gives it up (`None`).
+    async fn establish_by(
+        &self,
+        server: &R::ServerHandle,
+        conn: ConnId,
+        deadline: Option<Instant>,
+    ) -> Option<Result<Connection<R>, HandshakeError>> {
+        let dialed = self.within(server, conn, deadline, self.dial(server.address())).await?;
+        let mut connection = match dialed {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
+        };
+        let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.load_balanced = self.config().pool.options().load_balanced;
+        let load_balanced = hello.load_balanced;
+        let told = |reply: &HelloReply<'_>| {
+            if !load_balanced {
+                self.report_hello(server.id(), reply);
+                return Ok(());
+            }
+            let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
+            match server.note_service(conn, service_id) {
+                Ok(_) | Err(ServiceError::Stale | ServiceError::WrongMode) => Ok(()),
+                Err(ServiceError::Full) => Err(Cause::Resources),
+            }
+        };
+        let shaken = connection.shake_hands(Handshake::new(hello), told);
+        Some(match self.within(server, conn, deadline, shaken).await? {
+            Ok(Ok(())) => Ok(connection),
+            Ok(Err(error)) => Err(error),
+            Err(cause) => Err(HandshakeError::new(Phase::Hello, cause)),
+        })
+    }
+
+    /// Does some work of establishing: `None` when the pool gives the connection up, an error at the deadline.
+    async fn within<T>(
+        &self,
+        server: &R::ServerHandle,
+        conn: ConnId,
+        deadline: Option<Instant>,
+        work: impl Future<Output = T>,
+    ) -> Option<Result<T, Cause>> {
+        let mut work = pin!(work);
+        let mut expiry = pin!(self.sleep_until(deadline));
+        poll_fn(|context| {
+            if let Poll::Ready(result) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(Ok(result)));
+            }
+            if server.poll_interrupted(conn, context.waker()).is_ready() {
+                return Poll::Ready(None);
+            }
+            expiry.as_mut().poll(context).map(|()| Some(Err(Cause::NetworkTimeout)))
+        })
+        .await
+    }
+}
+
+/// Whether work on a line was cut short.
+enum Interrupted {
+    No,
+    By(MonitorAction),
+    Ended,
+}

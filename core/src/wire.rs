@@ -1,0 +1,29 @@
+//! Bytes and text: BSON, OP_MSG, hello, command replies and the establishment of a connection.
+//!
+//! Everything here borrows from the caller's buffers, allocates nothing, knows no machine and no clock,
+//! and treats its input as hostile: a value or a [`WireError`], in time linear in the bytes that are
+//! there, whatever length they claim.
+//!
+//! - [`bson`]: a zero-copy reader and an append-only writer;
+//! - [`message`]: headers, OP_MSG, and which reply belongs to which request;
+//! - [`hello`]: building hello, client metadata, reading the reply;
+//! - [`command`]: what every command's reply says;
+//! - [`handshake`]: the conversation that makes a socket an application connection.
+//!
+//! Read first: OP_MSG; MongoDB Handshake; BSON.
+
+pub mod bson;
+pub mod command;
+mod error;
+mod fields;
+pub mod handshake;
+pub mod hello;
+mod labels;
+pub mod message;
+mod read;
+mod sink;
+
+pub use error::{EncodeError, WireError, WireErrorKind};
+pub use labels::{Labels, Phase};
+pub use message::Decoded;
+pub use sink::{Sink, SliceSink};

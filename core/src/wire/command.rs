@@ -1,0 +1,152 @@
+//! What the reply to any command says.
+//!
+//! Read first: SDAM, "Error handling"; Retryable Reads and Writes, on error labels.
+
+#[cfg(test)]
+mod tests;
+
+use super::bson::{RawArray, RawDocument};
+use super::error::{WireError, WireErrorKind};
+use super::fields::{Field, is_absent, put};
+use super::labels::Labels;
+use crate::cause::Cause;
+use crate::server::TopologyVersion;
+
+/// The part of a reply that all commands share, whatever the order of its fields (SDAM-84).
+///
+/// `ok` must be there and be a number or a boolean, `topologyVersion` must be well-formed; a wrong type of
+/// any other field counts as its absence. Of a field that comes twice the first counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CommandReply<'a> {
+    /// Whether the command succeeded as a whole.
+    pub ok: bool,
+    /// The error's number.
+    pub code: Option<i32>,
+    /// The error's name.
+    pub code_name: Option<&'a str>,
+    /// The error's text.
+    pub message: Option<&'a str>,
+    /// Where the server's state stands, in errors that tell of a change of it.
+    pub topology_version: Option<TopologyVersion>,
+    /// The write concern was not satisfied, though the command may have succeeded.
+    pub write_concern_error: Option<WriteConcernError<'a>>,
+    error_labels: RawArray<'a>,
+}
+
+/// Why a write concern was not satisfied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriteConcernError<'a> {
+    /// The error's number.
+    pub code: Option<i32>,
+    /// The error's name.
+    pub code_name: Option<&'a str>,
+    /// The error's text.
+    pub message: Option<&'a str>,
+    error_labels: RawArray<'a>,
+}
+
+impl<'a> CommandReply<'a> {
+    /// Reads a reply. Linear in its bytes, no allocation.
+    ///
+    /// # Errors
+    ///
+    /// [`WireErrorKind::FieldMissing`] and [`WireErrorKind::FieldType`] for `ok` and `topologyVersion`, or
+    /// whatever is malformed at the top level.
+    pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
+        let mut common = ErrorFields::default();
+        let (mut ok, mut topology_version, mut write_concern_error) = (None, None, None);
+        for element in reply {
+            let element = element?;
+            if is_absent(&element.value) || common.take(element.key, &Field::new("", element)) {
+                continue;
+            }
+            match element.key {
+                "ok" => put(&mut ok, Field::new("ok", element).ok()?),
+                "topologyVersion" => {
+                    put(&mut topology_version, Field::new("topologyVersion", element).topology_version()?);
+                }
+                "writeConcernError" => {
+                    if let Some(document) = element.value.as_document() {
+                        put(&mut write_concern_error, WriteConcernError::parse(document)?);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let missing = WireError::new(WireErrorKind::FieldMissing { name: "ok" }, reply.offset());
+        Ok(Self {
+            ok: ok.ok_or(missing)?,
+            code: common.code,
+            code_name: common.code_name,
+            message: common.message,
+            topology_version,
+            write_concern_error,
+            error_labels: common.labels.unwrap_or_default(),
+        })
+    }
+
+    /// Every error label, also those that are not known.
+    pub fn error_labels(&self) -> impl Iterator<Item = &'a str> + Clone {
+        self.error_labels.strings()
+    }
+
+    /// The error labels that are known, those of the write concern error among them.
+    #[must_use]
+    pub fn labels(&self) -> Labels {
+        let outer = collect(self.error_labels);
+        self.write_concern_error.map_or(outer, |error| outer | collect(error.error_labels))
+    }
+
+    /// Why the command failed; `None` when it succeeded.
+    #[must_use]
+    pub fn cause(&self) -> Option<Cause> {
+        if self.ok { None } else { Some(Cause::Command { code: self.code.unwrap_or(0) }) }
+    }
+}
+
+impl<'a> WriteConcernError<'a> {
+    fn parse(document: RawDocument<'a>) -> Result<Self, WireError> {
+        let mut common = ErrorFields::default();
+        for element in document {
+            let element = element?;
+            if !is_absent(&element.value) {
+                common.take(element.key, &Field::new("", element));
+            }
+        }
+        Ok(Self {
+            code: common.code,
+            code_name: common.code_name,
+            message: common.message,
+            error_labels: common.labels.unwrap_or_default(),
+        })
+    }
+}
+
+/// What errors have wherever they are.
+#[derive(Default)]
+struct ErrorFields<'a> {
+    code: Option<i32>,
+    code_name: Option<&'a str>,
+    message: Option<&'a str>,
+    labels: Option<RawArray<'a>>,
+}
+
+impl<'a> ErrorFields<'a> {
+    /// Takes a field, if it is one of these; one of a wrong type is as good as absent.
+    fn take(&mut self, key: &str, field: &Field<'a>) -> bool {
+        match key {
+            "code" => self.code = self.code.or(field.integer32().ok()),
+            "codeName" => self.code_name = self.code_name.or(field.text().ok()),
+            "errmsg" => self.message = self.message.or(field.text().ok()),
+            "errorLabels" => self.labels = self.labels.or(field.element.value.as_array()),
+            _ => return false,
+        }
+        true
+    }
+}
+
+fn collect(labels: RawArray<'_>) -> Labels {
+    labels.strings().fold(Labels::NONE, |set, name| set | Labels::from_name(name))
+}

@@ -1,0 +1,16 @@
+//! Hello: how a connection introduces itself, and how a server describes itself.
+//!
+//! Read first: MongoDB Handshake, "Connection handshake" and "Client metadata"; Server Monitoring, "hello or
+//! legacy hello"; SDAM, "Parsing a hello or legacy hello response".
+
+mod environment;
+mod metadata;
+mod reply;
+mod request;
+#[cfg(test)]
+mod tests;
+
+pub use environment::{Environment, Faas};
+pub use metadata::{APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions};
+pub use reply::{HelloReply, LastWrite, Sizes};
+pub use request::{AwaitHello, HandshakeHello, HelloCommand, ServerApi, encode_handshake_hello, encode_hello};

@@ -1,0 +1,24 @@
+//! CRC-32C, the checksum of OP_MSG.
+
+use crc::{CRC_32_ISCSI, Crc, Table};
+
+/// Sixteen kilobytes of tables and some gigabytes a second with `std`; one kilobyte of flash without.
+#[cfg(feature = "std")]
+const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
+#[cfg(not(feature = "std"))]
+const CRC: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
+
+static TABLE: &CrcTable = &CRC;
+
+#[cfg(feature = "std")]
+type CrcTable = Crc<u32, Table<16>>;
+#[cfg(not(feature = "std"))]
+type CrcTable = Crc<u32, Table<1>>;
+
+/// Bytes of a checksum.
+pub(super) const CHECKSUM_BYTES: usize = 4;
+
+/// The CRC-32C of all bytes.
+pub(super) fn crc32c(bytes: &[u8]) -> u32 {
+    TABLE.checksum(bytes)
+}

@@ -1,0 +1,140 @@
+//! Where encoded bytes go.
+
+use crate::storage::Full;
+
+/// A buffer that is appended to, and whose written part can be read and changed.
+///
+/// Implemented for [`SliceSink`], [`heapless::Vec`] and, with `alloc`, for `Vec<u8>` (which grows, and
+/// reports [`Full`] when the allocator refuses). What was there before an encoding call stays.
+pub trait Sink {
+    /// Everything written so far.
+    fn written(&self) -> &[u8];
+
+    /// Everything written so far, to be changed in place.
+    fn written_mut(&mut self) -> &mut [u8];
+
+    /// Appends all of `bytes`, or nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] when they do not fit.
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full>;
+
+    /// Drops everything beyond the first `len` bytes; no-op when there are not more.
+    fn truncate(&mut self, len: usize);
+}
+
+/// A [`Sink`] over a borrowed slice.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SliceSink<'a> {
+    buffer: &'a mut [u8],
+    len: usize,
+}
+
+impl<'a> SliceSink<'a> {
+    /// An empty sink that can take as many bytes as `buffer` has.
+    #[must_use]
+    pub const fn new(buffer: &'a mut [u8]) -> Self {
+        Self { buffer, len: 0 }
+    }
+
+    /// Gives the written part back for as long as the buffer was borrowed.
+    #[must_use]
+    pub fn into_written(self) -> &'a mut [u8] {
+        self.buffer.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl Sink for SliceSink<'_> {
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self.buffer.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn written_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
+        self.buffer.get_mut(self.len..end).ok_or(Full)?.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl<const N: usize> Sink for heapless::Vec<u8, N> {
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self
+    }
+
+    #[inline]
+    fn written_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.extend_from_slice(bytes).map_err(|_| Full)
+    }
+
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl Sink for alloc::vec::Vec<u8> {
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self
+    }
+
+    #[inline]
+    fn written_mut(&mut self) -> &mut [u8] {
+        self
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        self.try_reserve(bytes.len()).map_err(|_| Full)?;
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        self.truncate(len);
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    #[inline]
+    fn written(&self) -> &[u8] {
+        (**self).written()
+    }
+
+    #[inline]
+    fn written_mut(&mut self) -> &mut [u8] {
+        (**self).written_mut()
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        (**self).append(bytes)
+    }
+
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        (**self).truncate(len);
+    }
+}

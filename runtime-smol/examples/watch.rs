@@ -1,0 +1,328 @@
+//! Keeps a pool to a server busy and shows what happens.
+//!
+//! ```text
+//! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port] [--tasks N] [--seconds S]
+//! ```
+//!
+//! Without a connection string it starts a fake server in the process. On a terminal it draws a table twice a second;
+//! elsewhere it prints a line a second. It ends with status 0 only if operations succeeded and the last one did.
+
+use bson::doc;
+use hdrhistogram::Histogram;
+use poolhouse_smol::core::monitor::MonitorEvent;
+use poolhouse_smol::core::pool::PoolEvent;
+use poolhouse_smol::core::shell::{Event, EventRef, Notice};
+use poolhouse_smol::{Client, ClientOptions, ServerStatus};
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+struct Arguments {
+    uri: Option<String>,
+    tasks: u32,
+    seconds: u64,
+}
+
+const USAGE: &str = "usage: watch [mongodb://host:port] [--tasks N] [--seconds S]";
+
+fn arguments() -> Result<Arguments, String> {
+    let mut parsed = Arguments { uri: None, tasks: 64, seconds: 10 };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|value| value.parse().ok()).filter(|value| *value > 0);
+        match word.as_str() {
+            "--tasks" => {
+                let count = number().and_then(|count: u64| u32::try_from(count).ok());
+                parsed.tasks = count.ok_or("--tasks takes a number from 1")?;
+            }
+            "--seconds" => parsed.seconds = number().ok_or("--seconds takes a number from 1")?,
+            "--help" | "-h" => return Err(USAGE.to_owned()),
+            uri if uri.starts_with("mongodb") && parsed.uri.is_none() => parsed.uri = Some(uri.to_owned()),
+            other => return Err(format!("{other}: not understood\n{USAGE}")),
+        }
+    }
+    Ok(parsed)
+}
+
+/// What the tasks measured since the last look, and in all.
+struct Tally {
+    waits: Histogram<u64>,
+    succeeded: u64,
+    failed: u64,
+    last_error: Option<String>,
+    last_succeeded: bool,
+}
+
+type Shared<T> = Arc<Mutex<T>>;
+
+fn with<T, R>(shared: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
+    f(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn main() -> ExitCode {
+    match arguments().and_then(|arguments| smol::block_on(watch(&arguments))) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn watch(arguments: &Arguments) -> Result<bool, String> {
+    let mut fake = None;
+    let uri = match &arguments.uri {
+        Some(uri) => uri.clone(),
+        None => {
+            let server = FakeServer::start(FakeOptions::default()).map_err(|error| format!("fake server: {error}"))?;
+            let uri = format!("mongodb://{}", server.address());
+            println!("No connection string was given: watching a fake server in this process at {uri}");
+            fake = Some(server);
+            uri
+        }
+    };
+    let mut options = ClientOptions::parse(&uri).map_err(|error| error.to_string())?;
+    options.app_name = Some("poolhouse-watch".to_owned());
+    options.pool.max_pool_size = 10;
+    options.timeout = Some(Duration::from_secs(5));
+    options.monitor.heartbeat_frequency = Duration::from_secs(1);
+    let client = Client::new(options).map_err(|error| error.to_string())?;
+
+    let events = Arc::new(Mutex::new(VecDeque::new()));
+    let listener = smol::spawn(listen(client.clone(), Arc::clone(&events)));
+    let tally = Arc::new(Mutex::new(Tally {
+        waits: Histogram::new(3).map_err(|error| error.to_string())?,
+        succeeded: 0,
+        failed: 0,
+        last_error: None,
+        last_succeeded: false,
+    }));
+    let started = Instant::now();
+    let end = started + Duration::from_secs(arguments.seconds);
+    let workers: Vec<_> =
+        (0..arguments.tasks).map(|_| smol::spawn(work(client.clone(), Arc::clone(&tally), end))).collect();
+
+    let live = std::io::stdout().is_terminal();
+    let mut screen = Screen { live, recent: VecDeque::new(), last: (started, 0) };
+    let period = Duration::from_millis(if live { 500 } else { 1000 });
+    while Instant::now() < end {
+        smol::Timer::at((Instant::now() + period).min(end)).await;
+        screen.draw(&client.servers(), &tally, &events, started);
+    }
+    for worker in workers {
+        worker.await;
+    }
+    client.close().await;
+    listener.await;
+    drop(fake);
+    screen.draw_events(&events);
+    Ok(summary(&tally, started.elapsed()))
+}
+
+/// One task: ping, again and again.
+async fn work(client: Client, tally: Shared<Tally>, end: Instant) {
+    while Instant::now() < end {
+        let started = Instant::now();
+        let outcome = match client.check_out().await {
+            Ok(mut guard) => {
+                let wait = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+                with(&tally, |tally| tally.waits.saturating_record(wait));
+                guard.run_command("admin", doc! { "ping": 1 }).await
+            }
+            Err(error) => Err(error),
+        };
+        let failed = outcome.is_err();
+        with(&tally, |tally| {
+            tally.last_succeeded = !failed;
+            match outcome {
+                Ok(_) => tally.succeeded += 1,
+                Err(error) => {
+                    tally.failed += 1;
+                    tally.last_error = Some(error.to_string());
+                }
+            }
+        });
+        if failed {
+            smol::Timer::after(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// Takes down what happens, but for the check-outs, which are counted.
+async fn listen(client: Client, events: Shared<VecDeque<String>>) {
+    let mut subscription = client.subscribe_where(|event| {
+        !matches!(
+            event,
+            EventRef::Pool(
+                PoolEvent::ConnectionCheckOutStarted { .. }
+                    | PoolEvent::ConnectionCheckedOut { .. }
+                    | PoolEvent::ConnectionCheckedIn { .. }
+            )
+        )
+    });
+    let origin = client.now();
+    drop(client);
+    while let Some(notice) = subscription.next().await {
+        let line = match notice {
+            Notice::Event { at, event } => {
+                let time = at.saturating_since(origin).as_secs_f64();
+                describe(&event).map(|text| format!("{time:8.3} s  {text}"))
+            }
+            Notice::Lost { count } => Some(format!("            {count} events were not read in time")),
+        };
+        if let Some(line) = line {
+            with(&events, |events| events.push_back(line));
+        }
+    }
+}
+
+fn describe(event: &Event) -> Option<String> {
+    Some(match event {
+        Event::Pool(event) => match event {
+            PoolEvent::ConnectionCreated { conn, .. } => format!("ConnectionCreated {}", conn.connection_id()),
+            PoolEvent::ConnectionReady { conn, duration, .. } => {
+                format!("ConnectionReady {} after {duration:.1?}", conn.connection_id())
+            }
+            PoolEvent::ConnectionClosed { conn, reason, cause, .. } => {
+                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("ConnectionClosed {} ({}{cause})", conn.connection_id(), reason.name())
+            }
+            PoolEvent::PoolCleared { interrupt_in_use_connections, cause, .. } => {
+                let cause = cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                format!("PoolCleared (interruptInUseConnections {interrupt_in_use_connections}{cause})")
+            }
+            PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
+                format!("ConnectionCheckOutFailed after {duration:.1?}: {error}")
+            }
+            other => other.name().to_owned(),
+        },
+        Event::Heartbeat(event) => match event {
+            MonitorEvent::HeartbeatSucceeded { awaited, duration, .. } => {
+                format!("ServerHeartbeatSucceeded (awaited {awaited}) after {duration:.1?}")
+            }
+            MonitorEvent::HeartbeatFailed { awaited, duration, cause, .. } => {
+                format!("ServerHeartbeatFailed (awaited {awaited}) after {duration:.1?}: {cause}")
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
+}
+
+struct Screen {
+    live: bool,
+    recent: VecDeque<String>,
+    last: (Instant, u64),
+}
+
+/// How many lines of events a terminal shows.
+const RECENT_LINES: usize = 14;
+
+impl Screen {
+    fn draw(
+        &mut self,
+        servers: &[ServerStatus],
+        tally: &Mutex<Tally>,
+        events: &Mutex<VecDeque<String>>,
+        from: Instant,
+    ) {
+        let (succeeded, failed, p50, p99) = with(tally, |tally| {
+            let (p50, p99) = (tally.waits.value_at_quantile(0.5), tally.waits.value_at_quantile(0.99));
+            tally.waits.reset();
+            (tally.succeeded, tally.failed, p50, p99)
+        });
+        let now = Instant::now();
+        let rate = (succeeded - self.last.1) as f64 / now.duration_since(self.last.0).as_secs_f64().max(1e-9);
+        self.last = (now, succeeded);
+        let mut out = String::new();
+        if self.live {
+            with(events, |events| self.recent.extend(events.drain(..)));
+            while self.recent.len() > RECENT_LINES {
+                self.recent.pop_front();
+            }
+            out.push_str("\x1b[H\x1b[J");
+            out.push_str(&format!("Poolhouse, {:.0} s\n\n", from.elapsed().as_secs_f64()));
+            out.push_str(
+                "server                    type          RTT avg   RTT min  avail  in use  pending  waiting   ops/s  wait p50  wait p99\n",
+            );
+            for server in servers {
+                out.push_str(&row(server, rate, p50, p99));
+                out.push('\n');
+            }
+            out.push_str(&format!("\nsucceeded {succeeded}, failed {failed}\n\n"));
+            for line in &self.recent {
+                out.push_str(line);
+                out.push('\n');
+            }
+        } else {
+            self.draw_events(events);
+            for server in servers {
+                out.push_str(&format!("{:7.1} s  {}\n", from.elapsed().as_secs_f64(), plain(server, rate, p50, p99)));
+            }
+        }
+        print!("{out}");
+        // A reader that went away is no reason to stop.
+        let _ = std::io::stdout().flush();
+    }
+
+    fn draw_events(&self, events: &Mutex<VecDeque<String>>) {
+        for line in with(events, |events| events.drain(..).collect::<Vec<_>>()) {
+            println!("{line}");
+        }
+    }
+}
+
+fn row(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
+    let (average, minimum) = round_trips(server);
+    let counts = server.pool.counts;
+    format!(
+        "{:<25} {:<12} {average:>8} {minimum:>9}  {:>5}  {:>6}  {:>7}  {:>7}  {rate:>6.0}  {p50:>5} us  {p99:>5} us",
+        server.address,
+        server.server_type.name(),
+        counts.available,
+        counts.in_use,
+        counts.pending,
+        counts.waiting,
+    )
+}
+
+fn plain(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
+    let (average, minimum) = round_trips(server);
+    let counts = server.pool.counts;
+    format!(
+        "{} {} rtt {average} min {minimum}, available {} in use {} pending {} waiting {}, {rate:.0} ops/s, wait p50 {p50} us p99 {p99} us",
+        server.address,
+        server.server_type.name(),
+        counts.available,
+        counts.in_use,
+        counts.pending,
+        counts.waiting,
+    )
+}
+
+fn round_trips(server: &ServerStatus) -> (String, String) {
+    let show =
+        |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{:.2}ms", time.as_secs_f64() * 1e3));
+    (show(server.round_trip_average), show(server.round_trip_minimum))
+}
+
+/// Says how it went; whether operations succeeded.
+fn summary(tally: &Mutex<Tally>, elapsed: Duration) -> bool {
+    with(tally, |tally| {
+        let rate = tally.succeeded as f64 / elapsed.as_secs_f64();
+        println!(
+            "\n{} operations succeeded, {} failed, in {:.1} s: {rate:.0} a second",
+            tally.succeeded,
+            tally.failed,
+            elapsed.as_secs_f64()
+        );
+        if let Some(error) = &tally.last_error {
+            println!("the last error: {error}");
+        }
+        tally.succeeded > 0 && tally.last_succeeded
+    })
+}

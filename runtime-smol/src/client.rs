@@ -1,0 +1,300 @@
+//! The client.
+
+use crate::runtime::{Smol, spawn};
+use crate::{ClientOptions, CommandError, Error};
+use core::fmt;
+use core::ops::AsyncFnOnce;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use poolhouse_core::shell::{
+    EventRef, Hub, HubConfig, PoolSnapshot, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+};
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::TopologyOptions;
+use poolhouse_core::wire::bson::RawDocument;
+use poolhouse_core::wire::hello::{ClientMetadata, Environment, MetadataOptions};
+use poolhouse_core::{Instant, ServerType, shell};
+use smol::Task;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    hub: Arc<Hub<Smol>>,
+    timeout: Option<Duration>,
+    tasks: Tasks,
+}
+
+/// The background tasks. A task that is dropped is cancelled.
+type Tasks = Arc<Mutex<Vec<Task<()>>>>;
+
+/// Pools of all clients of the process have different numbers. Each client takes a range that it will not use up.
+static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
+const POOLS_PER_CLIENT: u32 = 1 << 16;
+
+impl Client {
+    /// A client for the server of a connection string. Starts its background tasks and returns; the first operation
+    /// waits for the server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Uri`]: see [`ClientOptions::parse`].
+    pub fn connect(uri: &str) -> Result<Self, Error> {
+        Self::new(ClientOptions::parse(uri)?)
+    }
+
+    /// A client with these options. Performs no I/O itself; its tasks run on smol's global executor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
+    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        let mut environment = Environment::detect(|name| std::env::var(name).ok());
+        environment.is_docker = Path::new("/.dockerenv").exists();
+        let metadata = ClientMetadata::new(&MetadataOptions {
+            application_name: options.app_name.as_deref(),
+            driver_name: "poolhouse-smol",
+            driver_version: env!("CARGO_PKG_VERSION"),
+            os_type: os_type(),
+            os_name: Some(std::env::consts::OS),
+            os_architecture: Some(std::env::consts::ARCH),
+            os_version: None,
+            platform: Some("Rust/smol"),
+            environment: Some(&environment),
+        })?;
+        let mut monitor = options.monitor;
+        monitor.is_faas |= environment.is_faas();
+        let seeds = [options.address.as_str()];
+        let topology =
+            TopologyOptions { seeds: &seeds, replica_set: None, direct_connection: true, load_balanced: false };
+        let config = HubConfig {
+            pool: options.pool.validate()?,
+            monitor: monitor.validate()?,
+            connect_timeout: options.monitor.connect_timeout,
+            server_selection_timeout: options.server_selection_timeout,
+            metadata,
+            first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
+        };
+        let hub =
+            Hub::new(Smol, config, topology.validate()?, Subscribers::default()).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Arc::new(hub);
+        let tasks = Tasks::default();
+        let clock = Arc::clone(&hub);
+        let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks));
+        lock(&tasks).extend([spawn(async move { clock.run_clock().await }), spawn(starter)]);
+        Ok(Self { inner: Arc::new(Inner { hub, timeout: options.timeout, tasks }) })
+    }
+
+    /// Runs a command, and gives the reply of a server that says `ok`.
+    ///
+    /// The operation may take as long as [`ClientOptions::timeout`] allows.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when it is not reached or does not answer;
+    /// [`Error::Bson`] for a document that cannot be encoded.
+    pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        self.check_out().await?.run_command(database, command).await
+    }
+
+    /// Checks out a connection. Dropping the guard returns it.
+    ///
+    /// The time of [`ClientOptions::timeout`] begins now, for this and for everything done under the guard.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operation`]: no server, or no connection in time.
+    pub async fn check_out(&self) -> Result<Guard<'_>, Error> {
+        self.check_out_by(self.inner.timeout).await
+    }
+
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`].
+    pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Guard<'_>, Error> {
+        let deadline = timeout.map(|timeout| Smol.now().saturating_add(timeout));
+        Ok(Guard { guard: self.inner.hub.check_out(deadline).await? })
+    }
+
+    /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`]; what `work` returns is passed on.
+    pub async fn with_connection<T>(&self, work: impl AsyncFnOnce(&mut Guard<'_>) -> T) -> Result<T, Error> {
+        let mut guard = self.check_out().await?;
+        Ok(work(&mut guard).await)
+    }
+
+    /// What is known of each server and its pool, all of one instant.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        let mut servers = Vec::new();
+        self.inner.hub.for_each_server(|server| {
+            servers.push(ServerStatus {
+                address: server.address.to_owned(),
+                server_type: server.server_type,
+                round_trip_average: server.round_trip_average,
+                round_trip_minimum: server.round_trip_minimum,
+                pool: server.pool,
+            });
+        });
+        servers
+    }
+
+    /// The pool of the server, if there is one.
+    #[must_use]
+    pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
+        self.servers().first().map(|server| server.pool)
+    }
+
+    /// Listens to everything that happens from now on. Up to 1,024 events are kept for a reader that is behind.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        self.subscribe_where(|_| true)
+    }
+
+    /// Listens to the events that pass a filter, which must only look.
+    #[must_use]
+    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+        self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+    }
+
+    /// The clock of events and deadlines.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Smol.now()
+    }
+
+    /// The shell beneath, for what this crate does not wrap.
+    #[must_use]
+    pub fn hub(&self) -> &Hub<Smol> {
+        &self.inner.hub
+    }
+
+    /// Closes the client: operations that wait fail at once, idle connections are closed, connections in use are
+    /// closed when they are returned. Returns when all background tasks have ended.
+    pub async fn close(&self) {
+        self.inner.hub.close();
+        loop {
+            let tasks = core::mem::take(&mut *lock(&self.inner.tasks));
+            if tasks.is_empty() {
+                break;
+            }
+            for task in tasks {
+                task.await;
+            }
+        }
+        self.inner.hub.events().close();
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("servers", &self.servers()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.hub.close();
+        self.hub.events().close();
+    }
+}
+
+/// Starts the tasks of each new server, until the client is closed or gone.
+async fn start_servers(hub: Arc<Hub<Smol>>, tasks: std::sync::Weak<Mutex<Vec<Task<()>>>>) {
+    while let Some(server) = hub.next_server().await {
+        let Some(tasks) = tasks.upgrade() else { return };
+        let mut tasks = lock(&tasks);
+        tasks.retain(|task| !task.is_finished());
+        for task in hub.server_tasks() {
+            let (hub, server) = (Arc::clone(&hub), Arc::clone(&server));
+            tasks.push(spawn(async move { hub.run_server_task(&server, task).await }));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The handshake's name for the kind of operating system.
+fn os_type() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    }
+}
+
+/// One server at one instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its address.
+    pub address: String,
+    /// What it was at its last check.
+    pub server_type: ServerType,
+    /// The moving average of its round-trip time; `None` while it is unknown.
+    pub round_trip_average: Option<Duration>,
+    /// The minimum of its last ten round-trip times; `None` while there are fewer than two.
+    pub round_trip_minimum: Option<Duration>,
+    /// Its pool.
+    pub pool: PoolSnapshot,
+}
+
+/// A connection that is checked out. Dropping it returns it to its pool; one that is dropped while a reply is
+/// outstanding, or after an error, is closed.
+#[derive(Debug)]
+pub struct Guard<'c> {
+    guard: shell::Guard<'c, Smol>,
+}
+
+impl<'c> Guard<'c> {
+    /// Runs a command on this connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use.
+    pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
+        let command = RawDocument::new(&bytes).map_err(|error| Error::Bson(error.to_string()))?;
+        match self.guard.run_command(database, |body| body.extend(command).map(drop)).await {
+            Ok(reply) => reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string())),
+            Err(shell::OperationError::Command { code, .. }) => Err(self.refusal(code)),
+            Err(error) => Err(Error::Operation(error)),
+        }
+    }
+
+    /// The guard beneath, which writes commands and reads replies without the bson crate's documents.
+    pub const fn raw(&mut self) -> &mut shell::Guard<'c, Smol> {
+        &mut self.guard
+    }
+
+    /// The specification's id of the connection: its number in the pool.
+    #[must_use]
+    pub fn connection_id(&self) -> u64 {
+        self.guard.connection_id()
+    }
+
+    fn refusal(&self, code: i32) -> Error {
+        let reply = self.guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
+        let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+        Error::Command(CommandError {
+            code,
+            code_name: reply.get_str("codeName").ok().map(str::to_owned),
+            message: reply.get_str("errmsg").ok().map(str::to_owned),
+            labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
+            reply,
+        })
+    }
+}

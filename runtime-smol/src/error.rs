@@ -1,0 +1,138 @@
+//! How a client's calls fail.
+
+use core::fmt;
+use poolhouse_core::ConfigError;
+use poolhouse_core::pool::CheckOutError;
+use poolhouse_core::shell::OperationError;
+use poolhouse_core::topology::TopologyConfigError;
+use poolhouse_core::wire::hello::MetadataError;
+
+/// A call of a client failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The connection string is wrong, or asks for what is not implemented. Says what, never the string.
+    Uri(&'static str),
+    /// An option is out of its range. Nothing was started.
+    Config(ConfigError),
+    /// Options that contradict each other, or a host that is no address. Nothing was started.
+    Topology(TopologyConfigError),
+    /// What the client says of itself is too long. Nothing was started.
+    Metadata(MetadataError),
+    /// No memory for the client.
+    OutOfMemory,
+    /// The operation failed.
+    Operation(OperationError),
+    /// The server refused the command.
+    Command(CommandError),
+    /// A document cannot be encoded, or a reply is no document that the bson crate knows.
+    Bson(String),
+}
+
+/// A server's refusal of a command.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommandError {
+    /// The numeric error code; 0 when it gave none.
+    pub code: i32,
+    /// The code's name, if it gave one.
+    pub code_name: Option<String>,
+    /// The message, if it gave one.
+    pub message: Option<String>,
+    /// The error labels.
+    pub labels: Vec<String>,
+    /// The whole reply.
+    pub reply: bson::Document,
+}
+
+impl Error {
+    /// The check-out's error, if it was one.
+    #[must_use]
+    pub const fn check_out(&self) -> Option<&CheckOutError> {
+        match self {
+            Self::Operation(OperationError::CheckOut(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_retryable(),
+            Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
+            Self::Uri(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Bson(_) => false,
+        }
+    }
+
+    /// Whether a deadline or a time limit had passed.
+    #[must_use]
+    pub const fn is_timeout(&self) -> bool {
+        matches!(
+            self,
+            Self::Operation(
+                OperationError::Timeout
+                    | OperationError::ServerSelection
+                    | OperationError::CheckOut(CheckOutError::WaitQueueTimeout { .. })
+            )
+        )
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uri(what) => write!(f, "the connection string cannot be used: {what}"),
+            Self::Config(error) => error.fmt(f),
+            Self::Topology(error) => error.fmt(f),
+            Self::Metadata(error) => error.fmt(f),
+            Self::OutOfMemory => f.write_str("no memory for the client"),
+            Self::Operation(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+            Self::Bson(what) => write!(f, "BSON: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command failed with code {}", self.code)?;
+        if let Some(name) = &self.code_name {
+            write!(f, " ({name})")?;
+        }
+        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<OperationError> for Error {
+    fn from(error: OperationError) -> Self {
+        Self::Operation(error)
+    }
+}
+
+impl From<CheckOutError> for Error {
+    fn from(error: CheckOutError) -> Self {
+        Self::Operation(OperationError::CheckOut(error))
+    }
+}
+
+impl From<TopologyConfigError> for Error {
+    fn from(error: TopologyConfigError) -> Self {
+        Self::Topology(error)
+    }
+}
+
+impl From<MetadataError> for Error {
+    fn from(error: MetadataError) -> Self {
+        Self::Metadata(error)
+    }
+}

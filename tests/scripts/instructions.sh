@@ -1,0 +1,34 @@
+#!/bin/sh
+# Instructions of one check-out + check-in, counted by callgrind: N cycles and 2N cycles are run, and what
+# starting and ending cost falls out of the difference. Prints a table and fails when an aim is missed.
+set -eu
+cd "$(dirname "$0")/../.."
+if ! command -v valgrind >/dev/null 2>&1; then
+    echo "skipped: instructions (valgrind is not installed)"
+    [ "${CI:-}" != true ] || exit 1
+    exit 0
+fi
+cargo build --quiet --release -p poolhouse-core --example instructions
+binary="${CARGO_TARGET_DIR:-target}/release/examples/instructions"
+times=2000
+
+count() {
+    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" "$1" "$2" 2>&1 |
+        sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+failed=0
+show() { # case, aim, what it is
+    one=$(count "$1" "$times")
+    two=$(count "$1" $((times * 2)))
+    each=$(((two - one) / times))
+    verdict=ok
+    if [ "$each" -eq 0 ] || [ "$each" -gt "$2" ]; then verdict="MISSED" failed=1; fi
+    printf '%-8s %6d   aim <= %-5d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
+}
+show floor 100 "Mutex<Vec<_>>: pop + push"
+show bare 200 "pool on the heap: check-out + check-in"
+show fixed 200 "pool in fixed memory: check-out + check-in"
+show locked 250 "Mutex<pool>: check-out + check-in"
+show handoff 800 "pool on the heap: queue, check-in, wake, claim, poll_timeout"
+exit "$failed"

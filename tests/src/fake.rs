@@ -1,0 +1,373 @@
+//! A fake mongod on loopback that speaks the real wire.
+//!
+//! It greets (also awaited and streamed), pings, keeps small collections in memory, fails commands by MongoDB's
+//! `failCommand`, and damages its byte stream on request. It shares no code with poolhouse-core, so that the two
+//! check each other.
+//!
+//! ```
+//! use core::time::Duration;
+//! use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let server = FakeServer::start(FakeOptions::default())?;
+//! let mut client = BlockingClient::connect(server.address(), Duration::from_secs(5))?;
+//! assert!(client.hello("app")?.get_bool("isWritablePrimary").is_ok_and(|it_is| it_is));
+//! server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(91));
+//! assert!(client.run("admin", bson::doc! { "ping": 1 })?.get_i32("code").is_ok_and(|code| code == 91));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65); SERVERS.md of the design for what a real
+//! server was seen to do.
+
+mod client;
+mod commands;
+mod connection;
+mod errors;
+mod fail_point;
+mod fault;
+mod shared;
+mod state;
+mod store;
+mod thread;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::io;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+
+use bson::oid::ObjectId;
+
+pub use self::client::{BlockingClient, Reply, hello};
+pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
+pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
+pub use self::shared::{ConnectionInfo, Ended, Received, TimedOut, View};
+pub use self::state::{ErrorVersions, Role, ServerState, TopologyVersion};
+pub use self::wire::BadInput;
+
+use self::shared::{Order, Shared, Sockets, Wanted};
+
+/// How long the server's thread may take to do what it is told; far beyond what it needs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How a fake server is set up. The default is a standalone on a free port of 127.0.0.1.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FakeOptions {
+    /// Loopback address to listen on.
+    pub ip: IpAddr,
+    /// Port to listen on; 0 = any free one.
+    pub port: u16,
+    /// A unix socket to listen on besides; removed at the end.
+    pub unix_path: Option<PathBuf>,
+    /// What the server says of itself.
+    pub state: ServerState,
+    /// Connections at a time; further ones are closed at once.
+    pub connections_max: usize,
+    /// Longest message that is read, bytes; a longer one closes its connection.
+    pub message_bytes_max: usize,
+    /// Unread bytes of all connections together.
+    pub buffer_bytes_max: usize,
+    /// Bytes of all collections together.
+    pub store_bytes_max: usize,
+    /// Commands that the log keeps; 0 = no log.
+    pub log_max: usize,
+    /// Seed of fail points that fire by probability.
+    pub seed: u64,
+}
+
+impl Default for FakeOptions {
+    fn default() -> Self {
+        Self {
+            ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            port: 0,
+            unix_path: None,
+            state: ServerState::default(),
+            connections_max: 4096,
+            message_bytes_max: 48_000_000,
+            buffer_bytes_max: 256 * 1024 * 1024,
+            store_bytes_max: 64 * 1024 * 1024,
+            log_max: 1024,
+            seed: 1,
+        }
+    }
+}
+
+impl FakeOptions {
+    /// The default with another description of the server.
+    pub fn with_state(state: ServerState) -> Self {
+        Self { state, ..Self::default() }
+    }
+}
+
+/// A running fake server. Dropping it resets its connections and ends its thread.
+///
+/// All methods may be called from any thread. Those that change the sockets ([`refuse`](Self::refuse),
+/// [`resume`](Self::resume), [`kill`](Self::kill), [`restart`](Self::restart)) return when it is done.
+#[derive(Debug)]
+pub struct FakeServer {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeServer {
+    /// Starts a server; returns when it listens.
+    ///
+    /// # Errors
+    /// `InvalidInput` for an address that is not loopback; otherwise those of the sockets.
+    pub fn start(options: FakeOptions) -> io::Result<Self> {
+        if !options.ip.is_loopback() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
+        }
+        let (socket, address) = thread::bind(SocketAddr::new(options.ip, options.port))?;
+        let shared = Arc::new(Shared::new(&options));
+        let thread = std::thread::Builder::new().name("poolhouse-fake".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || thread::run(shared, options, socket, address)
+        })?;
+        let server = Self { shared, address, thread: Some(thread) };
+        server.until(Wanted::Listening)?;
+        Ok(server)
+    }
+
+    /// The TCP address.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The connection string of the server alone.
+    pub fn uri(&self) -> String {
+        format!("mongodb://{}/?directConnection=true", self.address)
+    }
+
+    // What the server says of itself.
+
+    /// The description.
+    pub fn state(&self) -> ServerState {
+        self.shared.with(|inner| inner.state.clone())
+    }
+
+    /// Replaces the description, raises the topologyVersion's counter and answers the hellos that wait.
+    pub fn set_state(&self, state: ServerState) {
+        self.update_state(|old| *old = state);
+    }
+
+    /// Changes the description in place; otherwise as [`set_state`](Self::set_state).
+    pub fn update_state(&self, change: impl FnOnce(&mut ServerState)) {
+        self.shared.order(|inner| {
+            change(&mut inner.state);
+            inner.version.counter += 1;
+        });
+    }
+
+    /// The process's identity and its count of changes.
+    pub fn topology_version(&self) -> TopologyVersion {
+        self.shared.with(|inner| inner.version)
+    }
+
+    /// Sets identity and count outright, also backwards, and answers the hellos that wait for another.
+    pub fn set_topology_version(&self, process_id: ObjectId, counter: i64) {
+        self.shared.order(|inner| inner.version = TopologyVersion { process_id, counter });
+    }
+
+    // Fail points and faults.
+
+    /// Sets the fail point that `configureFailPoint: "failCommand"` sets.
+    pub fn set_fail_point(&self, point: FailPoint) {
+        self.set_named_fail_point(FAIL_COMMAND, point);
+    }
+
+    /// Sets a further fail point; the first that fires, in the order of names, has its way. At most 64.
+    pub fn set_named_fail_point(&self, name: &str, point: FailPoint) {
+        self.shared.order(|inner| inner.fail_points.set(name, point));
+    }
+
+    /// Removes all fail points.
+    pub fn clear_fail_points(&self) {
+        self.shared.order(|inner| inner.fail_points.clear());
+    }
+
+    /// Adds a rule; the oldest rule that matches a reply has its way.
+    ///
+    /// # Panics
+    /// With more than 1,024 rules in force.
+    pub fn inject(&self, rule: impl Into<FaultRule>) {
+        let added = self.shared.order(|inner| inner.faults.add(rule.into()));
+        assert!(added, "at most 1,024 fault rules");
+    }
+
+    /// Removes all rules. A connection that is silent already stays so.
+    pub fn clear_faults(&self) {
+        self.shared.order(|inner| inner.faults.clear());
+    }
+
+    /// How often each kind of fault has struck.
+    pub fn fault_counts(&self) -> Vec<(FaultKind, u64)> {
+        self.shared.with(|inner| inner.faults.counts())
+    }
+
+    /// Sends bytes on a connection now, asked for or not. No-op if it is closed.
+    pub fn send_raw(&self, connection: u64, bytes: &[u8]) {
+        self.give(connection, Order::Send(bytes.to_vec()), FaultKind::SendNow);
+    }
+
+    /// Cuts a connection now. No-op if it is closed.
+    pub fn cut(&self, connection: u64, by: Cut) {
+        self.give(connection, Order::Cut(by), FaultKind::CutNow);
+    }
+
+    // The whole server.
+
+    /// Stops listening: connecting is refused, connections that are open stay. The port stays ours. No-op on a killed
+    /// server.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn refuse(&self) -> io::Result<()> {
+        if self.shared.with(|inner| inner.wanted == Wanted::Killed) {
+            return Ok(());
+        }
+        self.turn_to(Wanted::Refusing, Some(FaultKind::Refuse))
+    }
+
+    /// Listens again after [`refuse`](Self::refuse).
+    ///
+    /// # Errors
+    /// `InvalidInput` on a killed server, which wants [`restart`](Self::restart); otherwise those of the sockets.
+    pub fn resume(&self) -> io::Result<()> {
+        if self.shared.with(|inner| inner.wanted == Wanted::Killed) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server was killed; restart it"));
+        }
+        self.turn_to(Wanted::Listening, None)
+    }
+
+    /// Ends the process as `kill -9` does: every connection is reset, connecting is refused, fail points and cursors
+    /// are gone. Documents, fault rules and the log stay.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn kill(&self) -> io::Result<()> {
+        self.turn_to(Wanted::Killed, Some(FaultKind::Kill))
+    }
+
+    /// Starts the process anew on the same port: another processId, counter 0. Kills it first if it still runs.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn restart(&self) -> io::Result<()> {
+        if self.shared.with(|inner| inner.wanted != Wanted::Killed) {
+            self.kill()?;
+        }
+        self.shared.order(shared::Inner::new_process);
+        self.turn_to(Wanted::Listening, None)
+    }
+
+    /// Stops the process as SIGSTOP does: connecting succeeds, no byte comes.
+    pub fn freeze(&self) {
+        self.shared.order(|inner| {
+            inner.frozen = true;
+            inner.faults.count(FaultKind::Freeze);
+        });
+    }
+
+    /// Goes on after [`freeze`](Self::freeze); what came in the meantime is answered.
+    pub fn thaw(&self) {
+        self.shared.order(|inner| inner.frozen = false);
+    }
+
+    // What can be observed.
+
+    /// Looks at the server as it is now. The server stands still meanwhile.
+    pub fn look<R>(&self, look: impl FnOnce(View<'_>) -> R) -> R {
+        self.shared.with(|inner| look(inner.view()))
+    }
+
+    /// Waits until the condition holds, looking again after every event, at most `limit`.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: it never held at a look.
+    pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(View<'_>) -> bool) -> Result<(), TimedOut> {
+        self.shared.wait_until(limit, |inner| condition(inner.view()))
+    }
+
+    /// Connections open now.
+    pub fn open_count(&self) -> usize {
+        self.look(|view| view.open_count())
+    }
+
+    /// Connections accepted over the server's whole life.
+    pub fn accepted_count(&self) -> u64 {
+        self.look(|view| view.accepted_count())
+    }
+
+    /// Commands of this name received.
+    pub fn count_of(&self, name: &str) -> u64 {
+        self.look(|view| view.count_of(name))
+    }
+
+    /// The logged commands, oldest first.
+    pub fn log(&self) -> Vec<Received> {
+        self.look(|view| view.log().collect())
+    }
+
+    fn give(&self, connection: u64, order: Order, kind: FaultKind) {
+        self.shared.order(|inner| {
+            if inner.open_mut(connection).is_some() {
+                inner.orders.entry(connection).or_default().push(order);
+                inner.faults.count(kind);
+            }
+        });
+    }
+
+    fn turn_to(&self, wanted: Wanted, kind: Option<FaultKind>) -> io::Result<()> {
+        self.shared.order(|inner| {
+            if inner.wanted != wanted {
+                inner.wanted = wanted;
+                inner.sockets = Sockets::Turning;
+            }
+            if let Some(kind) = kind {
+                inner.faults.count(kind);
+            }
+        });
+        self.until(wanted)
+    }
+
+    /// Waits until the thread has brought its sockets into the wanted state.
+    fn until(&self, wanted: Wanted) -> io::Result<()> {
+        let reached = match wanted {
+            Wanted::Listening => Sockets::Listening,
+            Wanted::Refusing => Sockets::Refusing,
+            Wanted::Killed => Sockets::Killed,
+            Wanted::Stopped => Sockets::Stopped,
+        };
+        let mut failure = None;
+        let waited = self.shared.wait_until(PATIENCE, |inner| {
+            if let Sockets::Failed(kind, text) = &inner.sockets {
+                failure = Some(io::Error::new(*kind, text.clone()));
+            }
+            failure.is_some() || inner.sockets == reached
+        });
+        match failure {
+            Some(error) => Err(error),
+            None => waited.map_err(|timed_out| io::Error::new(io::ErrorKind::TimedOut, timed_out)),
+        }
+    }
+}
+
+impl Drop for FakeServer {
+    fn drop(&mut self) {
+        self.shared.order(|inner| inner.wanted = Wanted::Stopped);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! The commands, as a server of release 6.0 answers them.
+
+use core::time::Duration;
+
+use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
+
+use super::errors::{CommandError, whole};
+use super::fail_point::{FAIL_COMMAND, FailPoint};
+use super::shared::Inner;
+use super::state::{Greeting, Role, hello_reply};
+use super::wire::{EXHAUST_ALLOWED, Form, Message};
+
+/// Longest `client` document and application name that a handshake may carry, bytes.
+const CLIENT_BYTES_MAX: usize = 512;
+const APP_NAME_BYTES_MAX: usize = 128;
+
+/// What becomes of a command.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Reply(Document),
+    /// A hello that waits until the state's topologyVersion is no longer the one given, or the time is over.
+    Await {
+        time: Duration,
+    },
+}
+
+/// Whether the name is one of the greeting's.
+pub(crate) fn is_hello(name: &str) -> bool {
+    matches!(name, "hello" | "isMaster" | "ismaster")
+}
+
+/// Takes the client metadata of a handshake. Done before fail points are judged, so that they know the application.
+/// The limit of 512 bytes is that of the handshake specification; servers were seen to be more lenient.
+pub(crate) fn take_metadata(inner: &mut Inner, connection: u64, body: &Document) -> Result<(), CommandError> {
+    let Some(info) = inner.open_mut(connection) else { return Ok(()) };
+    let first = info.hellos_count == 0;
+    info.hellos_count += 1;
+    let Some(client) = body.get("client") else { return Ok(()) };
+    if !first {
+        return Err(CommandError::new(186, "The client metadata document may only be sent in the first hello"));
+    }
+    let client =
+        client.as_document().ok_or_else(|| CommandError::new(14, "The client metadata document must be a document"))?;
+    if client.to_vec().map_or(usize::MAX, |bytes| bytes.len()) > CLIENT_BYTES_MAX {
+        let message = format!("The client metadata document must be less then or equal to {CLIENT_BYTES_MAX} bytes");
+        return Err(CommandError::new(185, message));
+    }
+    for (group, field) in [("driver", "name"), ("driver", "version"), ("os", "type")] {
+        let Ok(group_found) = client.get_document(group) else {
+            let message = format!("Missing required sub-document '{group}' in the client metadata document");
+            return Err(CommandError::new(183, message));
+        };
+        if group_found.get_str(field).is_err() {
+            let message = format!("Missing required field '{group}.{field}' in the client metadata document");
+            return Err(CommandError::new(183, message));
+        }
+    }
+    let application = client.get_document("application").ok();
+    let app_name = application.and_then(|application| application.get_str("name").ok()).map(str::to_owned);
+    if app_name.as_ref().is_some_and(|name| name.len() > APP_NAME_BYTES_MAX) {
+        let message = format!(
+            "The 'application.name' field must be less then or equal to {APP_NAME_BYTES_MAX} bytes in the client metadata document"
+        );
+        return Err(CommandError::new(184, message));
+    }
+    info.app_name = app_name;
+    info.client = Some(client.clone());
+    Ok(())
+}
+
+/// Runs one command.
+pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
+    if message.form == Form::Query {
+        return run_legacy(inner, connection, name, message);
+    }
+    let body = &message.body;
+    match body.get("$db") {
+        None => return Err(CommandError::new(40571, "OP_MSG requests require a $db argument")),
+        Some(Bson::String(_)) => {}
+        Some(other) => {
+            let message =
+                format!("BSON field '$db' is the wrong type '{:?}', expected type 'string'", other.element_type());
+            return Err(CommandError::new(14, message));
+        }
+    }
+    if is_hello(name) {
+        if message.has(EXHAUST_ALLOWED) && inner.state.topology_version && !body.contains_key("maxAwaitTimeMS") {
+            let text = "An isMaster or hello request with exhaust must specify 'maxAwaitTimeMS'";
+            return Err(CommandError::new(51756, text));
+        }
+        return hello(inner, connection, name, body);
+    }
+    let reply = match name {
+        "ping" => doc! { "ok": 1.0 },
+        "buildInfo" | "buildinfo" => build_info(inner),
+        "endSessions" | "killSessions" | "refreshSessions" => {
+            body.get_array(name).map_err(|_| CommandError::new(14, format!("{name} must be an array")))?;
+            doc! { "ok": 1.0 }
+        }
+        "startSession" => start_session(inner),
+        "serverStatus" => server_status(inner),
+        "getParameter" => get_parameter(body)?,
+        "configureFailPoint" => configure_fail_point(inner, body)?,
+        "listDatabases" => {
+            check_read(inner, body)?;
+            inner.store.list_databases()
+        }
+        "insert" => {
+            check_write(inner, body)?;
+            let count_max = inner.state.batch_count_max;
+            inner.store.insert(body, count_max)?
+        }
+        "find" => {
+            check_read(inner, body)?;
+            inner.store.find(body)?
+        }
+        "getMore" => inner.store.get_more(body)?,
+        "killCursors" => inner.store.kill_cursors(body)?,
+        "drop" => {
+            check_write(inner, body)?;
+            inner.store.drop_collection(body)?
+        }
+        "whatsmyuri" => {
+            let peer = inner.open_mut(connection).and_then(|info| info.peer);
+            doc! { "you": peer.map_or_else(|| "anonymous unix socket:27017".to_owned(), |peer| peer.to_string()), "ok": 1.0 }
+        }
+        _ => return Err(CommandError::new(59, format!("no such command: '{name}'"))),
+    };
+    Ok(Outcome::Reply(reply))
+}
+
+fn run_legacy(inner: &Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
+    if !message.collection.ends_with(".$cmd") {
+        let text = "OP_QUERY is no longer supported. The client driver may require an upgrade.";
+        return Err(CommandError::new(5_739_101, text));
+    }
+    if !is_hello(name) {
+        let text = format!("Unsupported OP_QUERY command: {name}. The client driver may require an upgrade.");
+        return Err(CommandError::new(352, text));
+    }
+    hello(inner, connection, name, &message.body)
+}
+
+/// The greeting, whether it waits or not (MON-65).
+fn hello(inner: &Inner, connection: u64, name: &str, body: &Document) -> Result<Outcome, CommandError> {
+    if inner.state.topology_version {
+        if let Some(time) = hello_wait(inner, body)? {
+            return Ok(Outcome::Await { time });
+        }
+    }
+    Ok(Outcome::Reply(greet(inner, connection, name, body)))
+}
+
+/// The greeting of this instant.
+pub(crate) fn greet(inner: &Inner, connection: u64, name: &str, body: &Document) -> Document {
+    let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version };
+    hello_reply(&inner.state, greeting)
+}
+
+/// How long a hello may have to wait; `None` = answer now.
+fn hello_wait(inner: &Inner, body: &Document) -> Result<Option<Duration>, CommandError> {
+    let (version, time) = match (body.get("topologyVersion"), body.get("maxAwaitTimeMS")) {
+        (None, None) => return Ok(None),
+        (Some(_), None) => {
+            return Err(CommandError::new(31368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'"));
+        }
+        (None, Some(_)) => {
+            return Err(CommandError::new(31368, "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'"));
+        }
+        (Some(version), Some(time)) => (version, time),
+    };
+    let wrong = || {
+        CommandError::new(
+            14,
+            "BSON field 'hello.topologyVersion' must have an objectId 'processId' and a long 'counter'",
+        )
+    };
+    let version = version.as_document().ok_or_else(wrong)?;
+    let process_id: ObjectId = version.get_object_id("processId").map_err(|_| wrong())?;
+    let counter = version.get_i64("counter").map_err(|_| wrong())?;
+    if counter < 0 {
+        return Err(CommandError::new(31372, "topologyVersion must have a non-negative counter"));
+    }
+    let time = whole(time).and_then(|time| u64::try_from(time).ok());
+    let time = time.ok_or_else(|| CommandError::new(51024, "BSON field 'maxAwaitTimeMS' value must be >= 0"))?;
+    if process_id != inner.version.process_id {
+        return Ok(None);
+    }
+    if counter > inner.version.counter {
+        let message = format!(
+            "Received a topology version with counter: {counter} which is greater than the server topology version counter: {}",
+            inner.version.counter
+        );
+        return Err(CommandError::new(51764, message));
+    }
+    if counter < inner.version.counter {
+        return Ok(None);
+    }
+    const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+    Ok(Some(Duration::from_millis(time.min(DAY_MS))))
+}
+
+fn check_transaction_number(inner: &Inner, body: &Document) -> Result<(), CommandError> {
+    let single = inner.state.role == Role::Standalone;
+    if single && body.contains_key("txnNumber") {
+        return Err(CommandError::new(20, "Transaction numbers are only allowed on a replica set member or mongos"));
+    }
+    Ok(())
+}
+
+fn check_write(inner: &Inner, body: &Document) -> Result<(), CommandError> {
+    check_transaction_number(inner, body)?;
+    if inner.state.role.is_writable() { Ok(()) } else { Err(CommandError::new(10107, "not primary")) }
+}
+
+fn check_read(inner: &Inner, body: &Document) -> Result<(), CommandError> {
+    check_transaction_number(inner, body)?;
+    if inner.state.role.is_writable() {
+        return Ok(());
+    }
+    let mode = body.get_document("$readPreference").ok().and_then(|preference| preference.get_str("mode").ok());
+    if mode.is_none_or(|mode| mode == "primary") {
+        return Err(CommandError::new(13435, "not primary and secondaryOk=false"));
+    }
+    if inner.state.role != Role::Secondary {
+        return Err(CommandError::new(13436, "node is not in primary or recovering state"));
+    }
+    Ok(())
+}
+
+fn build_info(inner: &Inner) -> Document {
+    let mut parts: Vec<Bson> =
+        inner.state.version.split('.').map(|part| Bson::Int32(part.parse().unwrap_or(0))).take(3).collect();
+    parts.resize(4, Bson::Int32(0));
+    doc! {
+        "version": inner.state.version.as_str(),
+        "gitVersion": "fake",
+        "modules": Vec::<Bson>::new(),
+        "sysInfo": "deprecated",
+        "versionArray": parts,
+        "bits": 64,
+        "debug": false,
+        "maxBsonObjectSize": inner.state.document_bytes_max,
+        "storageEngines": ["ephemeral"],
+        "ok": 1.0,
+    }
+}
+
+fn start_session(inner: &mut Inner) -> Document {
+    let mut bytes = Vec::with_capacity(16);
+    bytes.extend_from_slice(&inner.entropy().to_le_bytes());
+    bytes.extend_from_slice(&inner.entropy().to_le_bytes());
+    let id = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes };
+    doc! { "id": { "id": id }, "timeoutMinutes": inner.state.session_timeout_minutes.unwrap_or(30), "ok": 1.0 }
+}
+
+fn server_status(inner: &Inner) -> Document {
+    let view = inner.view();
+    let open = i32::try_from(view.open_count()).unwrap_or(i32::MAX);
+    let up = inner.started.elapsed();
+    doc! {
+        "host": "localhost",
+        "version": inner.state.version.as_str(),
+        "process": if inner.state.role == Role::Mongos { "mongos" } else { "mongod" },
+        "pid": i64::from(std::process::id()),
+        "uptime": up.as_secs_f64().floor(),
+        "uptimeMillis": i64::try_from(up.as_millis()).unwrap_or(i64::MAX),
+        "localTime": DateTime::now(),
+        "connections": {
+            "current": open,
+            "available": 1_000_000 - open,
+            "totalCreated": i64::try_from(view.accepted_count()).unwrap_or(i64::MAX),
+            "active": open,
+            "exhaustIsMaster": 0,
+            "exhaustHello": i32::try_from(view.exhausting_count()).unwrap_or(i32::MAX),
+            "awaitingTopologyChanges": i32::try_from(view.awaiting_count()).unwrap_or(i32::MAX),
+        },
+        "network": { "numRequests": i64::try_from(view.commands_count()).unwrap_or(i64::MAX) },
+        "ok": 1.0,
+    }
+}
+
+fn get_parameter(body: &Document) -> Result<Document, CommandError> {
+    let known = doc! {
+        "enableTestCommands": true,
+        "featureCompatibilityVersion": { "version": "6.0" },
+        "authenticationMechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256"],
+        "requireApiVersion": false,
+        "acceptApiVersion2": false,
+    };
+    let all = body.get_str("getParameter").is_ok_and(|word| word == "*");
+    let mut reply = Document::new();
+    for (name, value) in known {
+        if all || body.contains_key(&name) {
+            reply.insert(name, value);
+        }
+    }
+    if reply.is_empty() {
+        return Err(CommandError::new(0, "no option found to get"));
+    }
+    reply.insert("ok", 1.0);
+    Ok(reply)
+}
+
+fn configure_fail_point(inner: &mut Inner, body: &Document) -> Result<Document, CommandError> {
+    if body.get_str("$db").ok() != Some("admin") {
+        return Err(CommandError::new(13, "configureFailPoint may only be run against the admin database."));
+    }
+    let name = body
+        .get_str("configureFailPoint")
+        .map_err(|_| CommandError::new(14, "configureFailPoint must name a fail point"))?;
+    if name != FAIL_COMMAND {
+        return Err(CommandError::new(266, format!("{name} not found")));
+    }
+    let point = FailPoint::parse(body)?;
+    let count = inner.fail_points.set(name, point);
+    Ok(doc! { "count": i64::try_from(count).unwrap_or(i64::MAX), "ok": 1.0 })
+}

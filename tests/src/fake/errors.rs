@@ -1,0 +1,133 @@
+//! Errors of commands as a real server words them.
+
+use bson::{Bson, Document};
+
+use super::state::TopologyVersion;
+
+/// A command's failure: `ok: 0` with a code.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CommandError {
+    pub(crate) code: i32,
+    pub(crate) message: String,
+    pub(crate) labels: Option<Vec<String>>,
+}
+
+impl CommandError {
+    pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), labels: None }
+    }
+
+    /// The reply's document. Code 0 = without a code, as a few of a real server's errors are.
+    pub(crate) fn document(&self, version: Option<TopologyVersion>) -> Document {
+        let mut reply = Document::new();
+        if let Some(labels) = &self.labels {
+            reply.insert("errorLabels", labels.clone());
+        }
+        if let Some(version) = version {
+            reply.insert("topologyVersion", version.document());
+        }
+        reply.insert("ok", 0.0);
+        reply.insert("errmsg", self.message.as_str());
+        if self.code != 0 {
+            reply.insert("code", self.code);
+            reply.insert("codeName", code_name(self.code));
+        }
+        reply
+    }
+}
+
+/// Whether the code tells that the server is not, or no longer, primary.
+pub(crate) fn is_not_primary(code: i32) -> bool {
+    matches!(code, 189 | 10058 | 10107 | 11602 | 13435 | 13436)
+}
+
+/// Whether the code tells that the server is shutting down.
+pub(crate) fn is_shutdown(code: i32) -> bool {
+    matches!(code, 91 | 11600)
+}
+
+/// The name that a server gives to a code.
+pub(crate) fn code_name(code: i32) -> String {
+    let name = match code {
+        1 => "InternalError",
+        2 => "BadValue",
+        6 => "HostUnreachable",
+        7 => "HostNotFound",
+        8 => "UnknownError",
+        9 => "FailedToParse",
+        13 => "Unauthorized",
+        14 => "TypeMismatch",
+        16 => "InvalidLength",
+        18 => "AuthenticationFailed",
+        20 => "IllegalOperation",
+        26 => "NamespaceNotFound",
+        43 => "CursorNotFound",
+        50 => "MaxTimeMSExpired",
+        59 => "CommandNotFound",
+        63 => "StaleShardVersion",
+        64 => "WriteConcernFailed",
+        72 => "InvalidOptions",
+        73 => "InvalidNamespace",
+        89 => "NetworkTimeout",
+        91 => "ShutdownInProgress",
+        100 => "UnsatisfiableWriteConcern",
+        112 => "WriteConflict",
+        133 => "FailedToSatisfyReadPreference",
+        150 => "StaleEpoch",
+        183 => "ClientMetadataMissingField",
+        184 => "ClientMetadataAppNameTooLarge",
+        185 => "ClientMetadataDocumentTooLarge",
+        186 => "ClientMetadataCannotBeMutated",
+        189 => "PrimarySteppedDown",
+        238 => "NotImplemented",
+        251 => "NoSuchTransaction",
+        266 => "FailPointSetFailed",
+        262 => "ExceededTimeLimit",
+        352 => "UnsupportedOpQueryCommand",
+        391 => "ReauthenticationRequired",
+        462 => "IngressRequestRateLimitExceeded",
+        9001 => "SocketException",
+        10058 => "LegacyNotPrimary",
+        10107 => "NotWritablePrimary",
+        10334 => "BSONObjectTooLarge",
+        11000 => "DuplicateKey",
+        11600 => "InterruptedAtShutdown",
+        11601 => "Interrupted",
+        11602 => "InterruptedDueToReplStateChange",
+        13388 => "StaleConfig",
+        13435 => "NotPrimaryNoSecondaryOk",
+        13436 => "NotPrimaryOrSecondary",
+        14031 => "OutOfDiskSpace",
+        other => return format!("Location{other}"),
+    };
+    name.to_owned()
+}
+
+/// A number of any of the numeric types; `None` for anything else.
+pub(crate) fn number(value: &Bson) -> Option<f64> {
+    if let Some(number) = value.as_i32() {
+        return Some(f64::from(number));
+    }
+    if let Some(number) = value.as_i64() {
+        #[expect(clippy::cast_precision_loss, reason = "compared with small numbers only")]
+        return Some(number as f64);
+    }
+    value.as_f64()
+}
+
+/// A whole number of any of the numeric types; `None` for anything else or a fraction.
+pub(crate) fn whole(value: &Bson) -> Option<i64> {
+    if let Some(number) = value.as_i32() {
+        return Some(i64::from(number));
+    }
+    if let Some(number) = value.as_i64() {
+        return Some(number);
+    }
+    let number = value.as_f64()?;
+    if number.fract() != 0.0 || number.abs() > 9.0e15 {
+        return None;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53, as just checked")]
+    let number = number as i64;
+    Some(number)
+}

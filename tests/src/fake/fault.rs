@@ -1,0 +1,370 @@
+//! Faults by byte: what the fake server can do to the stream of a connection.
+
+use core::time::Duration;
+
+/// How a connection is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// An orderly end: the peer reads end-of-file.
+    Fin,
+    /// A reset: the peer's next call fails.
+    Rst,
+}
+
+/// One fault. All but [`CloseOnAccept`](Self::CloseOnAccept) meet a reply, also each reply of an exhaust stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Close the connection right after accepting it.
+    CloseOnAccept(Cut),
+    /// Never answer again on this connection; what comes is read and dropped (a black hole).
+    Silence,
+    /// Send the reply only after this time.
+    Delay(Duration),
+    /// Cut the connection as soon as so many bytes were sent on it since it was accepted. Fires only when the reply
+    /// reaches that byte.
+    CutStream {
+        /// Bytes of the whole stream that still arrive.
+        after_bytes: u64,
+        /// How it ends.
+        by: Cut,
+    },
+    /// Send the reply byte by byte, each in a segment of its own, with this time in between.
+    Trickle {
+        /// Time between bytes; zero = only a yield.
+        gap: Duration,
+    },
+    /// Send these bytes in place of the reply.
+    Garbage(Vec<u8>),
+    /// Answer another request than the one asked.
+    WrongResponseTo,
+    /// Send the reply twice.
+    DuplicateReply,
+    /// Send only the start of the reply, then cut.
+    TruncatedFrame {
+        /// Bytes of the reply that still arrive; at most all but one.
+        bytes: usize,
+        /// How it ends.
+        by: Cut,
+    },
+    /// Announce another length in the reply's header.
+    LengthLie(i32),
+    /// Announce another opcode in the reply's header.
+    OpCodeLie(i32),
+    /// Set the flag moreToCome on a reply after which nothing comes.
+    MoreToComeLie,
+    /// Announce a checksum and send a wrong one.
+    BadChecksum,
+    /// A header that is right for its request, then these bytes in place of the body (malformed sections or BSON).
+    RawBody(Vec<u8>),
+    /// Send all but the last byte of the reply, then nothing more.
+    NeverFinished,
+    /// Send a well-formed reply of this size in place of the right one.
+    Oversized {
+        /// Bytes of the whole message.
+        bytes: u32,
+    },
+    /// Send these bytes after the reply, when nobody asked.
+    Unsolicited(Vec<u8>),
+    /// Close the server's sending side after the reply; go on reading.
+    HalfClose,
+}
+
+/// The kinds of faults, those of the whole server included, each with a name and a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum FaultKind {
+    /// [`FakeServer::refuse`](super::FakeServer::refuse).
+    Refuse,
+    /// [`FakeServer::freeze`](super::FakeServer::freeze).
+    Freeze,
+    /// [`FakeServer::kill`](super::FakeServer::kill).
+    Kill,
+    /// [`FakeServer::cut`](super::FakeServer::cut).
+    CutNow,
+    /// [`FakeServer::send_raw`](super::FakeServer::send_raw).
+    SendNow,
+    /// [`Fault::CloseOnAccept`].
+    CloseOnAccept,
+    /// [`Fault::Silence`].
+    Silence,
+    /// [`Fault::Delay`].
+    Delay,
+    /// [`Fault::CutStream`].
+    CutStream,
+    /// [`Fault::Trickle`].
+    Trickle,
+    /// [`Fault::Garbage`].
+    Garbage,
+    /// [`Fault::WrongResponseTo`].
+    WrongResponseTo,
+    /// [`Fault::DuplicateReply`].
+    DuplicateReply,
+    /// [`Fault::TruncatedFrame`].
+    TruncatedFrame,
+    /// [`Fault::LengthLie`].
+    LengthLie,
+    /// [`Fault::OpCodeLie`].
+    OpCodeLie,
+    /// [`Fault::MoreToComeLie`].
+    MoreToComeLie,
+    /// [`Fault::BadChecksum`].
+    BadChecksum,
+    /// [`Fault::RawBody`].
+    RawBody,
+    /// [`Fault::NeverFinished`].
+    NeverFinished,
+    /// [`Fault::Oversized`].
+    Oversized,
+    /// [`Fault::Unsolicited`].
+    Unsolicited,
+    /// [`Fault::HalfClose`].
+    HalfClose,
+}
+
+impl FaultKind {
+    /// Every kind, in the order of the counters.
+    pub const ALL: [Self; 23] = [
+        Self::Refuse,
+        Self::Freeze,
+        Self::Kill,
+        Self::CutNow,
+        Self::SendNow,
+        Self::CloseOnAccept,
+        Self::Silence,
+        Self::Delay,
+        Self::CutStream,
+        Self::Trickle,
+        Self::Garbage,
+        Self::WrongResponseTo,
+        Self::DuplicateReply,
+        Self::TruncatedFrame,
+        Self::LengthLie,
+        Self::OpCodeLie,
+        Self::MoreToComeLie,
+        Self::BadChecksum,
+        Self::RawBody,
+        Self::NeverFinished,
+        Self::Oversized,
+        Self::Unsolicited,
+        Self::HalfClose,
+    ];
+
+    /// A short name for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Freeze => "freeze",
+            Self::Kill => "kill",
+            Self::CutNow => "cut_now",
+            Self::SendNow => "send_now",
+            Self::CloseOnAccept => "close_on_accept",
+            Self::Silence => "silence",
+            Self::Delay => "delay",
+            Self::CutStream => "cut_stream",
+            Self::Trickle => "trickle",
+            Self::Garbage => "garbage",
+            Self::WrongResponseTo => "wrong_response_to",
+            Self::DuplicateReply => "duplicate_reply",
+            Self::TruncatedFrame => "truncated_frame",
+            Self::LengthLie => "length_lie",
+            Self::OpCodeLie => "op_code_lie",
+            Self::MoreToComeLie => "more_to_come_lie",
+            Self::BadChecksum => "bad_checksum",
+            Self::RawBody => "raw_body",
+            Self::NeverFinished => "never_finished",
+            Self::Oversized => "oversized",
+            Self::Unsolicited => "unsolicited",
+            Self::HalfClose => "half_close",
+        }
+    }
+}
+
+impl Fault {
+    /// The kind under which the fault is counted.
+    pub fn kind(&self) -> FaultKind {
+        match self {
+            Self::CloseOnAccept(_) => FaultKind::CloseOnAccept,
+            Self::Silence => FaultKind::Silence,
+            Self::Delay(_) => FaultKind::Delay,
+            Self::CutStream { .. } => FaultKind::CutStream,
+            Self::Trickle { .. } => FaultKind::Trickle,
+            Self::Garbage(_) => FaultKind::Garbage,
+            Self::WrongResponseTo => FaultKind::WrongResponseTo,
+            Self::DuplicateReply => FaultKind::DuplicateReply,
+            Self::TruncatedFrame { .. } => FaultKind::TruncatedFrame,
+            Self::LengthLie(_) => FaultKind::LengthLie,
+            Self::OpCodeLie(_) => FaultKind::OpCodeLie,
+            Self::MoreToComeLie => FaultKind::MoreToComeLie,
+            Self::BadChecksum => FaultKind::BadChecksum,
+            Self::RawBody(_) => FaultKind::RawBody,
+            Self::NeverFinished => FaultKind::NeverFinished,
+            Self::Oversized { .. } => FaultKind::Oversized,
+            Self::Unsolicited(_) => FaultKind::Unsolicited,
+            Self::HalfClose => FaultKind::HalfClose,
+        }
+    }
+}
+
+/// A fault together with the replies that it meets. Conditions that are left out match anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FaultRule {
+    /// What happens.
+    pub fault: Fault,
+    /// Only on this connection (the id of [`ConnectionInfo`](super::ConnectionInfo)).
+    pub connection: Option<u64>,
+    /// Only on connections of this application name.
+    pub app_name: Option<String>,
+    /// Only for replies to this command.
+    pub command: Option<String>,
+    /// Let so many matching replies pass first.
+    pub skip: u32,
+    /// Fire so many times; `None` = for ever.
+    pub times: Option<u32>,
+}
+
+impl From<Fault> for FaultRule {
+    fn from(fault: Fault) -> Self {
+        Self { fault, connection: None, app_name: None, command: None, skip: 0, times: None }
+    }
+}
+
+impl FaultRule {
+    /// The fault on every reply of every connection.
+    pub fn always(fault: Fault) -> Self {
+        fault.into()
+    }
+
+    /// The fault on the next matching reply only.
+    pub fn once(fault: Fault) -> Self {
+        Self { times: Some(1), ..fault.into() }
+    }
+
+    /// Only on the connection with this id.
+    #[must_use]
+    pub fn on_connection(mut self, id: u64) -> Self {
+        self.connection = Some(id);
+        self
+    }
+
+    /// Only on connections of this application.
+    #[must_use]
+    pub fn on_app_name(mut self, name: &str) -> Self {
+        self.app_name = Some(name.to_owned());
+        self
+    }
+
+    /// Only for replies to this command.
+    #[must_use]
+    pub fn on_command(mut self, name: &str) -> Self {
+        self.command = Some(name.to_owned());
+        self
+    }
+
+    /// Lets `count` matching replies pass first.
+    #[must_use]
+    pub fn skip(mut self, count: u32) -> Self {
+        self.skip = count;
+        self
+    }
+
+    /// Fires `count` times.
+    #[must_use]
+    pub fn times(mut self, count: u32) -> Self {
+        self.times = Some(count);
+        self
+    }
+}
+
+/// The reply that is about to be sent, as rules see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Occasion<'a> {
+    pub(crate) connection: u64,
+    pub(crate) app_name: Option<&'a str>,
+    /// `None` at accept.
+    pub(crate) command: Option<&'a str>,
+    /// Bytes sent on the connection so far.
+    pub(crate) sent_bytes: u64,
+    /// Bytes of the reply.
+    pub(crate) reply_bytes: usize,
+}
+
+/// The rules in force, oldest first, and the counters.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    rules: Vec<FaultRule>,
+    counts: [u64; FaultKind::ALL.len()],
+}
+
+impl Faults {
+    const RULES_MAX: usize = 1024;
+
+    /// Adds a rule; `false` when there are too many.
+    pub(crate) fn add(&mut self, rule: FaultRule) -> bool {
+        let fits = self.rules.len() < Self::RULES_MAX;
+        if fits {
+            self.rules.push(rule);
+        }
+        fits
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    pub(crate) fn rules_count(&self) -> usize {
+        self.rules.len()
+    }
+
+    pub(crate) fn count(&mut self, kind: FaultKind) {
+        let index = FaultKind::ALL.iter().position(|&each| each == kind).expect("ALL holds every kind");
+        self.counts[index] += 1;
+    }
+
+    pub(crate) fn counts(&self) -> Vec<(FaultKind, u64)> {
+        FaultKind::ALL.iter().copied().zip(self.counts).collect()
+    }
+
+    /// The fault that meets the reply: of the oldest rule that matches and is neither skipping nor used up.
+    pub(crate) fn meet(&mut self, occasion: Occasion<'_>) -> Option<Fault> {
+        let index = self.rules.iter_mut().position(|rule| {
+            if !rule.matches(occasion) {
+                return false;
+            }
+            if rule.skip > 0 {
+                rule.skip -= 1;
+                return false;
+            }
+            true
+        })?;
+        let rule = &mut self.rules[index];
+        let fault = rule.fault.clone();
+        if let Some(left) = &mut rule.times {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                self.rules.remove(index);
+            }
+        }
+        self.count(fault.kind());
+        Some(fault)
+    }
+}
+
+impl FaultRule {
+    fn matches(&self, occasion: Occasion<'_>) -> bool {
+        let named = self.times != Some(0)
+            && self.connection.is_none_or(|id| id == occasion.connection)
+            && self.app_name.as_deref().is_none_or(|name| Some(name) == occasion.app_name)
+            && self.command.as_deref().is_none_or(|name| Some(name) == occasion.command);
+        if !named {
+            return false;
+        }
+        let at_accept = occasion.command.is_none();
+        if let Fault::CutStream { after_bytes, .. } = self.fault {
+            let sent_then = occasion.sent_bytes + u64::try_from(occasion.reply_bytes).unwrap_or(u64::MAX);
+            return !at_accept && sent_then >= after_bytes;
+        }
+        at_accept == matches!(self.fault, Fault::CloseOnAccept(_))
+    }
+}

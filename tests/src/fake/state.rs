@@ -1,0 +1,234 @@
+//! What the fake server says of itself in its greeting, and the greeting's rules.
+//!
+//! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server Monitoring, "Streaming
+//! Protocol" (MON-65); MongoDB Handshake, "Hello Command".
+
+use bson::{DateTime, Document, doc, oid::ObjectId};
+
+/// The part that the server plays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// A single server without replication.
+    Standalone,
+    /// A router of a sharded cluster.
+    Mongos,
+    /// Primary of a replica set.
+    Primary,
+    /// Secondary of a replica set.
+    Secondary,
+    /// Member without data.
+    Arbiter,
+    /// Member that is neither primary nor secondary, for example while it recovers.
+    Other,
+    /// Started with a set name but not yet part of an initiated set.
+    Ghost,
+}
+
+impl Role {
+    /// Whether the server takes writes.
+    pub fn is_writable(self) -> bool {
+        matches!(self, Self::Standalone | Self::Mongos | Self::Primary)
+    }
+
+    /// Whether the server belongs to a replica set or will.
+    pub fn is_replicated(self) -> bool {
+        !matches!(self, Self::Standalone | Self::Mongos)
+    }
+}
+
+/// Which errors of state changes (not primary, shutting down) carry the topologyVersion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorVersions {
+    /// As a server of 6.0 was seen to do: "not primary" errors of replica set members carry it, fail points with the
+    /// codes of a shutdown do not, and a standalone's errors never do.
+    AsSeen,
+    /// All of them (MON-65).
+    Always,
+    /// None.
+    Never,
+}
+
+/// The server's description of itself; see [`FakeServer::set_state`](super::FakeServer::set_state).
+///
+/// The default is a standalone in the manner of MongoDB 6.0.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ServerState {
+    /// The part that the server plays.
+    pub role: Role,
+    /// The release named by `buildInfo`.
+    pub version: String,
+    /// Lowest wire version; `None` leaves the field out.
+    pub wire_version_min: Option<i32>,
+    /// Highest wire version; `None` leaves the field out.
+    pub wire_version_max: Option<i32>,
+    /// `maxBsonObjectSize`, bytes.
+    pub document_bytes_max: i32,
+    /// `maxMessageSizeBytes`, bytes.
+    pub message_bytes_max: i32,
+    /// `maxWriteBatchSize`, documents.
+    pub batch_count_max: i32,
+    /// `logicalSessionTimeoutMinutes`; `None` leaves the field out.
+    pub session_timeout_minutes: Option<i32>,
+    /// Whether replies carry `topologyVersion` and hello can be awaited; off = a server before 4.4.
+    pub topology_version: bool,
+    /// Which errors carry `topologyVersion` as well.
+    pub error_versions: ErrorVersions,
+    /// Whether `helloOk` is answered to clients that offer it.
+    pub hello_ok: bool,
+    /// Mechanisms answered to `saslSupportedMechs`.
+    pub sasl_mechanisms: Vec<String>,
+    /// Behind a load balancer: the services, dealt to connections in turn. Empty = no load balancer.
+    pub service_ids: Vec<ObjectId>,
+    /// Further fields of the greeting (`setName`, `hosts`, `me`, `tags`, ...). They replace fields of the same name.
+    pub fields: Document,
+}
+
+impl Default for ServerState {
+    fn default() -> Self {
+        Self {
+            role: Role::Standalone,
+            version: "6.0.5".to_owned(),
+            wire_version_min: Some(0),
+            wire_version_max: Some(17),
+            document_bytes_max: 16 * 1024 * 1024,
+            message_bytes_max: 48_000_000,
+            batch_count_max: 100_000,
+            session_timeout_minutes: Some(30),
+            topology_version: true,
+            error_versions: ErrorVersions::AsSeen,
+            hello_ok: true,
+            sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
+            service_ids: Vec::new(),
+            fields: Document::new(),
+        }
+    }
+}
+
+impl ServerState {
+    /// A standalone in the manner of MongoDB 6.0.
+    pub fn standalone() -> Self {
+        Self::default()
+    }
+
+    /// A standalone in the manner of MongoDB 4.2: no `topologyVersion`, hello cannot be awaited.
+    pub fn without_topology_version() -> Self {
+        Self {
+            version: "4.2.24".to_owned(),
+            wire_version_max: Some(8),
+            topology_version: false,
+            hello_ok: false,
+            ..Self::default()
+        }
+    }
+
+    /// A router behind a load balancer, for clients that say `loadBalanced: true`.
+    pub fn load_balanced(service_ids: Vec<ObjectId>) -> Self {
+        Self { role: Role::Mongos, service_ids, ..Self::default() }
+    }
+
+    /// A member of the set `set_name` with the given part and members (`host:port`), `me` among them.
+    pub fn member(role: Role, set_name: &str, hosts: &[&str], me: &str, primary: Option<&str>) -> Self {
+        let mut fields = doc! { "setName": set_name, "setVersion": 1, "hosts": hosts.to_vec(), "me": me };
+        if let Some(primary) = primary {
+            fields.insert("primary", primary);
+        }
+        Self { role, fields, ..Self::default() }
+    }
+}
+
+/// Identity of the process and the count of its changes of state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopologyVersion {
+    /// New with every start of the process.
+    pub process_id: ObjectId,
+    /// Raised by every change of state.
+    pub counter: i64,
+}
+
+impl TopologyVersion {
+    /// The document of the greeting's field.
+    pub fn document(self) -> Document {
+        doc! { "processId": self.process_id, "counter": self.counter }
+    }
+}
+
+/// What the greeting of one connection depends on, besides the state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Greeting<'a> {
+    pub(crate) legacy: bool,
+    pub(crate) request: &'a Document,
+    pub(crate) connection: u64,
+    pub(crate) version: TopologyVersion,
+}
+
+/// Builds the reply to `hello` or its legacy forms.
+pub(crate) fn hello_reply(state: &ServerState, greeting: Greeting<'_>) -> Document {
+    let mut reply = Document::new();
+    if state.hello_ok && truthy(greeting.request, "helloOk") {
+        reply.insert("helloOk", true);
+    }
+    reply.insert(if greeting.legacy { "ismaster" } else { "isWritablePrimary" }, state.role.is_writable());
+    match state.role {
+        Role::Standalone => {}
+        Role::Mongos => {
+            reply.insert("msg", "isdbgrid");
+        }
+        Role::Primary | Role::Other => {
+            reply.insert("secondary", false);
+        }
+        Role::Secondary => {
+            reply.insert("secondary", true);
+        }
+        Role::Arbiter => {
+            reply.insert("secondary", false);
+            reply.insert("arbiterOnly", true);
+        }
+        Role::Ghost => {
+            reply.insert("secondary", false);
+            reply.insert("isreplicaset", true);
+        }
+    }
+    if state.topology_version {
+        reply.insert("topologyVersion", greeting.version.document());
+    }
+    reply.insert("maxBsonObjectSize", state.document_bytes_max);
+    reply.insert("maxMessageSizeBytes", state.message_bytes_max);
+    reply.insert("maxWriteBatchSize", state.batch_count_max);
+    reply.insert("localTime", DateTime::now());
+    if let Some(minutes) = state.session_timeout_minutes {
+        reply.insert("logicalSessionTimeoutMinutes", minutes);
+    }
+    reply.insert("connectionId", i32::try_from(greeting.connection).unwrap_or(i32::MAX));
+    if let Some(version) = state.wire_version_min {
+        reply.insert("minWireVersion", version);
+    }
+    if let Some(version) = state.wire_version_max {
+        reply.insert("maxWireVersion", version);
+    }
+    reply.insert("readOnly", false);
+    if greeting.request.get_str("saslSupportedMechs").is_ok() {
+        reply.insert("saslSupportedMechs", state.sasl_mechanisms.clone());
+    }
+    let count = state.service_ids.len();
+    if count > 0 && truthy(greeting.request, "loadBalanced") {
+        let turn = usize::try_from(greeting.connection).unwrap_or(0) % count;
+        reply.insert("serviceId", state.service_ids[turn]);
+    }
+    for (name, value) in &state.fields {
+        reply.insert(name.clone(), value.clone());
+    }
+    if !state.fields.contains_key("ok") {
+        reply.insert("ok", 1.0);
+    }
+    reply
+}
+
+/// Truth as a server sees it: `true`, or a number that is not 0.
+pub(crate) fn truthy(document: &Document, name: &str) -> bool {
+    document.get(name).is_some_and(|value| {
+        value.as_bool().unwrap_or_else(|| super::errors::number(value).is_some_and(|number| number != 0.0))
+    })
+}

@@ -1,0 +1,378 @@
+//! Collections in memory: enough for insert, find and cursors of a client under test.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+
+use bson::{Bson, Document, doc, oid::ObjectId};
+
+use super::errors::{CommandError, number, whole};
+
+const CURSORS_MAX: usize = 1024;
+const FIRST_BATCH_COUNT: usize = 101;
+const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Options of find and the like that change nothing in what this store answers.
+const FIND_OPTIONS: [&str; 26] = [
+    "find",
+    "filter",
+    "skip",
+    "limit",
+    "batchSize",
+    "singleBatch",
+    "comment",
+    "maxTimeMS",
+    "readConcern",
+    "hint",
+    "lsid",
+    "$db",
+    "$readPreference",
+    "$clusterTime",
+    "apiVersion",
+    "apiStrict",
+    "apiDeprecationErrors",
+    "noCursorTimeout",
+    "allowDiskUse",
+    "allowPartialResults",
+    "let",
+    "startTransaction",
+    "autocommit",
+    "txnNumber",
+    "oplogReplay",
+    "maxAwaitTimeMS",
+];
+
+#[derive(Debug)]
+struct Cursor {
+    namespace: String,
+    filter: Document,
+    /// Index of the next document to look at.
+    position: usize,
+    /// Documents that may still be returned.
+    left: usize,
+}
+
+#[derive(Debug, Default)]
+struct Collection {
+    documents: Vec<Document>,
+    /// The encoded `_id`s, numbers of equal value encoded alike.
+    ids: BTreeSet<Vec<u8>>,
+}
+
+/// The documents, by namespace, and the open cursors.
+#[derive(Debug)]
+pub(crate) struct Store {
+    collections: BTreeMap<String, Collection>,
+    bytes: usize,
+    bytes_max: usize,
+    cursors: BTreeMap<i64, Cursor>,
+    cursors_made: i64,
+}
+
+impl Store {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { collections: BTreeMap::new(), bytes: 0, bytes_max, cursors: BTreeMap::new(), cursors_made: 0 }
+    }
+
+    /// A restart keeps the documents and loses the cursors.
+    pub(crate) fn forget_cursors(&mut self) {
+        self.cursors.clear();
+    }
+
+    pub(crate) fn insert(&mut self, command: &Document, batch_count_max: i32) -> Result<Document, CommandError> {
+        let namespace = namespace(command, "insert")?;
+        let documents = command
+            .get_array("documents")
+            .map_err(|_| CommandError::new(40414, "BSON field 'insert.documents' is missing but a required field"))?;
+        let count_max = usize::try_from(batch_count_max).unwrap_or(0);
+        if documents.is_empty() || documents.len() > count_max {
+            let message =
+                format!("Write batch sizes must be between 1 and {count_max}. Got {} operations.", documents.len());
+            return Err(CommandError::new(16, message));
+        }
+        let ordered = command.get_bool("ordered").unwrap_or(true);
+        let mut inserted = 0_i32;
+        let mut failures = Vec::new();
+        for (index, document) in documents.iter().enumerate() {
+            let outcome = match document.as_document() {
+                Some(document) => self.insert_one(&namespace, document.clone()),
+                None => return Err(CommandError::new(14, "documents must be objects")),
+            };
+            match outcome {
+                Ok(()) => inserted += 1,
+                Err(error) => {
+                    let index = i32::try_from(index).unwrap_or(i32::MAX);
+                    let mut failure = doc! { "index": index, "code": error.code, "errmsg": error.message };
+                    if let (11000, Some(id)) = (error.code, document.as_document().and_then(|found| found.get("_id"))) {
+                        failure.insert("keyPattern", doc! { "_id": 1 });
+                        failure.insert("keyValue", doc! { "_id": id.clone() });
+                    }
+                    failures.push(failure);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut reply = doc! { "n": inserted };
+        if !failures.is_empty() {
+            reply.insert("writeErrors", failures);
+        }
+        reply.insert("ok", 1.0);
+        Ok(reply)
+    }
+
+    fn insert_one(&mut self, namespace: &str, document: Document) -> Result<(), CommandError> {
+        let document = if document.contains_key("_id") {
+            document
+        } else {
+            let mut with_id = doc! { "_id": ObjectId::new() };
+            with_id.extend(document);
+            with_id
+        };
+        let size = size(&document);
+        if size > BATCH_BYTES_MAX {
+            return Err(CommandError::new(10334, format!("object to insert too large. size in bytes: {size}")));
+        }
+        if self.bytes + size > self.bytes_max {
+            return Err(CommandError::new(14031, "the store of the fake server is full"));
+        }
+        let collection = self.collections.entry(namespace.to_owned()).or_default();
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        if !collection.ids.insert(id_key(&id)) {
+            let message =
+                format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
+            return Err(CommandError::new(11000, message));
+        }
+        self.bytes += size;
+        collection.documents.push(document);
+        Ok(())
+    }
+
+    pub(crate) fn find(&mut self, command: &Document) -> Result<Document, CommandError> {
+        let namespace = namespace(command, "find")?;
+        if let Some(option) = command.keys().find(|key| !FIND_OPTIONS.contains(&key.as_str())) {
+            return Err(CommandError::new(238, format!("the fake server's find has no option '{option}'")));
+        }
+        let filter = match command.get("filter") {
+            None => Document::new(),
+            Some(filter) => {
+                filter.as_document().cloned().ok_or_else(|| CommandError::new(14, "filter must be an object"))?
+            }
+        };
+        check_filter(&filter)?;
+        let limit = match count(command, "limit")?.unwrap_or(0) {
+            0 => usize::MAX,
+            limit => limit,
+        };
+        let mut cursor = Cursor { namespace, filter, position: 0, left: usize::MAX };
+        cursor.left = count(command, "skip")?.unwrap_or(0);
+        if cursor.left > 0 {
+            while cursor.left > 0 && self.next(&mut cursor).is_some() {}
+        }
+        cursor.left = limit;
+        let batch = self.batch(&mut cursor, count(command, "batchSize")?.unwrap_or(FIRST_BATCH_COUNT));
+        let single = command.get_bool("singleBatch").unwrap_or(false);
+        Ok(self.cursor_reply(cursor, "firstBatch", batch, single))
+    }
+
+    pub(crate) fn get_more(&mut self, command: &Document) -> Result<Document, CommandError> {
+        let id =
+            command.get("getMore").and_then(whole).ok_or_else(|| CommandError::new(14, "getMore must be a long"))?;
+        let missing = || CommandError::new(43, format!("cursor id {id} not found"));
+        let namespace = namespace(command, "collection")?;
+        let mut cursor = self.cursors.remove(&id).ok_or_else(missing)?;
+        if cursor.namespace != namespace {
+            let message = format!(
+                "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
+                cursor.namespace
+            );
+            self.cursors.insert(id, cursor);
+            return Err(CommandError::new(13, message));
+        }
+        let wanted = match count(command, "batchSize")?.unwrap_or(0) {
+            0 => usize::MAX,
+            wanted => wanted,
+        };
+        let batch = self.batch(&mut cursor, wanted);
+        Ok(self.cursor_reply_as(id, cursor, "nextBatch", batch, false))
+    }
+
+    pub(crate) fn kill_cursors(&mut self, command: &Document) -> Result<Document, CommandError> {
+        let namespace = namespace(command, "killCursors")?;
+        let ids = command.get_array("cursors").map_err(|_| CommandError::new(14, "cursors must be an array"))?;
+        let mut killed = Vec::new();
+        let mut unknown = Vec::new();
+        for id in ids {
+            let id = whole(id).ok_or_else(|| CommandError::new(14, "cursors must hold longs"))?;
+            let ours = self.cursors.get(&id).is_some_and(|cursor| cursor.namespace == namespace);
+            if ours {
+                self.cursors.remove(&id);
+                killed.push(Bson::Int64(id));
+            } else {
+                unknown.push(Bson::Int64(id));
+            }
+        }
+        Ok(doc! {
+            "cursorsKilled": killed, "cursorsNotFound": unknown,
+            "cursorsAlive": Vec::<Bson>::new(), "cursorsUnknown": Vec::<Bson>::new(), "ok": 1.0,
+        })
+    }
+
+    pub(crate) fn drop_collection(&mut self, command: &Document) -> Result<Document, CommandError> {
+        let namespace = namespace(command, "drop")?;
+        let dropped = self.collections.remove(&namespace).ok_or_else(|| CommandError::new(26, "ns not found"))?;
+        self.bytes -= dropped.documents.iter().map(size).sum::<usize>();
+        self.cursors.retain(|_, cursor| cursor.namespace != namespace);
+        Ok(doc! { "nIndexesWas": 1, "ns": namespace, "ok": 1.0 })
+    }
+
+    pub(crate) fn list_databases(&self) -> Document {
+        let mut sizes: BTreeMap<&str, i64> = ["admin", "config", "local"].into_iter().map(|name| (name, 0)).collect();
+        for (namespace, collection) in &self.collections {
+            let name = namespace.split('.').next().unwrap_or_default();
+            *sizes.entry(name).or_default() +=
+                i64::try_from(collection.documents.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX);
+        }
+        let total: i64 = sizes.values().sum();
+        let databases: Vec<Document> = sizes
+            .into_iter()
+            .map(|(name, size)| doc! { "name": name, "sizeOnDisk": size, "empty": size == 0 })
+            .collect();
+        doc! { "databases": databases, "totalSize": total, "totalSizeMb": total / (1024 * 1024), "ok": 1.0 }
+    }
+
+    fn next(&self, cursor: &mut Cursor) -> Option<&Document> {
+        if cursor.left == 0 {
+            return None;
+        }
+        let documents = &self.collections.get(&cursor.namespace)?.documents;
+        let rest = documents.get(cursor.position..)?;
+        match rest.iter().position(|document| matches(&cursor.filter, document)) {
+            Some(offset) => {
+                cursor.position += offset + 1;
+                cursor.left -= 1;
+                rest.get(offset)
+            }
+            None => {
+                cursor.position = documents.len();
+                cursor.left = 0;
+                None
+            }
+        }
+    }
+
+    fn batch(&self, cursor: &mut Cursor, count_max: usize) -> Vec<Bson> {
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < count_max {
+            let (position, left) = (cursor.position, cursor.left);
+            let Some(document) = self.next(cursor) else { break };
+            bytes += size(document);
+            if bytes > BATCH_BYTES_MAX && !batch.is_empty() {
+                (cursor.position, cursor.left) = (position, left);
+                break;
+            }
+            batch.push(Bson::Document(document.clone()));
+        }
+        batch
+    }
+
+    fn cursor_reply(&mut self, cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
+        self.cursors_made += 1;
+        // Far from small numbers, so that a client that truncates an id is found out.
+        let id = 0x2545_f491_4f6c_dd1d_i64.wrapping_mul(self.cursors_made) & i64::MAX;
+        self.cursor_reply_as(id, cursor, name, batch, single)
+    }
+
+    fn cursor_reply_as(&mut self, id: i64, mut cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
+        let namespace = cursor.namespace.clone();
+        let (position, left) = (cursor.position, cursor.left);
+        let more = !single && self.next(&mut cursor).is_some();
+        (cursor.position, cursor.left) = (position, left);
+        if more {
+            while self.cursors.len() >= CURSORS_MAX {
+                self.cursors.pop_first();
+            }
+            self.cursors.insert(id, cursor);
+        }
+        let id = if more { id } else { 0 };
+        doc! { "cursor": { name: batch, "id": id, "ns": namespace }, "ok": 1.0 }
+    }
+}
+
+fn namespace(command: &Document, field: &str) -> Result<String, CommandError> {
+    let database = command.get_str("$db").unwrap_or("admin");
+    let collection = command.get_str(field).map_err(|_| CommandError::new(73, "collection name has invalid type"))?;
+    if collection.is_empty() || database.is_empty() || database.contains('.') {
+        return Err(CommandError::new(73, format!("Invalid namespace specified '{database}.{collection}'")));
+    }
+    Ok(format!("{database}.{collection}"))
+}
+
+fn count(command: &Document, field: &str) -> Result<Option<usize>, CommandError> {
+    let Some(value) = command.get(field) else { return Ok(None) };
+    let count = whole(value).and_then(|count| usize::try_from(count).ok());
+    count.map(Some).ok_or_else(|| CommandError::new(2, format!("{field} must be a whole number that is not negative")))
+}
+
+fn check_filter(filter: &Document) -> Result<(), CommandError> {
+    for (key, value) in filter {
+        let operator = if key.starts_with('$') {
+            Some(key)
+        } else {
+            value.as_document().and_then(|value| value.keys().find(|key| key.starts_with('$') && key.as_str() != "$eq"))
+        };
+        if let Some(operator) = operator {
+            return Err(CommandError::new(238, format!("the fake server's find has no operator '{operator}'")));
+        }
+    }
+    Ok(())
+}
+
+fn matches(filter: &Document, document: &Document) -> bool {
+    filter.iter().all(|(key, wanted)| {
+        let wanted =
+            wanted.as_document().filter(|inner| inner.len() == 1).and_then(|inner| inner.get("$eq")).unwrap_or(wanted);
+        let mut parts = key.split('.');
+        let mut found = parts.next().and_then(|part| document.get(part));
+        for part in parts {
+            found = found.and_then(Bson::as_document).and_then(|inner| inner.get(part));
+        }
+        match found {
+            Some(found) => equal(found, wanted),
+            None => matches!(wanted, Bson::Null),
+        }
+    })
+}
+
+fn equal(one: &Bson, other: &Bson) -> bool {
+    match (number(one), number(other)) {
+        (Some(_), Some(_)) if whole(one).is_some() && whole(other).is_some() => whole(one) == whole(other),
+        (Some(one), Some(other)) => one == other,
+        (None, _) | (_, None) => one == other,
+    }
+}
+
+fn id_key(id: &Bson) -> Vec<u8> {
+    let id = whole(id).map_or_else(|| id.clone(), Bson::Int64);
+    doc! { "_id": id }.to_vec().unwrap_or_default()
+}
+
+fn size(document: &Document) -> usize {
+    let mut counter = Counter(0);
+    // Counting cannot fail; keys with a NUL never come out of the decoder.
+    let _ = document.to_writer(&mut counter);
+    counter.0
+}
+
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

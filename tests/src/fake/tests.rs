@@ -1,0 +1,53 @@
+//! Tests of the fake server, seen through a blocking client.
+
+mod bad_input;
+mod commands;
+mod fail_points;
+mod faults;
+mod greeting;
+mod lifecycle;
+
+use core::time::Duration;
+
+use bson::{Document, doc};
+
+use super::wire::EXHAUST_ALLOWED;
+use super::{BlockingClient, FakeOptions, FakeServer, ServerState};
+
+/// Far beyond what anything here takes; only a failing test waits for it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn start() -> FakeServer {
+    FakeServer::start(FakeOptions::default()).unwrap()
+}
+
+fn start_as(state: ServerState) -> FakeServer {
+    FakeServer::start(FakeOptions::with_state(state)).unwrap()
+}
+
+fn connect(server: &FakeServer) -> BlockingClient {
+    BlockingClient::connect(server.address(), PATIENCE).unwrap()
+}
+
+fn ping() -> Document {
+    doc! { "ping": 1, "$db": "admin" }
+}
+
+/// An awaitable hello that knows the state of `reply`.
+fn awaitable(reply: &Document, time_ms: i64) -> Document {
+    let version = reply.get_document("topologyVersion").unwrap().clone();
+    doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": time_ms, "$db": "admin" }
+}
+
+fn counter(reply: &Document) -> i64 {
+    reply.get_document("topologyVersion").unwrap().get_i64("counter").unwrap()
+}
+
+fn code(reply: &Document) -> i32 {
+    assert_eq!(reply.get_f64("ok").unwrap(), 0.0, "{reply}");
+    reply.get_i32("code").unwrap()
+}
+
+fn is_ok(reply: &Document) -> bool {
+    reply.get_f64("ok").unwrap() == 1.0
+}

@@ -1,0 +1,176 @@
+//! Fail points, by command and by call.
+
+use std::io::ErrorKind;
+use std::time::Instant;
+
+use super::super::{Ended, FAIL_COMMAND, FailPoint, FailPointMode, hello};
+use super::*;
+
+fn configure(client: &mut BlockingClient, mode: impl Into<bson::Bson>, data: Document) -> Document {
+    let command = doc! { "configureFailPoint": "failCommand", "mode": mode.into(), "data": data };
+    client.run("admin", command).unwrap()
+}
+
+#[test]
+fn times_fails_so_many_matching_commands() {
+    let server = start();
+    let mut client = connect(&server);
+    let data = doc! { "failCommands": ["ping"], "errorCode": 91, "errorLabels": ["One", "Two"] };
+    assert_eq!(configure(&mut client, doc! { "times": 2 }, data.clone()).get_i64("count").unwrap(), 0);
+    for _ in 0..2 {
+        client.run("admin", doc! { "buildInfo": 1 }).unwrap();
+        let reply = client.run("admin", ping()).unwrap();
+        assert_eq!(code(&reply), 91);
+        assert_eq!(reply.get_str("codeName").unwrap(), "ShutdownInProgress");
+        assert_eq!(reply.get_array("errorLabels").unwrap().len(), 2);
+    }
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+    assert_eq!(configure(&mut client, "off", doc! {}).get_i64("count").unwrap(), 2);
+}
+
+#[test]
+fn skip_lets_so_many_pass() {
+    let server = start();
+    let mut client = connect(&server);
+    configure(&mut client, doc! { "skip": 2 }, doc! { "failCommands": ["ping"], "errorCode": 1 });
+    let codes: Vec<bool> = (0..4).map(|_| is_ok(&client.run("admin", ping()).unwrap())).collect();
+    assert_eq!(codes, [true, true, false, false]);
+}
+
+#[test]
+fn always_on_fails_until_off() {
+    let server = start();
+    let mut client = connect(&server);
+    // The quick way of a ping seen before must not pass the fail point by.
+    for _ in 0..3 {
+        assert!(is_ok(&client.run("admin", ping()).unwrap()));
+    }
+    configure(&mut client, "alwaysOn", doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 2 });
+    for _ in 0..3 {
+        assert_eq!(code(&client.run("admin", ping()).unwrap()), 2);
+    }
+    configure(&mut client, "off", doc! {});
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+}
+
+#[test]
+fn probability_fires_sometimes() {
+    let server = start();
+    let mut client = connect(&server);
+    configure(&mut client, doc! { "activationProbability": 0.5 }, doc! { "failCommands": ["ping"], "errorCode": 2 });
+    let failed = (0..200).filter(|_| !is_ok(&client.run("admin", ping()).unwrap())).count();
+    assert!((50..150).contains(&failed), "{failed} of 200");
+    server.set_fail_point(FailPoint::new(FailPointMode::Probability(0.0), &["ping"]).error(2));
+    assert!((0..50).all(|_| is_ok(&client.run("admin", ping()).unwrap())));
+}
+
+/// Every hello of the application counts, its handshake first of all (formats, section 8).
+#[test]
+fn app_name_meets_every_hello_of_that_application() {
+    let server = start();
+    let mut other = connect(&server);
+    other.hello("other").unwrap();
+    let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": "mine" };
+    configure(&mut other, doc! { "skip": 2 }, data);
+    let mut client = connect(&server);
+    assert!(is_ok(&client.run("admin", hello("mine")).unwrap()));
+    assert!(is_ok(&client.run("admin", doc! { "ismaster": 1 }).unwrap()));
+    assert!(is_ok(&other.run("admin", doc! { "hello": 1 }).unwrap()));
+    assert_eq!(code(&client.run("admin", doc! { "hello": 1 }).unwrap()), 91);
+    assert_eq!(code(&client.run("admin", doc! { "ismaster": 1 }).unwrap()), 91);
+    let mut late = connect(&server);
+    assert_eq!(code(&late.run("admin", hello("mine")).unwrap()), 91);
+    assert!(is_ok(&connect(&server).run("admin", hello("other")).unwrap()));
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+}
+
+#[test]
+fn fail_point_meets_a_greeting_by_op_query() {
+    let server = start();
+    server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ismaster"]).error(91));
+    let mut client = connect(&server);
+    client.send_query("admin.$cmd", doc! { "isMaster": 1 }).unwrap();
+    assert_eq!(code(&client.read().unwrap().body), 91);
+}
+
+#[test]
+fn close_connection_ends_it_without_a_reply() {
+    let server = start();
+    let mut client = connect(&server);
+    configure(&mut client, doc! { "times": 1 }, doc! { "failCommands": ["ping"], "closeConnection": true });
+    assert_eq!(client.run("admin", ping()).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
+    server.look(|view| assert_eq!(view.closed().last().unwrap().ended, Some(Ended::FailPoint)));
+    assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
+}
+
+#[test]
+fn block_connection_waits_before_anything_else() {
+    let server = start();
+    let mut client = connect(&server);
+    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 80, "errorCode": 91 };
+    configure(&mut client, doc! { "times": 1 }, data);
+    let start = Instant::now();
+    assert_eq!(code(&client.run("admin", ping()).unwrap()), 91);
+    assert!(start.elapsed() >= Duration::from_millis(80));
+}
+
+#[test]
+fn blocked_connection_does_not_block_others_and_notices_its_client() {
+    let server = start();
+    server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).block(Duration::from_secs(3600)));
+    let mut blocked = connect(&server);
+    blocked.send(0, ping()).unwrap();
+    server.wait_until(PATIENCE, |view| view.count_of("ping") == 1).unwrap();
+    assert!(is_ok(&connect(&server).run("admin", ping()).unwrap()));
+    drop(blocked);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
+}
+
+#[test]
+fn write_concern_error_is_added_to_the_reply() {
+    let server = start();
+    let mut client = connect(&server);
+    let error = doc! { "code": 91, "errmsg": "no" };
+    let data = doc! { "failCommands": ["insert"], "writeConcernError": error.clone(), "errorLabels": ["L"] };
+    configure(&mut client, doc! { "times": 1 }, data);
+    let reply = client.run("db", doc! { "insert": "c", "documents": [{}] }).unwrap();
+    assert!(is_ok(&reply));
+    assert_eq!(reply.get_i32("n").unwrap(), 1);
+    assert_eq!(reply.get_document("writeConcernError").unwrap(), &error);
+    assert_eq!(reply.get_array("errorLabels").unwrap().len(), 1);
+}
+
+#[test]
+fn several_points_stand_side_by_side() {
+    let server = start();
+    let mut client = connect(&server);
+    server.set_named_fail_point("a", FailPoint::new(FailPointMode::Times(1), &["ping"]).error(11));
+    server.set_named_fail_point("b", FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(22));
+    server.set_named_fail_point("c", FailPoint::new(FailPointMode::AlwaysOn, &["buildInfo"]).error(33));
+    assert_eq!(code(&client.run("admin", ping()).unwrap()), 11);
+    assert_eq!(code(&client.run("admin", ping()).unwrap()), 22);
+    assert_eq!(code(&client.run("admin", doc! { "buildInfo": 1 }).unwrap()), 33);
+    assert_eq!(server.look(|view| view.fail_point_count("b")), 1);
+    assert_eq!(server.look(|view| view.fail_point_count(FAIL_COMMAND)), 0);
+    server.clear_fail_points();
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+}
+
+#[test]
+fn malformed_fail_points_are_refused() {
+    let server = start();
+    let mut client = connect(&server);
+    let mut refused = |command: Document| code(&client.run("admin", command).unwrap());
+    assert_eq!(refused(doc! { "configureFailPoint": "nothing", "mode": "off" }), 266);
+    assert_eq!(refused(doc! { "configureFailPoint": 1, "mode": "off" }), 14);
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand" }), 20);
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand", "mode": "xx" }), 2);
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand", "mode": 1 }), 14);
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand", "mode": { "times": -1 } }), 2);
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand", "mode": { "activationProbability": 2.0 } }), 2);
+    let blocked = doc! { "failCommands": ["ping"], "blockConnection": true };
+    assert_eq!(refused(doc! { "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": blocked }), 72);
+    let elsewhere = doc! { "configureFailPoint": "failCommand", "mode": "off" };
+    assert_eq!(code(&client.run("db", elsewhere).unwrap()), 13);
+}

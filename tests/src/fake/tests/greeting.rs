@@ -1,0 +1,337 @@
+//! Greetings, awaited and streamed (MON-65).
+
+use std::time::Instant;
+
+use bson::oid::ObjectId;
+
+use super::super::{ErrorVersions, Role, hello};
+use super::*;
+
+#[test]
+fn hello_of_a_standalone_has_the_fields_of_a_real_server() {
+    let server = start();
+    let reply = connect(&server).hello("app").unwrap();
+    let names: Vec<&str> = reply.keys().map(String::as_str).collect();
+    let expected = [
+        "helloOk",
+        "isWritablePrimary",
+        "topologyVersion",
+        "maxBsonObjectSize",
+        "maxMessageSizeBytes",
+        "maxWriteBatchSize",
+        "localTime",
+        "logicalSessionTimeoutMinutes",
+        "connectionId",
+        "minWireVersion",
+        "maxWireVersion",
+        "readOnly",
+        "ok",
+    ];
+    assert_eq!(names, expected);
+    assert!(reply.get_bool("isWritablePrimary").unwrap());
+    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 17);
+    assert_eq!(counter(&reply), 0);
+}
+
+#[test]
+fn hello_ok_is_answered_only_to_those_who_offer_it() {
+    let server = start();
+    let mut client = connect(&server);
+    assert!(!client.run("admin", doc! { "hello": 1 }).unwrap().contains_key("helloOk"));
+    let legacy = client.run("admin", doc! { "isMaster": 1, "helloOk": true }).unwrap();
+    assert!(legacy.get_bool("helloOk").unwrap());
+    assert!(legacy.get_bool("ismaster").unwrap());
+    assert!(!legacy.contains_key("isWritablePrimary"));
+    server.update_state(|state| state.hello_ok = false);
+    assert!(!client.run("admin", doc! { "hello": 1, "helloOk": true }).unwrap().contains_key("helloOk"));
+}
+
+#[test]
+fn legacy_greeting_by_op_query_is_answered_by_op_reply() {
+    let server = start();
+    let mut client = connect(&server);
+    let asked = client.send_query("admin.$cmd", doc! { "ismaster": 1, "helloOk": true }).unwrap();
+    let reply = client.read().unwrap();
+    assert_eq!((reply.response_to, reply.flags), (asked, None));
+    assert!(reply.body.get_bool("ismaster").unwrap());
+    let asked = client.send_query("admin.$cmd", doc! { "$query": { "isMaster": 1 } }).unwrap();
+    assert_eq!(client.read().unwrap().response_to, asked);
+    client.send_query("admin.$cmd", doc! { "ping": 1 }).unwrap();
+    assert_eq!(code(&client.read().unwrap().body), 352);
+    client.send_query("db.things", doc! {}).unwrap();
+    assert_eq!(code(&client.read().unwrap().body), 5_739_101);
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+}
+
+#[test]
+fn mechanisms_and_service_are_answered_to_those_who_ask() {
+    let services = vec![ObjectId::new(), ObjectId::new()];
+    let server = start_as(ServerState::load_balanced(services.clone()));
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let mut client = connect(&server);
+        let asked = doc! { "hello": 1, "loadBalanced": true, "saslSupportedMechs": "admin.user" };
+        let reply = client.run("admin", asked).unwrap();
+        assert_eq!(reply.get_array("saslSupportedMechs").unwrap().len(), 2);
+        assert_eq!(reply.get_str("msg").unwrap(), "isdbgrid");
+        seen.push(reply.get_object_id("serviceId").unwrap());
+        let plain = client.run("admin", doc! { "hello": 1 }).unwrap();
+        assert!(!plain.contains_key("serviceId"));
+        assert!(!plain.contains_key("saslSupportedMechs"));
+    }
+    seen.sort();
+    let mut services = services;
+    services.sort();
+    assert_eq!(seen, services);
+}
+
+#[test]
+fn client_metadata_is_taken_once_and_judged() {
+    let server = start();
+    let mut client = connect(&server);
+    client.hello("mine").unwrap();
+    server.look(|view| {
+        let info = view.open().next().unwrap();
+        assert_eq!(info.app_name.as_deref(), Some("mine"));
+        assert!(info.client.as_ref().unwrap().contains_key("driver"));
+    });
+    assert_eq!(code(&client.run("admin", hello("other")).unwrap()), 186);
+    let bare = doc! { "driver": { "name": "x" } };
+    assert_eq!(code(&connect(&server).run("admin", doc! { "hello": 1, "client": bare }).unwrap()), 183);
+    assert_eq!(code(&connect(&server).run("admin", hello(&"a".repeat(129))).unwrap()), 184);
+    let mut long = hello("a");
+    long.get_document_mut("client").unwrap().insert("filler", "z".repeat(512));
+    assert_eq!(code(&connect(&server).run("admin", long).unwrap()), 185);
+}
+
+/// MON-65: only one of topologyVersion and maxAwaitTimeMS is an error.
+#[test]
+fn awaitable_hello_wants_both_of_its_arguments() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    for missing in ["topologyVersion", "maxAwaitTimeMS"] {
+        let mut asked = awaitable(&first, 10_000);
+        asked.remove(missing);
+        assert_eq!(code(&client.run("admin", asked).unwrap()), 31368);
+    }
+    let mut ahead = awaitable(&first, 10_000);
+    ahead.get_document_mut("topologyVersion").unwrap().insert("counter", 5_i64);
+    assert_eq!(code(&client.run("admin", ahead.clone()).unwrap()), 51764);
+    ahead.get_document_mut("topologyVersion").unwrap().insert("counter", -1_i64);
+    assert_eq!(code(&client.run("admin", ahead.clone()).unwrap()), 31372);
+    ahead.get_document_mut("topologyVersion").unwrap().insert("counter", 0_i32);
+    assert_eq!(code(&client.run("admin", ahead).unwrap()), 14);
+    assert_eq!(code(&client.run("admin", awaitable(&first, -1)).unwrap()), 51024);
+}
+
+/// MON-65: another processId or a passed counter is answered at once.
+#[test]
+fn awaitable_hello_of_another_state_is_answered_at_once() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    let mut other = awaitable(&first, 3_600_000);
+    other.get_document_mut("topologyVersion").unwrap().insert("processId", ObjectId::new());
+    assert!(is_ok(&client.run("admin", other).unwrap()));
+    server.update_state(|_| {});
+    let reply = client.run("admin", awaitable(&first, 3_600_000)).unwrap();
+    assert_eq!(counter(&reply), 1);
+}
+
+/// MON-65: the wait ends with its time.
+#[test]
+fn awaitable_hello_is_answered_when_its_time_is_over() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    let start = Instant::now();
+    let reply = client.run("admin", awaitable(&first, 60)).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(60));
+    assert_eq!(counter(&reply), 0);
+    assert_eq!(server.look(|view| view.awaiting_count()), 0);
+}
+
+/// MON-65: the wait ends with a change of state.
+#[test]
+fn change_of_state_answers_the_hellos_that_wait() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    client.send(0, awaitable(&first, 3_600_000)).unwrap();
+    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
+    let hosts = ["a:1", "b:2"];
+    server.set_state(ServerState::member(Role::Secondary, "rs", &hosts, "a:1", Some("b:2")));
+    let reply = client.read().unwrap();
+    assert!(!reply.more_to_come());
+    assert_eq!(counter(&reply.body), 1);
+    assert!(!reply.body.get_bool("isWritablePrimary").unwrap());
+    assert!(reply.body.get_bool("secondary").unwrap());
+    assert_eq!(reply.body.get_str("setName").unwrap(), "rs");
+    assert_eq!(reply.body.get_str("primary").unwrap(), "b:2");
+    server.wait_until(PATIENCE, |view| view.awaiting_count() == 0).unwrap();
+}
+
+/// MON-65: moreToCome if exhaustAllowed; each later reply answers the one before it.
+#[test]
+fn exhaust_hello_streams_replies_that_answer_each_other() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    let asked = client.send(EXHAUST_ALLOWED, awaitable(&first, 3_600_000)).unwrap();
+    let mut answers = asked;
+    for turn in 1..=3 {
+        server.wait_until(PATIENCE, |view| view.exhausting_count() == 1 && view.count_of("hello") == 1 + turn).unwrap();
+        server.update_state(|_| {});
+        let reply = client.read().unwrap();
+        assert!(reply.more_to_come());
+        assert_eq!(reply.response_to, answers);
+        assert_eq!(counter(&reply.body), i64::try_from(turn).unwrap());
+        answers = reply.request_id;
+    }
+    drop(client);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0 && view.awaiting_count() == 0).unwrap();
+}
+
+/// MON-65: a stream goes on when the time is over without a change.
+#[test]
+fn exhaust_hello_goes_on_after_its_time() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    client.send(EXHAUST_ALLOWED, awaitable(&first, 5)).unwrap();
+    for _ in 0..3 {
+        let reply = client.read().unwrap();
+        assert!(reply.more_to_come());
+        assert_eq!(counter(&reply.body), 0);
+    }
+}
+
+/// MON-65: never moreToCome with ok: 0; the connection serves on.
+#[test]
+fn error_ends_an_exhaust_stream() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    client.send(EXHAUST_ALLOWED, awaitable(&first, 3_600_000)).unwrap();
+    server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).unwrap();
+    let point = super::super::FailPoint::new(super::super::FailPointMode::Times(1), &["hello"]).error(91);
+    server.set_fail_point(point);
+    server.update_state(|_| {});
+    assert!(client.read().unwrap().more_to_come());
+    let reply = client.read().unwrap();
+    assert_eq!(code(&reply.body), 91);
+    assert!(!reply.more_to_come());
+    assert!(is_ok(&client.run("admin", ping()).unwrap()));
+}
+
+/// MON-65: moreToCome only for those who allow it, and only for a hello that can be awaited.
+#[test]
+fn exhaust_is_not_forced_on_anyone() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    client.send(0, awaitable(&first, 1)).unwrap();
+    assert!(!client.read().unwrap().more_to_come());
+    client.send(EXHAUST_ALLOWED, ping()).unwrap();
+    assert!(!client.read().unwrap().more_to_come());
+    client.send(EXHAUST_ALLOWED, doc! { "hello": 1, "$db": "admin" }).unwrap();
+    assert_eq!(code(&client.read().unwrap().body), 51756);
+}
+
+#[test]
+fn server_without_topology_version_never_waits() {
+    let server = start_as(ServerState::without_topology_version());
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    assert!(!first.contains_key("topologyVersion"));
+    assert!(!first.contains_key("helloOk"));
+    let version = doc! { "processId": ObjectId::new(), "counter": 0_i64 };
+    let asked = doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 3_600_000, "$db": "admin" };
+    client.send(EXHAUST_ALLOWED, asked).unwrap();
+    assert!(!client.read().unwrap().more_to_come());
+}
+
+#[test]
+fn client_that_leaves_while_its_hello_waits_is_noticed() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    client.send(0, awaitable(&first, 3_600_000)).unwrap();
+    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
+    drop(client);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
+}
+
+#[test]
+fn request_behind_a_waiting_hello_is_answered_after_it() {
+    let server = start();
+    let mut client = connect(&server);
+    let first = client.hello("app").unwrap();
+    let waiting = client.send(0, awaitable(&first, 3_600_000)).unwrap();
+    let behind = client.send(0, ping()).unwrap();
+    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
+    server.update_state(|_| {});
+    assert_eq!(client.read().unwrap().response_to, waiting);
+    assert_eq!(client.read().unwrap().response_to, behind);
+}
+
+/// MON-65: errors of a change of state carry the topologyVersion.
+#[test]
+fn not_primary_errors_carry_the_topology_version() {
+    let server = start_as(ServerState::member(Role::Secondary, "rs", &["a:1"], "a:1", None));
+    let mut client = connect(&server);
+    let refused = client.run("db", doc! { "insert": "c", "documents": [{}] }).unwrap();
+    assert_eq!(code(&refused), 10107);
+    assert_eq!(counter(&refused), 0);
+    assert_eq!(code(&client.run("db", doc! { "find": "c" }).unwrap()), 13435);
+    let lenient = doc! { "find": "c", "$readPreference": { "mode": "secondaryPreferred" } };
+    assert!(is_ok(&client.run("db", lenient.clone()).unwrap()));
+    server.update_state(|state| state.role = Role::Other);
+    assert_eq!(code(&client.run("db", lenient).unwrap()), 13436);
+    let shutdown = super::super::FailPoint::new(super::super::FailPointMode::AlwaysOn, &["ping"]).error(91);
+    server.set_fail_point(shutdown);
+    assert!(!client.run("admin", ping()).unwrap().contains_key("topologyVersion"));
+    server.update_state(|state| state.error_versions = ErrorVersions::Always);
+    assert_eq!(counter(&client.run("admin", ping()).unwrap()), 2);
+    server.update_state(|state| state.error_versions = ErrorVersions::Never);
+    assert!(!client.run("admin", ping()).unwrap().contains_key("topologyVersion"));
+}
+
+#[test]
+fn roles_show_in_the_greeting() {
+    let server = start();
+    let mut client = connect(&server);
+    let cases = [
+        (Role::Mongos, doc! { "isWritablePrimary": true, "msg": "isdbgrid" }),
+        (Role::Primary, doc! { "isWritablePrimary": true, "secondary": false }),
+        (Role::Arbiter, doc! { "isWritablePrimary": false, "arbiterOnly": true }),
+        (Role::Other, doc! { "isWritablePrimary": false, "secondary": false }),
+        (Role::Ghost, doc! { "isWritablePrimary": false, "isreplicaset": true }),
+    ];
+    for (role, expected) in cases {
+        server.update_state(|state| state.role = role);
+        let reply = client.run("admin", doc! { "hello": 1 }).unwrap();
+        for (name, value) in expected {
+            assert_eq!(reply.get(&name), Some(&value), "{role:?} {name}");
+        }
+    }
+    server.update_state(|state| {
+        state.fields = doc! { "maxWireVersion": 999, "tags": { "dc": "x" } };
+    });
+    let reply = client.run("admin", doc! { "hello": 1 }).unwrap();
+    assert_eq!(reply.get_i32("maxWireVersion").unwrap(), 999);
+    assert!(reply.contains_key("tags"));
+}
+
+#[test]
+fn topology_version_can_be_set_back() {
+    let server = start();
+    let mut client = connect(&server);
+    server.update_state(|_| {});
+    let newer = client.hello("app").unwrap();
+    client.send(0, awaitable(&newer, 3_600_000)).unwrap();
+    server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).unwrap();
+    server.set_topology_version(server.topology_version().process_id, 0);
+    assert_eq!(counter(&client.read().unwrap().body), 0);
+}

@@ -1,0 +1,272 @@
+//! The thread of the fake server: its listening sockets and the tasks of its connections.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::cell::{Cell, RefCell};
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+
+use async_executor::{LocalExecutor, Task};
+use async_io::{Async, Timer};
+use futures_lite::future;
+
+use super::FakeOptions;
+use super::connection::{Common, Connection, Stream};
+use super::fault::{Cut, Fault, FaultKind, Occasion};
+use super::shared::{Ended, Shared, Sockets, Wanted};
+
+const BACKLOG: i32 = 1024;
+/// Pause after a failed accept, for example while there are no file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+
+/// A TCP socket that is bound: its port stays ours whether it listens or not.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    let bound = SocketAddr::try_from(rustix::net::getsockname(&socket)?)?;
+    Ok((socket, bound))
+}
+
+struct Entry {
+    stream: Rc<Stream>,
+    task: Task<()>,
+}
+
+type Connections = Rc<RefCell<BTreeMap<u64, Entry>>>;
+
+/// Reports the end of a connection once everything of it is gone.
+struct Registered {
+    shared: Arc<Shared>,
+    id: u64,
+    reason: Cell<Option<Ended>>,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let reason = self.reason.take().unwrap_or(Ended::Stopped);
+        self.shared.with(|inner| inner.end(self.id, reason));
+    }
+}
+
+enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+pub(crate) struct Supervisor<'a> {
+    executor: &'a LocalExecutor<'static>,
+    common: Rc<Common>,
+    connections: Connections,
+    connections_max: usize,
+    address: SocketAddr,
+    unix_path: Option<PathBuf>,
+    /// Bound but not listening; where connecting is refused.
+    idle: Option<OwnedFd>,
+    tcp: Option<Async<TcpListener>>,
+    unix: Option<Async<UnixListener>>,
+}
+
+/// Runs the server to its end. `socket` is bound to `address`.
+pub(crate) fn run(shared: Arc<Shared>, options: FakeOptions, socket: OwnedFd, address: SocketAddr) {
+    let executor = LocalExecutor::new();
+    let common = Rc::new(Common {
+        shared,
+        message_bytes_max: options.message_bytes_max,
+        buffer_bytes_left: Cell::new(options.buffer_bytes_max),
+        request_id: Cell::new(0),
+    });
+    let supervisor = Supervisor {
+        executor: &executor,
+        common,
+        connections: Connections::default(),
+        connections_max: options.connections_max,
+        address,
+        unix_path: options.unix_path,
+        idle: Some(socket),
+        tcp: None,
+        unix: None,
+    };
+    async_io::block_on(executor.run(supervisor.run()));
+}
+
+impl Supervisor<'_> {
+    async fn run(mut self) {
+        let shared = Arc::clone(&self.common.shared);
+        let mut done = None;
+        loop {
+            let listener = shared.listen();
+            let (wanted, frozen) = shared.with(|inner| (inner.wanted, inner.frozen));
+            if done != Some(wanted) {
+                let sockets = self.turn_to(wanted).await;
+                shared.with(|inner| inner.sockets = sockets);
+                done = Some(wanted);
+                if wanted == Wanted::Stopped {
+                    return;
+                }
+            }
+            let accept = async {
+                if frozen {
+                    return future::pending().await;
+                }
+                Some(self.accept().await)
+            };
+            let control = async {
+                listener.await;
+                None
+            };
+            match future::or(control, accept).await {
+                None => {}
+                Some(Ok(accepted)) => self.admit(accepted),
+                Some(Err(_)) => {
+                    Timer::after(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Brings the sockets into the wanted state.
+    async fn turn_to(&mut self, wanted: Wanted) -> Sockets {
+        let outcome = match wanted {
+            Wanted::Listening => self.listen().map(|()| Sockets::Listening),
+            Wanted::Refusing => self.unlisten().map(|()| Sockets::Refusing),
+            Wanted::Killed => {
+                let outcome = self.unlisten().map(|()| Sockets::Killed);
+                self.reset_all().await;
+                self.common.shared.with(super::shared::Inner::forget_process);
+                outcome
+            }
+            Wanted::Stopped => {
+                self.tcp = None;
+                self.unix = None;
+                self.idle = None;
+                self.reset_all().await;
+                self.remove_unix_path();
+                Ok(Sockets::Stopped)
+            }
+        };
+        outcome.unwrap_or_else(|error| Sockets::Failed(error.kind(), error.to_string()))
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        if self.tcp.is_none() {
+            let socket = match self.idle.take() {
+                Some(socket) => socket,
+                None => bind(self.address)?.0,
+            };
+            rustix::net::listen(&socket, BACKLOG)?;
+            self.tcp = Some(Async::new(TcpListener::from(socket))?);
+        }
+        if let (None, Some(path)) = (&self.unix, &self.unix_path) {
+            self.unix = Some(Async::<UnixListener>::bind(path)?);
+        }
+        Ok(())
+    }
+
+    fn unlisten(&mut self) -> io::Result<()> {
+        if self.tcp.take().is_some() {
+            self.idle = Some(bind(self.address)?.0);
+        }
+        if self.unix.take().is_some() {
+            self.remove_unix_path();
+        }
+        Ok(())
+    }
+
+    fn remove_unix_path(&self) {
+        if let Some(path) = &self.unix_path {
+            // Whoever removed it before us did our work.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+
+    async fn reset_all(&self) {
+        let entries = core::mem::take(&mut *self.connections.borrow_mut());
+        for Entry { stream, task } in entries.into_values() {
+            stream.reset_on_close();
+            drop(stream);
+            task.cancel().await;
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Accepted> {
+        let tcp = async {
+            match &self.tcp {
+                Some(listener) => {
+                    let (stream, peer) = listener.read_with(TcpListener::accept).await?;
+                    Ok(Accepted::Tcp(stream, peer))
+                }
+                None => future::pending().await,
+            }
+        };
+        let unix = async {
+            match &self.unix {
+                Some(listener) => {
+                    let (stream, _) = listener.read_with(UnixListener::accept).await?;
+                    Ok(Accepted::Unix(stream))
+                }
+                None => future::pending().await,
+            }
+        };
+        future::or(tcp, unix).await
+    }
+
+    fn admit(&self, accepted: Accepted) {
+        let shared = &self.common.shared;
+        let (stream, peer) = match accepted {
+            Accepted::Tcp(stream, peer) => {
+                // Fails only on a socket that is gone already; its first read will tell.
+                let _ = stream.set_nodelay(true);
+                (Async::new(stream).map(Stream::Tcp), Some(peer))
+            }
+            Accepted::Unix(stream) => (Async::new(stream).map(Stream::Unix), None),
+        };
+        let (id, fault) = shared.with(|inner| {
+            let id = inner.accept(peer);
+            let occasion = Occasion { connection: id, app_name: None, command: None, sent_bytes: 0, reply_bytes: 0 };
+            (id, inner.faults.meet(occasion))
+        });
+        let stream = match stream {
+            Ok(stream) => Rc::new(stream),
+            Err(error) => return shared.with(|inner| inner.end(id, Ended::Io(error.to_string()))),
+        };
+        let reason = if let Some(Fault::CloseOnAccept(by)) = fault {
+            match by {
+                Cut::Fin => stream.finish(),
+                Cut::Rst => stream.reset_on_close(),
+            }
+            Some(Ended::Fault(FaultKind::CloseOnAccept))
+        } else if self.connections.borrow().len() >= self.connections_max {
+            Some(Ended::TooMany)
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            drop(stream);
+            return shared.with(|inner| inner.end(id, reason));
+        }
+        let task =
+            self.executor.spawn(serve(id, Rc::clone(&self.common), Rc::clone(&stream), Rc::clone(&self.connections)));
+        self.connections.borrow_mut().insert(id, Entry { stream, task });
+    }
+}
+
+async fn serve(id: u64, common: Rc<Common>, stream: Rc<Stream>, connections: Connections) {
+    // Dropped last, also when the task is cancelled.
+    let registered = Registered { shared: Arc::clone(&common.shared), id, reason: Cell::new(None) };
+    let mut connection = Connection::new(id, common, stream);
+    let ended = connection.run().await;
+    drop(connection);
+    if let Some(entry) = connections.borrow_mut().remove(&id) {
+        entry.task.detach();
+    }
+    registered.reason.set(Some(ended));
+}

@@ -1,0 +1,381 @@
+//! Any inputs to a monitor, in any order and at any time, against the naive model of it.
+
+use core::time::Duration;
+
+use poolhouse_core::monitor::{
+    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode,
+    Stale,
+};
+use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+
+use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace};
+
+/// Runs one life of a monitor that the bytes describe: its options, then inputs until they end.
+///
+/// # Panics
+///
+/// When the monitor does what it must not: that is a finding.
+pub fn monitor(data: &[u8]) {
+    life(data);
+}
+
+/// As [`monitor`]; says what the life has seen.
+///
+/// # Panics
+///
+/// When the monitor does what it must not: that is a finding.
+pub fn life(data: &[u8]) -> Counts {
+    let mut choices = Choices(data);
+    let mut life = Life::new(&mut choices);
+    if choices.below(16) != 0 {
+        life.start();
+    }
+    while !choices.0.is_empty() {
+        life.step(&mut choices);
+        life.compare();
+    }
+    life.end()
+}
+
+/// Choices out of bytes; all zero when they have run out.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    fn below(&mut self, count: u8) -> u8 {
+        self.byte() % count
+    }
+
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[usize::from(self.byte()) % values.len()]
+    }
+}
+
+/// What happens in a life in which servers and hosts mostly do what they should.
+const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 14, 19, 19, 19, 19, 19, 20, 21];
+
+struct Life {
+    /// Whether little goes wrong in it.
+    calm: bool,
+    monitor: Monitor,
+    model: ModelMonitor,
+    trace: Trace,
+    now: Instant,
+    /// The instant of the last input, at which its outcome is applied.
+    told: Instant,
+    events: Vec<(Instant, MonitorEvent)>,
+    /// Every connection that was ever named, and some that never were.
+    ids: Vec<LineId>,
+}
+
+impl Life {
+    fn new(choices: &mut Choices<'_>) -> Self {
+        let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
+        let options = MonitorOptions {
+            heartbeat_frequency: Duration::from_millis(choices.pick(&[500, 501, 1_000, 10_000])),
+            connect_timeout: Duration::from_millis(choices.pick(&[0, 1, 200, 10_000, 10_000, 10_000, 2_147_483_647])),
+            server_monitoring_mode: choices.pick(&modes),
+            is_faas: choices.below(8) == 0,
+            server_api: choices.below(2) == 0,
+        };
+        let config = options.validate().expect("options within their ranges");
+        let server = ServerId::new(u32::from(choices.byte()));
+        let now = Instant::from_nanos(u64::from(choices.byte()));
+        Self {
+            calm: choices.below(3) != 0,
+            monitor: Monitor::new(server, config),
+            model: ModelMonitor::new(server, &options),
+            trace: Trace::default(),
+            now,
+            told: now,
+            events: Vec::new(),
+            ids: foreign_ids(),
+        }
+    }
+
+    fn step(&mut self, choices: &mut Choices<'_>) {
+        self.told = self.now;
+        let input = if self.calm { choices.pick(&CALM) } else { choices.below(24) };
+        match input {
+            0 => self.start(),
+            1 => {
+                self.monitor.request_check(self.now);
+                self.model.request_check(self.now);
+            }
+            2 if !self.calm || choices.below(8) == 0 => {
+                self.monitor.cancel_check(self.now, &mut self.events);
+                self.model.cancel_check(self.now);
+            }
+            3 if choices.below(16) == 0 => {
+                self.monitor.close(self.now, &mut self.events);
+                self.model.close(self.now);
+            }
+            3 => {
+                let known = choices.below(2) == 0;
+                self.monitor.set_server_known(known);
+                self.model.set_server_known(known);
+            }
+            4 => {
+                let millis = choices.pick(&[0, 1, 5, 100, 499, 500, 1_000]);
+                self.now = self.now.saturating_add(Duration::from_millis(millis));
+            }
+            5..=8 => self.jump_to_due(),
+            9 => self.jump_before_due(),
+            10 => self.timeout(Instant::from_nanos(self.now.as_nanos() / 2)),
+            11 => self.timeout(self.now),
+            12 if choices.below(32) == 0 => self.now = Instant::MAX,
+            13 => self.nonsense(choices),
+            14..=18 => self.answer(Line::Check, choices),
+            19 | 20 => self.answer(Line::Rtt, choices),
+            _ => self.take_actions(),
+        }
+        self.apply(choices);
+    }
+
+    fn start(&mut self) {
+        self.monitor.start(self.now, &mut self.events);
+        self.model.start(self.now);
+    }
+
+    /// Tells both that time has passed.
+    fn timeout(&mut self, now: Instant) {
+        self.told = now;
+        self.monitor.handle_timeout(now, &mut self.events);
+        self.model.timeout(now);
+        assert!(self.monitor.poll_timeout().is_none_or(|due| due > now), "S21: nothing due is left over");
+    }
+
+    fn jump_to_due(&mut self) {
+        if let Some(due) = self.monitor.poll_timeout() {
+            self.now = self.now.max(due);
+            self.timeout(self.now);
+        }
+    }
+
+    fn jump_before_due(&mut self) {
+        if let Some(due) = self.monitor.poll_timeout().filter(|&due| due > self.now) {
+            self.now = Instant::from_nanos(due.as_nanos() - 1);
+            let seen = self.events.len();
+            self.timeout(self.now);
+            assert_eq!(self.events.len(), seen, "S21: nothing happens early");
+            assert_eq!(self.monitor.poll_timeout(), Some(due), "S21: and the time stays");
+        }
+    }
+
+    /// The host does everything that it is told, and notes the connections.
+    fn take_actions(&mut self) {
+        loop {
+            let action = self.monitor.poll_action(self.now);
+            let expected = self.model.take_action(self.now);
+            assert_eq!(action.map(ModelAction::from), expected, "S14, S15, S17: the action");
+            match action {
+                Some(MonitorAction::Dial(line)) => self.ids.push(line),
+                Some(MonitorAction::SendHello { .. } | MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
+                None => return,
+            }
+        }
+    }
+
+    /// News that a host may have of a line that waits for it.
+    fn answer(&mut self, line: Line, choices: &mut Choices<'_>) {
+        self.take_actions();
+        let Some(&id) = self.ids.iter().rev().find(|id| id.line() == line) else { return };
+        match self.model.waits_for_reply(id) {
+            Some(_) if choices.below(if self.calm { 40 } else { 6 }) == 0 => {
+                let cause = any_cause(choices);
+                self.failed(id, cause);
+            }
+            Some(true) => {
+                let reply = likely_reply(choices);
+                self.reply(id, &reply);
+            }
+            Some(false) => self.dialed(id),
+            None => {}
+        }
+    }
+
+    /// Any news about any connection.
+    fn nonsense(&mut self, choices: &mut Choices<'_>) {
+        let id = self.ids[usize::from(choices.byte()) % self.ids.len()];
+        match choices.below(3) {
+            0 => self.dialed(id),
+            1 => {
+                let reply = any_reply(choices);
+                self.reply(id, &reply);
+            }
+            _ => {
+                let cause = any_cause(choices);
+                self.failed(id, cause);
+            }
+        }
+    }
+
+    fn dialed(&mut self, id: LineId) {
+        let before = self.monitor.clone();
+        let result = self.monitor.handle_dialed(self.now, id, &mut self.events);
+        let current = self.model.dialed(self.now, id);
+        self.check_stale(&before, result, current);
+    }
+
+    fn reply(&mut self, id: LineId, reply: &CheckReply) {
+        let before = self.monitor.clone();
+        let result = self.monitor.handle_reply(self.now, id, reply, &mut self.events);
+        let current = self.model.reply(self.now, id, reply);
+        self.check_stale(&before, result, current);
+    }
+
+    fn failed(&mut self, id: LineId, cause: Cause) {
+        let before = self.monitor.clone();
+        let result = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
+        let current = self.model.failed(self.now, id, cause);
+        self.check_stale(&before, result, current);
+    }
+
+    fn check_stale(&mut self, before: &Monitor, result: Result<(), Stale>, current: bool) {
+        assert_eq!(result.is_ok(), current, "S21: stale news");
+        if result.is_err() {
+            self.trace.seen.stale += 1;
+            assert_eq!(self.monitor.state(), before.state(), "stale news changes nothing");
+            assert_eq!(self.monitor.poll_timeout(), before.poll_timeout(), "stale news changes nothing");
+        }
+    }
+
+    /// Applies the outcome, if there is one; now and then something intervenes, or the topology disagrees.
+    fn apply(&mut self, choices: &mut Choices<'_>) {
+        assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
+        let Some(outcome) = self.monitor.outcome() else { return };
+        match choices.below(128) {
+            0 => {
+                self.monitor.cancel_check(self.told, &mut self.events);
+                self.model.cancel_check(self.told);
+            }
+            1 => {
+                self.monitor.close(self.told, &mut self.events);
+                self.model.close(self.told);
+            }
+            2 => {
+                self.monitor.request_check(self.told);
+                self.model.request_check(self.told);
+            }
+            _ => {}
+        }
+        let good = matches!(outcome, CheckOutcome::Succeeded { .. });
+        let known = good && choices.below(8) != 0;
+        self.monitor.settle(self.told, known, &mut self.events);
+        self.model.settle(self.told, known);
+    }
+
+    /// Whatever can be seen of the monitor is what the model says.
+    fn compare(&mut self) {
+        self.monitor.assert_invariants();
+        assert_eq!(self.events, self.model.events, "S2: the events");
+        for (now, event) in self.events.drain(..) {
+            self.trace.event(now, &event);
+        }
+        self.model.events.clear();
+        assert_eq!(self.monitor.outcome(), None, "S7: applied in the same step");
+        assert_eq!(self.monitor.poll_timeout(), self.model.next_due(), "S4, S5, S14, S16: the next instant");
+        let (average, minimum) = self.model.round_trip();
+        let rtt = self.monitor.rtt();
+        assert_eq!(rtt.minimum(), minimum, "S13: the minimum");
+        assert_eq!(rtt.average().is_some(), average.is_some(), "S13: reset");
+        if let (Some(real), Some(naive)) = (rtt.average_femtos(), average) {
+            let difference = (real as f64 / 1e6 - naive).abs();
+            assert!(difference <= 1e-5 + naive * 1e-12, "S13: the average, {real} fs for {naive} ns");
+        }
+    }
+
+    /// Closes it: nothing is left.
+    fn end(mut self) -> Counts {
+        self.monitor.close(self.now, &mut self.events);
+        self.model.close(self.now);
+        self.compare();
+        self.take_actions();
+        self.trace.assert_ended();
+        assert_eq!(self.monitor.poll_timeout(), None, "S18: no timers after close");
+        assert_eq!(self.monitor.poll_action(self.now), None, "S18: and nothing owed");
+        Counts { measured: self.model.measured(), ..self.trace.seen }
+    }
+}
+
+/// Names that another monitor gave its connections.
+fn foreign_ids() -> Vec<LineId> {
+    let config = MonitorOptions::DEFAULT.validate().expect("the defaults are valid");
+    let mut other = Monitor::new(ServerId::new(u32::MAX), config);
+    let mut ids = Vec::new();
+    let mut now = Instant::ORIGIN;
+    other.start(now, &mut ());
+    while ids.len() < 6 {
+        now = now.saturating_add(Duration::from_secs(60));
+        match other.poll_action(now) {
+            Some(MonitorAction::Dial(line)) => {
+                ids.push(line);
+                let _ = other.handle_dialed(now, line, &mut ());
+            }
+            Some(MonitorAction::SendHello { line, .. }) => {
+                let reply = CheckReply { topology_version: Some(version(0, 0)), ..CheckReply::OK };
+                let _ = other.handle_reply(now, line, &reply, &mut ());
+            }
+            Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
+            None => other.handle_timeout(now, &mut ()),
+        }
+        other.settle(now, true, &mut ());
+    }
+    ids
+}
+
+const fn version(process: u8, counter: i64) -> TopologyVersion {
+    TopologyVersion { process_id: ObjectId([process; 12]), counter }
+}
+
+fn any_version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
+    match choices.below(5) {
+        0 => None,
+        1 => Some(version(choices.below(2), i64::MIN)),
+        2 => Some(version(choices.below(2), i64::MAX)),
+        _ => Some(version(choices.below(2), i64::from(choices.byte()))),
+    }
+}
+
+/// A reply that a server in its senses may give.
+fn likely_reply(choices: &mut Choices<'_>) -> CheckReply {
+    if choices.below(8) == 0 {
+        return any_reply(choices);
+    }
+    CheckReply {
+        hello_ok: choices.below(2) == 0,
+        more_to_come: choices.below(3) == 0,
+        topology_version: any_version(choices),
+        ..CheckReply::OK
+    }
+}
+
+fn any_reply(choices: &mut Choices<'_>) -> CheckReply {
+    CheckReply {
+        ok: choices.below(2) == 0,
+        code: choices.pick(&[0, 91, 11_600, i32::MIN, i32::MAX]),
+        hello_ok: choices.below(2) == 0,
+        more_to_come: choices.below(2) == 0,
+        topology_version: any_version(choices),
+        server_connection: choices.pick(&[None, Some(1), Some(i64::MIN)]),
+    }
+}
+
+fn any_cause(choices: &mut Choices<'_>) -> Cause {
+    choices.pick(&[
+        Cause::Network,
+        Cause::NetworkTimeout,
+        Cause::Network,
+        Cause::NetworkTimeout,
+        Cause::Dns,
+        Cause::Certificate,
+        Cause::Protocol,
+        Cause::Resources,
+        Cause::Command { code: 1 },
+    ])
+}

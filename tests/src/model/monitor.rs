@@ -1,0 +1,588 @@
+//! A naive monitor to compare the real one with.
+//!
+//! It keeps every connection and every sample there ever was, counts time in 128 bits that cannot overflow, and says
+//! after each input what must have been seen: events, outcome, actions, the next instant. It shares no code with the
+//! machine but the types at its border. On top of the comparison, [`Trace`] checks the events by themselves.
+
+mod trace;
+
+use core::time::Duration;
+
+use poolhouse_core::monitor::{
+    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorOptions,
+    ServerMonitoringMode,
+};
+use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
+pub use trace::{Counts, Trace};
+
+/// minHeartbeatFrequencyMS, in nanoseconds.
+const PAUSE_MIN: u128 = 500_000_000;
+
+/// Beyond this the machine's clock says nothing, so what would be due then never is.
+const NEVER: u128 = u64::MAX as u128 - 1;
+
+/// What a connection is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Asked {
+    Dial,
+    Handshake,
+    Poll,
+    Awaitable(TopologyVersion),
+    Next,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    asked: Asked,
+    /// The host has taken the action.
+    taken: bool,
+    since: u128,
+    deadline: Option<u128>,
+}
+
+#[derive(Clone, Debug)]
+struct Connection {
+    line: Line,
+    /// The host was told to dial.
+    told: bool,
+    gone: bool,
+    hangup_owed: bool,
+    hello_ok: bool,
+    server_connection: Option<i64>,
+    flight: Option<Flight>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Then {
+    Sleep,
+    SleepBriefly,
+    Retry,
+    Read,
+    Await(TopologyVersion),
+}
+
+/// The naive monitor.
+#[derive(Clone, Debug)]
+pub struct ModelMonitor {
+    server: ServerId,
+    heartbeat: Duration,
+    connect_limit: u128,
+    may_stream: bool,
+    server_api: bool,
+    clock: u128,
+    started: bool,
+    closed: bool,
+    known: bool,
+    /// Connection `n` is at `n - 1`.
+    connections: Vec<Connection>,
+    last_end: Option<u128>,
+    sleeping_until: Option<Option<u128>>,
+    measuring: bool,
+    ping_due: Option<u128>,
+    ping_dials: Vec<u128>,
+    retries: Vec<u128>,
+    samples: Vec<u128>,
+    average: f64,
+    measured: u64,
+    pending: Option<(CheckOutcome, Then)>,
+    /// What must have been seen since it was cleared.
+    pub events: Vec<(Instant, MonitorEvent)>,
+}
+
+impl ModelMonitor {
+    /// A model of a monitor with these options.
+    #[must_use]
+    pub const fn new(server: ServerId, options: &MonitorOptions) -> Self {
+        let may_stream = match options.server_monitoring_mode {
+            ServerMonitoringMode::Auto => !options.is_faas,
+            ServerMonitoringMode::Stream => true,
+            ServerMonitoringMode::Poll => false,
+        };
+        Self {
+            server,
+            heartbeat: options.heartbeat_frequency,
+            connect_limit: options.connect_timeout.as_nanos(),
+            may_stream,
+            server_api: options.server_api,
+            clock: 0,
+            started: false,
+            closed: false,
+            known: false,
+            connections: Vec::new(),
+            last_end: None,
+            sleeping_until: None,
+            measuring: false,
+            ping_due: None,
+            ping_dials: Vec::new(),
+            retries: Vec::new(),
+            samples: Vec::new(),
+            average: 0.0,
+            measured: 0,
+            pending: None,
+            events: Vec::new(),
+        }
+    }
+
+    /// The monitor was started.
+    pub fn start(&mut self, now: Instant) {
+        self.tick(now);
+        if !self.started && !self.closed {
+            self.started = true;
+            self.check_now();
+        }
+    }
+
+    /// A check was requested (S5).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
+    pub fn request_check(&mut self, now: Instant) {
+        self.tick(now);
+        let Some(until) = self.sleeping_until else { return };
+        let soonest = self.last_end.expect("slept after a check") + PAUSE_MIN;
+        if soonest < NEVER {
+            let soonest = soonest.max(self.clock);
+            self.sleeping_until = Some(Some(until.map_or(soonest, |until| until.min(soonest))));
+        }
+    }
+
+    /// The check was cancelled (S18).
+    pub fn cancel_check(&mut self, now: Instant) {
+        self.tick(now);
+        if !self.started || self.closed {
+            return;
+        }
+        if self.check_flight().is_some() {
+            self.failed_event(Cause::Cancelled);
+            self.drop_line(Line::Check);
+            self.sleep(self.clock, self.heartbeat.as_nanos());
+        }
+        if let Some((_, then)) = &mut self.pending {
+            *then = Then::Sleep;
+        }
+        self.drop_line(Line::Check);
+        self.stop_measuring();
+        self.samples.clear();
+        self.known = false;
+    }
+
+    /// Something else has changed whether the server is known.
+    pub const fn set_server_known(&mut self, known: bool) {
+        self.known = known;
+    }
+
+    /// The monitor was closed (S18).
+    pub fn close(&mut self, now: Instant) {
+        self.tick(now);
+        if self.check_flight().is_some() {
+            self.failed_event(Cause::Closed);
+        }
+        self.drop_line(Line::Check);
+        self.stop_measuring();
+        self.closed = true;
+        self.sleeping_until = None;
+        self.pending = None;
+    }
+
+    /// The outcome was applied.
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
+    pub fn settle(&mut self, now: Instant, known: bool) {
+        self.tick(now);
+        let Some((_, then)) = self.pending.take() else { return };
+        self.known = known;
+        let ended = self.last_end.expect("a check has ended");
+        match then {
+            Then::Sleep => self.sleep(ended, self.heartbeat.as_nanos()),
+            Then::SleepBriefly => self.sleep(ended, PAUSE_MIN),
+            Then::Retry => {
+                self.retries.push(self.clock);
+                self.check_now();
+            }
+            Then::Read => self.await_reply(Asked::Next),
+            Then::Await(version) => self.await_reply(Asked::Awaitable(version)),
+        }
+    }
+
+    /// A dial has succeeded. `false`: the news is stale.
+    pub fn dialed(&mut self, now: Instant, id: LineId) -> bool {
+        self.tick(now);
+        let Some(place) = self.current(id) else { return false };
+        let clock = self.clock;
+        let Some(flight) = &mut self.connections[place].flight else { return false };
+        if flight.asked != Asked::Dial {
+            return false;
+        }
+        if flight.deadline.is_some_and(|deadline| clock >= deadline) {
+            self.line_failed(id.line(), Cause::NetworkTimeout);
+        } else {
+            *flight = Flight { asked: Asked::Handshake, taken: false, since: clock, deadline: flight.deadline };
+        }
+        true
+    }
+
+    /// A reply has come. `false`: the news is stale.
+    pub fn reply(&mut self, now: Instant, id: LineId, reply: &CheckReply) -> bool {
+        self.tick(now);
+        let Some(place) = self.current(id) else { return false };
+        let line = id.line();
+        let Some(flight) = self.connections[place].flight else {
+            self.line_failed(line, Cause::Protocol);
+            return true;
+        };
+        let awaited = matches!(flight.asked, Asked::Awaitable(_) | Asked::Next);
+        if flight.deadline.is_some_and(|deadline| self.clock >= deadline) {
+            self.line_failed(line, Cause::NetworkTimeout);
+        } else if flight.asked == Asked::Dial || !flight.taken {
+            self.line_failed(line, Cause::Protocol);
+        } else if !reply.ok {
+            self.line_failed(line, Cause::Command { code: reply.code });
+        } else if reply.more_to_come && !awaited {
+            self.line_failed(line, Cause::Protocol);
+        } else {
+            self.answered(place, flight, reply);
+        }
+        true
+    }
+
+    /// A connection has failed. `false`: the news is stale.
+    pub fn failed(&mut self, now: Instant, id: LineId, cause: Cause) -> bool {
+        self.tick(now);
+        let Some(place) = self.current(id) else { return false };
+        let flight = self.connections[place].flight;
+        let late = flight.and_then(|flight| flight.deadline).is_some_and(|deadline| self.clock >= deadline);
+        self.line_failed(id.line(), if late { Cause::NetworkTimeout } else { cause });
+        if flight.is_some_and(|flight| flight.asked == Asked::Dial) {
+            self.connections[place].hangup_owed = false;
+        }
+        true
+    }
+
+    /// Time has passed.
+    pub fn timeout(&mut self, now: Instant) {
+        self.tick(now);
+        let late = |flight: Option<Flight>, clock| {
+            flight.and_then(|flight| flight.deadline).is_some_and(|deadline| clock >= deadline)
+        };
+        if late(self.check_flight(), self.clock) {
+            self.line_failed(Line::Check, Cause::NetworkTimeout);
+        } else if self.sleeping_until.flatten().is_some_and(|until| until <= self.clock) {
+            self.check_now();
+        }
+        if late(self.flight_of(Line::Rtt), self.clock) {
+            self.line_failed(Line::Rtt, Cause::NetworkTimeout);
+        }
+        self.ping_if_due();
+    }
+
+    /// The next action, which the host takes.
+    pub fn take_action(&mut self, now: Instant) -> Option<ModelAction> {
+        self.tick(now);
+        for line in [Line::Check, Line::Rtt] {
+            if let Some(place) = self.connections.iter().position(|conn| conn.line == line && conn.hangup_owed) {
+                self.connections[place].hangup_owed = false;
+                return Some(ModelAction { line, number: place as u64 + 1, what: What::Hangup });
+            }
+        }
+        for line in [Line::Check, Line::Rtt] {
+            let Some(place) = self.place_of(line) else { continue };
+            let clock = self.clock;
+            let max_await_time = self.heartbeat;
+            let conn = &mut self.connections[place];
+            let legacy = !conn.hello_ok;
+            let Some(flight) = conn.flight.as_mut().filter(|flight| !flight.taken) else { continue };
+            flight.taken = true;
+            let what = match flight.asked {
+                Asked::Dial => {
+                    conn.told = true;
+                    What::Dial
+                }
+                Asked::Next => What::Read,
+                Asked::Handshake => What::Hello(HelloKind::Handshake { legacy }),
+                Asked::Poll => What::Hello(HelloKind::Poll { legacy }),
+                Asked::Awaitable(topology_version) => {
+                    What::Hello(HelloKind::Awaitable { legacy, topology_version, max_await_time })
+                }
+            };
+            if matches!(what, What::Hello(_)) {
+                flight.since = clock;
+            }
+            return Some(ModelAction { line, number: place as u64 + 1, what });
+        }
+        None
+    }
+
+    /// When something is due, exactly (S4, S5, S14, S16, S21).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
+    #[must_use]
+    pub fn next_due(&self) -> Option<Instant> {
+        let deadline = |line| self.flight_of(line).and_then(|flight: Flight| flight.deadline);
+        let all = [self.sleeping_until.flatten(), deadline(Line::Check), deadline(Line::Rtt), self.ping_due];
+        let earliest = all.into_iter().flatten().min()?;
+        Some(Instant::from_nanos(u64::try_from(earliest).expect("what is beyond the clock is never due")))
+    }
+
+    /// The outcome that waits to be applied.
+    #[must_use]
+    pub fn outcome(&self) -> Option<CheckOutcome> {
+        self.pending.map(|(outcome, _)| outcome)
+    }
+
+    /// Average in nanoseconds, and minimum (S13).
+    ///
+    /// # Panics
+    ///
+    /// When the model itself is at fault.
+    #[must_use]
+    pub fn round_trip(&self) -> (Option<f64>, Duration) {
+        let average = if self.samples.is_empty() { None } else { Some(self.average) };
+        let last = &self.samples[self.samples.len().saturating_sub(10)..];
+        let minimum = if last.len() < 2 { 0 } else { last.iter().copied().min().unwrap_or(0) };
+        (average, Duration::from_nanos(u64::try_from(minimum).expect("samples are short")))
+    }
+
+    /// How many of the samples came from the RTT line.
+    #[must_use]
+    pub const fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    /// What the connection of that line is waiting for, so that a host can answer it.
+    #[must_use]
+    pub fn waits_for_reply(&self, id: LineId) -> Option<bool> {
+        let flight = self.connections[self.current(id)?].flight?;
+        if flight.taken { Some(flight.asked != Asked::Dial) } else { None }
+    }
+
+    fn tick(&mut self, now: Instant) {
+        self.clock = self.clock.max(u128::from(now.as_nanos()));
+    }
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(u64::try_from(self.clock).expect("the clock came from 64 bits"))
+    }
+
+    fn place_of(&self, line: Line) -> Option<usize> {
+        self.connections.iter().position(|conn| conn.line == line && !conn.gone)
+    }
+
+    fn flight_of(&self, line: Line) -> Option<Flight> {
+        self.connections[self.place_of(line)?].flight
+    }
+
+    fn check_flight(&self) -> Option<Flight> {
+        self.flight_of(Line::Check)
+    }
+
+    fn streams(&self) -> bool {
+        let settling = matches!(self.pending, Some((_, Then::Read | Then::Await(_))));
+        let waits = self.check_flight().is_some_and(|flight| matches!(flight.asked, Asked::Awaitable(_) | Asked::Next));
+        settling || waits
+    }
+
+    fn current(&self, id: LineId) -> Option<usize> {
+        let place = self.place_of(id.line())?;
+        let named = place as u64 + 1 == id.number();
+        if named && self.connections[place].told { Some(place) } else { None }
+    }
+
+    fn limit(&self, extra: u128) -> Option<u128> {
+        let deadline = self.clock + self.connect_limit + extra;
+        if self.connect_limit == 0 || deadline >= NEVER { None } else { Some(deadline) }
+    }
+
+    fn sleep(&mut self, from: u128, time: u128) {
+        self.last_end = Some(from);
+        self.sleeping_until = Some(if from + time < NEVER { Some(from + time) } else { None });
+    }
+
+    fn ask(&mut self, line: Line, asked: Asked, deadline: Option<u128>) {
+        let flight = Some(Flight { asked, taken: false, since: self.clock, deadline });
+        if let Some(place) = self.place_of(line) {
+            assert!(self.connections[place].flight.is_none(), "S1: one thing at a time");
+            self.connections[place].flight = flight;
+            return;
+        }
+        if line == Line::Rtt {
+            self.ping_dials.push(self.clock);
+        }
+        self.connections.push(Connection {
+            line,
+            told: false,
+            gone: false,
+            hangup_owed: false,
+            hello_ok: self.server_api,
+            server_connection: None,
+            flight: Some(Flight { asked: Asked::Dial, taken: false, since: self.clock, deadline }),
+        });
+    }
+
+    fn check_now(&mut self) {
+        self.sleeping_until = None;
+        let deadline = self.limit(0);
+        self.ask(Line::Check, Asked::Poll, deadline);
+        self.started_event(false);
+    }
+
+    fn await_reply(&mut self, asked: Asked) {
+        let deadline = self.limit(self.heartbeat.as_nanos());
+        self.ask(Line::Check, asked, deadline);
+        self.started_event(true);
+        if !self.measuring {
+            self.measuring = true;
+            let soonest = self.ping_dials.last().map_or(self.clock, |last| self.clock.max(last + PAUSE_MIN));
+            self.ping_due = Some(soonest).filter(|&due| due < NEVER || due == self.clock);
+            self.ping_if_due();
+        }
+    }
+
+    fn ping_if_due(&mut self) {
+        if self.ping_due.is_some_and(|due| due <= self.clock) {
+            self.ping_due = None;
+            let deadline = self.limit(0);
+            self.ask(Line::Rtt, Asked::Poll, deadline);
+        }
+    }
+
+    fn drop_line(&mut self, line: Line) {
+        if let Some(place) = self.place_of(line) {
+            let conn = &mut self.connections[place];
+            conn.gone = true;
+            conn.hangup_owed = conn.told;
+            conn.flight = None;
+        }
+    }
+
+    fn stop_measuring(&mut self) {
+        self.drop_line(Line::Rtt);
+        self.ping_due = None;
+        self.measuring = false;
+    }
+
+    fn line_failed(&mut self, line: Line, cause: Cause) {
+        match line {
+            Line::Rtt => {
+                let was_busy = self.flight_of(Line::Rtt).is_some();
+                self.drop_line(Line::Rtt);
+                if was_busy {
+                    self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
+                }
+            }
+            Line::Check if self.check_flight().is_none() => self.drop_line(Line::Check),
+            Line::Check => {
+                self.failed_event(cause);
+                self.drop_line(Line::Check);
+                self.stop_measuring();
+                self.samples.clear();
+                self.last_end = Some(self.clock);
+                let network = matches!(cause, Cause::Network | Cause::NetworkTimeout);
+                let recently = self.retries.last().is_some_and(|last| self.clock < last + PAUSE_MIN);
+                let then = match (network && self.known, recently) {
+                    (false, _) => Then::Sleep,
+                    (true, true) => Then::SleepBriefly,
+                    (true, false) => Then::Retry,
+                };
+                self.known = false;
+                let interrupt = cause == Cause::NetworkTimeout;
+                self.pending = Some((CheckOutcome::Failed { cause, interrupt }, then));
+            }
+        }
+    }
+
+    fn answered(&mut self, place: usize, flight: Flight, reply: &CheckReply) {
+        let conn = &mut self.connections[place];
+        conn.flight = None;
+        conn.hello_ok |= reply.hello_ok;
+        conn.server_connection = conn.server_connection.or(reply.server_connection);
+        let took = self.clock - flight.since;
+        let duration = Duration::from_nanos(u64::try_from(took).expect("the clock has 64 bits"));
+        let awaited = matches!(flight.asked, Asked::Awaitable(_) | Asked::Next);
+        if !awaited {
+            let took = took.min(3_600_000_000_000);
+            let value = took as f64;
+            self.average = if self.samples.is_empty() { value } else { 0.2 * value + 0.8 * self.average };
+            self.samples.push(took);
+        }
+        match self.connections[place].line {
+            Line::Rtt => {
+                self.measured += 1;
+                self.ping_due = Some(self.clock + self.heartbeat.as_nanos()).filter(|&due| due < NEVER);
+            }
+            Line::Check => {
+                let id = self.heartbeat_id(place);
+                self.events.push((self.now(), MonitorEvent::HeartbeatSucceeded { id, awaited, duration }));
+                self.last_end = Some(self.clock);
+                let then = if !self.may_stream {
+                    Then::Sleep
+                } else if reply.more_to_come {
+                    Then::Read
+                } else {
+                    reply.topology_version.map_or(Then::Sleep, Then::Await)
+                };
+                let sample = if awaited { None } else { Some(duration) };
+                self.pending = Some((CheckOutcome::Succeeded { awaited, sample }, then));
+                if !self.streams() {
+                    self.stop_measuring();
+                }
+            }
+        }
+    }
+
+    fn heartbeat_id(&self, place: usize) -> HeartbeatId {
+        HeartbeatId {
+            server: self.server,
+            connection: place as u64 + 1,
+            server_connection: self.connections[place].server_connection,
+        }
+    }
+
+    fn started_event(&mut self, awaited: bool) {
+        let place = self.place_of(Line::Check).expect("a check has a connection");
+        let id = self.heartbeat_id(place);
+        self.events.push((self.now(), MonitorEvent::HeartbeatStarted { id, awaited }));
+    }
+
+    fn failed_event(&mut self, cause: Cause) {
+        let place = self.place_of(Line::Check).expect("a check has a connection");
+        let id = self.heartbeat_id(place);
+        let flight = self.connections[place].flight.expect("a check is in flight");
+        let awaited = matches!(flight.asked, Asked::Awaitable(_) | Asked::Next);
+        let took = u64::try_from(self.clock - flight.since).expect("the clock has 64 bits");
+        let duration = Duration::from_nanos(took);
+        self.events.push((self.now(), MonitorEvent::HeartbeatFailed { id, awaited, duration, cause }));
+    }
+}
+
+/// What an action must be, in the model's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelAction {
+    line: Line,
+    number: u64,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Dial,
+    Hello(HelloKind),
+    Read,
+    Hangup,
+}
+
+impl From<MonitorAction> for ModelAction {
+    fn from(action: MonitorAction) -> Self {
+        let (line, what) = match action {
+            MonitorAction::Dial(line) => (line, What::Dial),
+            MonitorAction::SendHello { line, hello } => (line, What::Hello(hello)),
+            MonitorAction::ReadNext { line } => (line, What::Read),
+            MonitorAction::Hangup(line) => (line, What::Hangup),
+        };
+        Self { line: line.line(), number: line.number(), what }
+    }
+}

@@ -1,0 +1,119 @@
+//! The events of a monitor, checked by themselves.
+
+use core::time::Duration;
+
+use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+use poolhouse_core::{Cause, Instant};
+
+/// Checks events, dials and their instants by themselves, whatever a model may say.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    in_flight: Option<(HeartbeatId, bool)>,
+    ended: Option<(Instant, Option<Cause>)>,
+    retried: Option<Instant>,
+    /// What was seen so far.
+    pub seen: Counts,
+}
+
+/// How often what was seen, so that a run can prove that it got anywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Checks that began.
+    pub starts: u64,
+    /// Checks that ended.
+    pub ends: u64,
+    /// Streamed replies.
+    pub streamed: u64,
+    /// Checks that failed by themselves.
+    pub failed: u64,
+    /// Those of them that took too long.
+    pub timeouts: u64,
+    /// Checks that were cancelled.
+    pub cancelled: u64,
+    /// Checks that were in flight at the close.
+    pub closed: u64,
+    /// Retries at once.
+    pub retries: u64,
+    /// News that was stale.
+    pub stale: u64,
+    /// Samples of the RTT line.
+    pub measured: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub const fn add(&mut self, other: &Self) {
+        self.starts += other.starts;
+        self.ends += other.ends;
+        self.streamed += other.streamed;
+        self.failed += other.failed;
+        self.timeouts += other.timeouts;
+        self.cancelled += other.cancelled;
+        self.closed += other.closed;
+        self.retries += other.retries;
+        self.stale += other.stale;
+        self.measured += other.measured;
+    }
+}
+
+impl Trace {
+    /// Takes one event: pairs (S1, S2) and paces (S3, S6).
+    ///
+    /// # Panics
+    ///
+    /// When an event must not be there.
+    pub fn event(&mut self, now: Instant, event: &MonitorEvent) {
+        match *event {
+            MonitorEvent::HeartbeatStarted { id, awaited } => {
+                assert_eq!(self.in_flight, None, "S1: one check at a time");
+                self.in_flight = Some((id, awaited));
+                self.seen.starts += 1;
+                let Some((ended, cause)) = self.ended else { return };
+                if awaited {
+                    assert_eq!(cause, None, "S15: a stream goes on after a good reply only");
+                    assert_eq!(now, ended, "S15: and at once");
+                } else if now.saturating_since(ended) < Duration::from_millis(500) {
+                    let network = cause.is_some_and(|cause| cause.is_network());
+                    assert!(network, "S3, S6: at once only after a network error, not after {cause:?}");
+                    assert_eq!(now, ended, "S6: at once, or not so soon");
+                    if let Some(before) = self.retried {
+                        assert!(now.saturating_since(before) >= Duration::from_millis(500), "S20: retries are paced");
+                    }
+                    self.retried = Some(now);
+                    self.seen.retries += 1;
+                }
+            }
+            MonitorEvent::HeartbeatSucceeded { id, awaited, .. } => {
+                self.seen.streamed += u64::from(awaited);
+                self.end(now, id, awaited, None);
+            }
+            MonitorEvent::HeartbeatFailed { id, awaited, cause, .. } => {
+                let by_itself = cause != Cause::Cancelled && cause != Cause::Closed;
+                self.seen.cancelled += u64::from(cause == Cause::Cancelled);
+                self.seen.closed += u64::from(cause == Cause::Closed);
+                self.seen.failed += u64::from(by_itself);
+                self.seen.timeouts += u64::from(cause == Cause::NetworkTimeout);
+                self.end(now, id, awaited, Some(cause));
+            }
+            _ => panic!("an event that the trace does not know: {event:?}"),
+        }
+    }
+
+    /// Checks that every start had its end.
+    ///
+    /// # Panics
+    ///
+    /// When a check is in flight.
+    pub fn assert_ended(&self) {
+        assert_eq!(self.in_flight, None, "S2, S18: the last check has its end");
+        assert_eq!(self.seen.starts, self.seen.ends, "S2: as many ends as starts");
+    }
+
+    fn end(&mut self, now: Instant, id: HeartbeatId, awaited: bool, cause: Option<Cause>) {
+        let (begun, begun_awaited) = self.in_flight.take().expect("S2: an end has its start");
+        assert_eq!((begun.server, begun.connection), (id.server, id.connection), "S2: on the same connection");
+        assert_eq!(begun_awaited, awaited, "S2: awaited is the same at both ends");
+        self.ended = Some((now, cause));
+        self.seen.ends += 1;
+    }
+}

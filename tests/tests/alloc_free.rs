@@ -1,0 +1,335 @@
+//! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::time::Duration;
+use poolhouse_core::machine::Machine;
+use poolhouse_core::pool::{
+    CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
+    WaiterId,
+};
+use poolhouse_core::{Cause, Instant, Observer};
+use std::alloc::System;
+
+/// The system's allocator, counting the calls of each thread that ask for memory.
+struct Counting;
+
+thread_local! {
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn note() {
+    // A thread that is ending has no cell any more, and is not being measured.
+    let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches a cell of the thread that
+// needs no initialisation and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many times this thread asks for memory while `act` runs.
+fn allocations<R>(act: impl FnOnce() -> R) -> (u64, R) {
+    let before = ASKED.get();
+    let result = act();
+    (ASKED.get() - before, result)
+}
+
+const WAITERS: u32 = 1_000;
+const CONNS: u32 = 10;
+
+/// Counts events, without keeping them.
+#[derive(Default)]
+struct Tally(u64);
+
+impl Observer<PoolEvent> for Tally {
+    fn on_event(&mut self, _now: Instant, _event: &PoolEvent) {
+        self.0 += 1;
+    }
+}
+
+struct World {
+    pool: Pool<OnHeap>,
+    now: Instant,
+    leases: Vec<Lease>,
+    waiters: Vec<WaiterId>,
+    tally: Tally,
+}
+
+fn options() -> PoolOptions {
+    PoolOptions {
+        max_pool_size: CONNS,
+        max_connecting: 4,
+        max_idle_time: Duration::from_secs(3_600),
+        wait_queue_timeout: Duration::from_secs(60),
+        ..PoolOptions::DEFAULT
+    }
+}
+
+impl World {
+    /// All connections out, a thousand waiters that have come once before, and memory as it is after that.
+    fn warm() -> Self {
+        let pool = Pool::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
+        let mut world =
+            Self { pool, now: Instant::ORIGIN, leases: Vec::new(), waiters: Vec::new(), tally: Tally::default() };
+        world.leases.reserve(CONNS as usize);
+        world.waiters.reserve(2 * WAITERS as usize);
+        world.pool.ready(world.now, &mut world.tally);
+        for _ in 0..CONNS {
+            world.queue(None);
+            let conn = world.pool.poll_establish().expect("the limits allow it");
+            world.pool.handle_established(world.now, conn, &mut world.tally).expect("pending");
+        }
+        world.claim_all();
+        assert_eq!(world.leases.len(), CONNS as usize);
+        for _ in 0..2 {
+            world.queue_all();
+            world.cancel_all();
+        }
+        world.queue_all();
+        world
+    }
+
+    fn tick(&mut self) {
+        self.now = self.now.saturating_add(Duration::from_micros(10));
+    }
+
+    fn queue(&mut self, deadline: Option<Instant>) {
+        self.tick();
+        let Ok(CheckOut::Queued(waiter)) = self.pool.check_out(self.now, deadline, &mut self.tally) else {
+            panic!("it should wait")
+        };
+        self.waiters.push(waiter);
+    }
+
+    /// Deadlines in no order, some equal, some none.
+    fn queue_all(&mut self) {
+        for number in 0..u64::from(WAITERS) {
+            let away = Duration::from_micros(1_000_000 + (number * 7_919) % 997 * 1_000);
+            let deadline = (number % 5 != 0).then(|| self.now.saturating_add(away));
+            self.queue(deadline);
+        }
+    }
+
+    fn cancel_all(&mut self) {
+        // Every other one first, so that it is neither the oldest nor the newest.
+        for start in [1, 0] {
+            for waiter in self.waiters[start..].iter().step_by(2) {
+                self.pool.cancel(self.now, *waiter, &mut self.tally);
+            }
+        }
+        self.waiters.clear();
+        while self.pool.poll_action(self.now).is_some() {}
+    }
+
+    fn claim_all(&mut self) {
+        for waiter in self.waiters.drain(..) {
+            if let Claim::Granted(lease) = self.pool.claim(self.now, waiter) {
+                self.leases.push(lease);
+            }
+        }
+        while self.pool.poll_action(self.now).is_some() {}
+    }
+}
+
+/// Checks that `act` asks for no memory, and that it did something: that events were seen.
+fn asks_for_none(act: impl FnOnce(&mut World)) {
+    let mut world = World::warm();
+    let events = world.tally.0;
+    let (count, ()) = allocations(|| act(&mut world));
+    assert_eq!(count, 0, "allocations");
+    assert!(world.tally.0 > events, "nothing happened");
+    world.pool.assert_invariants();
+}
+
+#[test]
+fn the_counter_counts_so_that_the_others_can_fail() {
+    let (count, list) = allocations(|| core::hint::black_box(vec![1_u8; 100]));
+    assert_eq!((count, list.len()), (1, 100));
+    let (grown, _) = allocations(|| {
+        let mut list = list;
+        list.reserve(10_000);
+        core::hint::black_box(list)
+    });
+    assert_eq!(grown, 1);
+    let mut cold = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), options().validate().expect("valid"), &mut ());
+    cold.ready(Instant::ORIGIN, &mut ());
+    let (count, queued) = allocations(|| cold.check_out(Instant::ORIGIN, None, &mut ()));
+    assert!(queued.is_ok() && count > 0, "the first waiter and connection of a pool need memory: {count}");
+}
+
+#[test]
+fn creating_a_pool_allocates_nothing() {
+    let config = options().validate().expect("valid");
+    let (count, pool) = allocations(|| Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), config, &mut ()));
+    assert_eq!(count, 0);
+    pool.assert_invariants();
+}
+
+#[test]
+fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
+    let config = options().validate().expect("valid");
+    let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), config, &mut ());
+    pool.reserve(CONNS, WAITERS).expect("memory");
+    let (count, ()) = allocations(|| {
+        pool.ready(Instant::ORIGIN, &mut ());
+        for number in 0..u64::from(WAITERS) {
+            let deadline = Instant::from_nanos(1_000_000 + (number * 7_919) % 997);
+            let queued = pool.check_out(Instant::ORIGIN, Some(deadline), &mut ());
+            assert!(matches!(queued, Ok(CheckOut::Queued(_))));
+        }
+        while let Some(action) = pool.poll_action(Instant::ORIGIN) {
+            if let PoolAction::Establish(conn) = action {
+                pool.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
+            }
+        }
+    });
+    assert_eq!((count, pool.counts().in_use), (0, CONNS));
+    pool.assert_invariants();
+}
+
+#[test]
+fn check_out_and_check_in_of_a_connection_that_is_there_allocate_nothing() {
+    asks_for_none(|world| {
+        world.cancel_all();
+        let lease = world.leases.pop().expect("one is out");
+        world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+        for _ in 0..1_000 {
+            world.tick();
+            let Ok(CheckOut::Granted(lease)) = world.pool.check_out(world.now, None, &mut world.tally) else {
+                panic!("it is there")
+            };
+            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+        }
+    });
+}
+
+#[test]
+fn handing_on_through_the_queue_and_queueing_again_allocate_nothing() {
+    asks_for_none(|world| {
+        for number in 0..5_000_u64 {
+            world.tick();
+            let lease = world.leases.pop().expect("one is out");
+            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+            let Some(PoolAction::Wake(waiter)) = world.pool.poll_action(world.now) else { panic!("one waits") };
+            let Claim::Granted(lease) = world.pool.claim(world.now, waiter) else { panic!("it was woken") };
+            world.leases.push(lease);
+            let away = Duration::from_millis(1_000 + number * 7_919 % 997);
+            let deadline = (number % 3 != 0).then(|| world.now.saturating_add(away));
+            let queued = world.pool.check_out(world.now, deadline, &mut world.tally);
+            assert!(matches!(queued, Ok(CheckOut::Queued(_))));
+            assert!(world.pool.poll_timeout().is_some());
+        }
+    });
+}
+
+#[test]
+fn cancelling_a_thousand_waiters_in_any_order_allocates_nothing() {
+    asks_for_none(World::cancel_all);
+}
+
+#[test]
+fn cancelling_what_was_granted_and_never_seen_allocates_nothing() {
+    asks_for_none(|world| {
+        for place in 0..CONNS as usize {
+            let lease = world.leases.pop().expect("one is out");
+            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+            world.pool.cancel(world.now, world.waiters[place], &mut world.tally);
+        }
+    });
+}
+
+#[test]
+fn timing_out_a_thousand_waiters_one_instant_at_a_time_allocates_nothing() {
+    asks_for_none(|world| {
+        let mut instants = 0;
+        while let Some(due) = world.pool.poll_timeout().filter(|_| world.pool.counts().waiting > 0) {
+            world.now = due;
+            world.pool.handle_timeout(due, &mut world.tally);
+            instants += 1;
+        }
+        assert!(instants > 500, "deadlines differ: {instants}");
+        world.claim_all();
+    });
+}
+
+#[test]
+fn a_clear_with_a_thousand_waiters_allocates_nothing() {
+    for interrupt_in_use_connections in [false, true] {
+        asks_for_none(|world| {
+            let clear = Clear::All { interrupt_in_use_connections };
+            world.pool.clear(world.now, clear, Some(Cause::Network), &mut world.tally).expect("the mode");
+            assert_eq!(world.pool.counts().waiting, 0);
+            while world.pool.poll_action(world.now).is_some() {}
+            world.pool.ready(world.now, &mut world.tally);
+        });
+    }
+}
+
+#[test]
+fn replacing_broken_connections_allocates_nothing() {
+    asks_for_none(|world| {
+        for number in 0..1_000_u32 {
+            world.tick();
+            let lease = world.leases.pop().expect("one is out");
+            world.pool.check_in(world.now, lease, Health::Broken(Cause::Network), &mut world.tally).expect("ours");
+            while let Some(action) = world.pool.poll_action(world.now) {
+                match action {
+                    PoolAction::Establish(conn) if number % 4 == 0 => {
+                        let error = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
+                        world.pool.handle_establish_failed(world.now, conn, error, &mut world.tally).expect("pending");
+                    }
+                    PoolAction::Establish(conn) => {
+                        world.pool.handle_established(world.now, conn, &mut world.tally).expect("pending");
+                    }
+                    PoolAction::Wake(waiter) => {
+                        if let Claim::Granted(lease) = world.pool.claim(world.now, waiter) {
+                            world.leases.push(lease);
+                        }
+                    }
+                    PoolAction::Close(_) | PoolAction::Interrupt(_) => {}
+                }
+            }
+            if world.leases.is_empty() || world.pool.counts().waiting < 10 {
+                break;
+            }
+        }
+    });
+}
+
+#[test]
+fn closing_with_a_thousand_waiters_allocates_nothing() {
+    asks_for_none(|world| {
+        world.pool.close(world.now, &mut world.tally);
+        for lease in world.leases.drain(..) {
+            world.pool.check_in(world.now, lease, Health::Healthy, &mut world.tally).expect("ours");
+        }
+        while world.pool.poll_action(world.now).is_some() {}
+    });
+}

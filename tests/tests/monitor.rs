@@ -1,0 +1,252 @@
+//! Random lives of a monitor against its naive model, the dead server, and the official round-trip times.
+
+use core::time::Duration;
+use std::path::PathBuf;
+
+use poolhouse_core::monitor::{
+    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, Rtt,
+};
+use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_tests::fuzz;
+use poolhouse_tests::model::monitor::Counts;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next().to_le_bytes()[0]).collect()
+    }
+}
+
+/// S1-S6, S13-S18, S21. `POOLHOUSE_SEED=n` replays one seed.
+#[test]
+fn ten_thousand_random_lives_agree_with_the_model() {
+    let seeds = match std::env::var("POOLHOUSE_SEED") {
+        Ok(seed) => {
+            let seed = seed.parse::<u64>().expect("POOLHOUSE_SEED is a number");
+            seed..seed + 1
+        }
+        Err(_) => 0..10_000,
+    };
+    let all = seeds.clone().count() > 1;
+    let mut seen = Counts::default();
+    for seed in seeds {
+        let mut random = Random(seed);
+        let count = 20 + usize::try_from(random.next() % 500).expect("small");
+        let bytes = random.bytes(count);
+        match std::panic::catch_unwind(|| fuzz::monitor::life(&bytes)) {
+            Ok(counts) => seen.add(&counts),
+            Err(panic) => {
+                eprintln!("replay with POOLHOUSE_SEED={seed}");
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    eprintln!("{seen:?}");
+    let Counts { starts, ends, streamed, failed, timeouts, cancelled, closed, retries, stale, measured } = seen;
+    assert_eq!(starts, ends);
+    let kinds = [streamed, failed, timeouts, cancelled, closed, retries, stale, measured];
+    assert!(!all || kinds.iter().all(|&count| count >= 1_000), "the lives got everywhere: {seen:?}");
+}
+
+/// S21: the same inputs give the same monitor, also after it was copied half way.
+#[test]
+fn a_copy_goes_on_like_the_original() {
+    let config = MonitorOptions::DEFAULT.validate().expect("valid");
+    let mut monitor = Monitor::new(ServerId::new(1), config);
+    monitor.start(Instant::ORIGIN, &mut ());
+    let mut copy = monitor.clone();
+    assert_eq!(monitor, copy);
+    let late = Instant::from_nanos(60_000_000_000);
+    let (mut seen, mut seen_by_copy) = (Vec::new(), Vec::new());
+    monitor.handle_timeout(late, &mut seen);
+    copy.handle_timeout(late, &mut seen_by_copy);
+    assert_eq!(seen, seen_by_copy);
+    assert_eq!(monitor, copy);
+}
+
+/// How the servers of a world behave.
+#[derive(Clone, Copy, PartialEq)]
+enum Behaviour {
+    /// Refuses every connection, after it had been a good streaming server for a second.
+    Dies,
+    /// Takes connections, and breaks them at the first hello.
+    Resets,
+    /// Answers the first hello of each connection, and breaks it 10 ms after the second.
+    GreetsAndResets,
+}
+
+/// When a monitor dialed, in milliseconds.
+#[derive(Debug, Default)]
+struct Dials {
+    check: Vec<u64>,
+    rtt: Vec<u64>,
+}
+
+/// Drives one monitor for `seconds` of virtual time, with a check requested every millisecond of them; when it
+/// dialed.
+fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
+    let options = MonitorOptions { heartbeat_frequency: Duration::from_millis(500), ..MonitorOptions::DEFAULT };
+    let mut monitor = Monitor::new(ServerId::new(1), options.validate().expect("valid"));
+    let mut dials = Dials::default();
+    let mut greeted: Vec<LineId> = Vec::new();
+    let mut breaks: Option<(u64, LineId)> = None;
+    let reply = CheckReply {
+        topology_version: Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 1 }),
+        ..CheckReply::OK
+    };
+    monitor.start(Instant::ORIGIN, &mut ());
+    for ms in 0..seconds * 1_000 {
+        let now = Instant::from_nanos(ms * 1_000_000);
+        let dead = behaviour != Behaviour::Dies || ms >= 1_000;
+        monitor.request_check(now);
+        monitor.handle_timeout(now, &mut ());
+        if behaviour == Behaviour::Dies && ms == 1_000 {
+            let check = greeted.iter().rfind(|id| id.line() == Line::Check).copied().expect("connected");
+            monitor.handle_failed(now, check, Cause::Network, &mut ()).expect("streaming");
+        }
+        if let Some((_, line)) = breaks.take_if(|(at, _)| *at <= ms) {
+            let _ = monitor.handle_failed(now, line, Cause::Network, &mut ());
+        }
+        for turn in 0.. {
+            assert!(turn < 1_000, "a circle at {ms} ms");
+            if let Some(outcome) = monitor.outcome() {
+                monitor.settle(now, matches!(outcome, CheckOutcome::Succeeded { .. }), &mut ());
+            }
+            match monitor.poll_action(now) {
+                Some(MonitorAction::Dial(id)) => {
+                    match id.line() {
+                        Line::Check => dials.check.push(ms),
+                        Line::Rtt => dials.rtt.push(ms),
+                    }
+                    if dead && behaviour == Behaviour::Dies {
+                        monitor.handle_failed(now, id, Cause::Network, &mut ()).expect("dialing");
+                    } else {
+                        monitor.handle_dialed(now, id, &mut ()).expect("dialing");
+                    }
+                }
+                Some(MonitorAction::SendHello { line, .. }) => {
+                    let first = !greeted.contains(&line);
+                    if behaviour == Behaviour::Resets {
+                        monitor.handle_failed(now, line, Cause::Network, &mut ()).expect("current");
+                    } else if !first && behaviour == Behaviour::GreetsAndResets {
+                        breaks = Some((ms + 10, line));
+                    } else if first {
+                        greeted.push(line);
+                        monitor.handle_reply(now, line, &reply, &mut ()).expect("current");
+                    }
+                }
+                Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
+                None => break,
+            }
+        }
+    }
+    dials
+}
+
+/// The most instants of `dials` in any window of half a second.
+fn most_in_half_a_second(dials: &[u64]) -> usize {
+    dials.iter().map(|&from| dials.iter().filter(|&&at| at >= from && at < from + 500).count()).max().unwrap_or(0)
+}
+
+/// S20: with every millisecond asking for a check.
+#[test]
+fn a_dead_server_costs_at_most_two_connects_in_half_a_second() {
+    for behaviour in [Behaviour::Dies, Behaviour::Resets] {
+        let dials = dials_of(behaviour, 20);
+        let mut all: Vec<u64> = [dials.check, dials.rtt].concat();
+        all.sort_unstable();
+        all.retain(|&at| behaviour != Behaviour::Dies || at >= 1_000);
+        assert!(all.len() > 30, "it is asked all the time: {}", all.len());
+        assert!(most_in_half_a_second(&all) <= 2, "{all:?}");
+    }
+}
+
+/// S3, S20: the retry at once is granted once in half a second.
+#[test]
+fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
+    let dials = dials_of(Behaviour::GreetsAndResets, 20);
+    assert!(most_in_half_a_second(&dials.check) <= 2, "{dials:?}");
+    assert!(most_in_half_a_second(&dials.rtt) <= 1, "{dials:?}");
+}
+
+/// S19: a healthy server is known within a round trip of the start, and heartbeats go on.
+#[test]
+fn a_healthy_server_is_checked_for_ever() {
+    let config = MonitorOptions::DEFAULT.validate().expect("valid");
+    let mut monitor = Monitor::new(ServerId::new(1), config);
+    let mut seen: Vec<(Instant, MonitorEvent)> = Vec::new();
+    let mut now = Instant::ORIGIN;
+    monitor.start(now, &mut seen);
+    for _ in 0..100 {
+        while let Some(action) = monitor.poll_action(now) {
+            match action {
+                MonitorAction::Dial(line) => monitor.handle_dialed(now, line, &mut seen).expect("dialing"),
+                MonitorAction::SendHello { line, .. } => {
+                    now = now.saturating_add(Duration::from_millis(3));
+                    monitor.handle_reply(now, line, &CheckReply::OK, &mut seen).expect("current");
+                    monitor.settle(now, true, &mut seen);
+                }
+                MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => panic!("nothing of the kind: {action:?}"),
+            }
+        }
+        now = monitor.poll_timeout().expect("another check");
+        monitor.handle_timeout(now, &mut seen);
+    }
+    let good = seen.iter().filter(|(_, event)| matches!(event, MonitorEvent::HeartbeatSucceeded { .. })).count();
+    assert_eq!(good, 100);
+    assert_eq!(now.as_nanos(), 100 * 10_003_000_000);
+}
+
+/// MON-47, by the official files, where `POOLHOUSE_SPEC_DIR` says they are.
+#[test]
+fn official_round_trip_times() {
+    let Some(root) = std::env::var_os("POOLHOUSE_SPEC_DIR") else {
+        eprintln!("skipped: official_round_trip_times (POOLHOUSE_SPEC_DIR is not set)");
+        return;
+    };
+    let folder = PathBuf::from(root).join("server-selection/tests/rtt");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder of the rtt tests") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a readable file");
+        let name = path.display();
+        let sample = number(&text, "new_rtt_ms").unwrap_or_else(|| panic!("{name}: new_rtt_ms"));
+        let expected = number(&text, "new_avg_rtt").unwrap_or_else(|| panic!("{name}: new_avg_rtt"));
+        let mut rtt = Rtt::new();
+        if let Some(average) = number(&text, "avg_rtt_ms") {
+            rtt.add_sample(duration(average));
+        }
+        rtt.add_sample(duration(sample));
+        let average = rtt.average_femtos().expect("an average") as f64 / 1e12;
+        assert!((average - expected).abs() <= 1e-9, "{name}: {average} instead of {expected}");
+        count += 1;
+    }
+    assert!(count > 0, "no file in {}", folder.display());
+}
+
+fn duration(ms: f64) -> Duration {
+    let nanos = (ms * 1e6).round();
+    assert!((nanos - ms * 1e6).abs() < 1e-3, "{ms} ms are whole nanoseconds");
+    Duration::from_secs_f64(ms / 1e3)
+}
+
+/// The number that a flat JSON object has under `key`; `None` for the string that stands for "no value yet".
+fn number(text: &str, key: &str) -> Option<f64> {
+    let (_, after) = text.split_once(&format!("\"{key}\""))?;
+    let value = after.trim_start().strip_prefix(':')?.trim_start();
+    let end = value.find([',', '}', '\n'])?;
+    value[..end].trim().parse().ok()
+}

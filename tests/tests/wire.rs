@@ -1,0 +1,147 @@
+//! The fuzz body of the wire on seeds, on mutations of them, and exhaustively on tiny inputs; and what takes more than
+//! one module of the wire to show.
+
+use poolhouse_core::wire::Decoded;
+use poolhouse_core::wire::bson::{DocumentWriter, RawDocument, RawValue};
+use poolhouse_core::wire::message::{Exchange, Flags, Limits, Matched, Outgoing, encode_message};
+use poolhouse_tests::fuzz;
+
+/// splitmix64.
+struct Random(u64);
+
+impl Random {
+    const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % u64::try_from(bound.max(1)).expect("small")).expect("below a usize")
+    }
+
+    fn byte(&mut self) -> u8 {
+        const TELLING: [u8; 12] = [0, 1, 2, 3, 4, 5, 0x0f, 0x10, 0x7f, 0x80, 0xfe, 0xff];
+        if self.below(2) == 0 { TELLING[self.below(TELLING.len())] } else { self.next().to_le_bytes()[0] }
+    }
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len());
+        match random.below(5) {
+            0 if !bytes.is_empty() => bytes[at] = random.byte(),
+            1 => bytes.truncate(at),
+            2 => bytes.insert(at, random.byte()),
+            3 if !bytes.is_empty() => drop(bytes.remove(at)),
+            _ => {
+                let end = at + random.below(bytes.len() - at + 1);
+                bytes.extend_from_within(at..end);
+            }
+        }
+    }
+}
+
+#[test]
+fn fuzz_body_holds_on_seeds() {
+    for seed in fuzz::wire_seeds() {
+        fuzz::wire(&seed);
+    }
+}
+
+#[test]
+fn fuzz_body_holds_on_mutations_of_seeds() {
+    let seeds = fuzz::wire_seeds();
+    for number in 0..3_000_u64 {
+        let mut random = Random(number);
+        let mut bytes = seeds[random.below(seeds.len())].clone();
+        mutate(&mut bytes, &mut random);
+        fuzz::wire(&bytes);
+    }
+}
+
+/// Every string of up to two bytes, and of three to five bytes of those that mean something to BSON.
+#[test]
+fn fuzz_body_holds_on_every_tiny_input() {
+    let all: Vec<u8> = (0..=255).collect();
+    for length in 0..=2 {
+        every(&all, length, &mut Vec::new());
+    }
+    for length in 3..=5 {
+        every(&[0, 1, 2, 5, 8, 0xff], length, &mut Vec::new());
+    }
+}
+
+fn every(alphabet: &[u8], length: usize, prefix: &mut Vec<u8>) {
+    if length == 0 {
+        fuzz::wire(prefix);
+        return;
+    }
+    for &byte in alphabet {
+        prefix.push(byte);
+        every(alphabet, length - 1, prefix);
+        prefix.pop();
+    }
+}
+
+fn reply(request_id: i32, response_to: i32, flags: Flags) -> Vec<u8> {
+    let mut sink = Vec::new();
+    let outgoing = Outgoing::reply(request_id, response_to).with_flags(flags);
+    encode_message(&mut sink, outgoing, &Limits::DEFAULT, |message| {
+        message.body(|d| d.int32("n", request_id)?.double("ok", 1.0).map(drop))
+    })
+    .expect("grows");
+    sink
+}
+
+/// MON-28: an exhaust stream cut into two at every place, and into single bytes.
+#[test]
+fn exhaust_stream_does_not_depend_on_where_it_is_cut() {
+    let checked = Flags::MORE_TO_COME.union(Flags::CHECKSUM_PRESENT);
+    let stream = [reply(10, 1, Flags::MORE_TO_COME), reply(20, 10, checked), reply(30, 20, Flags::NONE)].concat();
+    let receive = |ends: &[usize]| {
+        let mut exchange = Exchange::IDLE;
+        exchange.begin(1, Flags::EXHAUST_ALLOWED);
+        let (mut start, mut seen) = (0, Vec::new());
+        for &end in ends {
+            while let Decoded::Done { value: (message, matched), rest } =
+                exchange.decode_reply(&stream[start..end], &Limits::DEFAULT).expect("well-formed")
+            {
+                seen.push((message.body().get("n").expect("well-formed"), matched));
+                start = end - rest.len();
+            }
+        }
+        assert!(exchange.is_idle());
+        seen
+    };
+    let expected = [
+        (Some(RawValue::Int32(10)), Matched::MoreComes),
+        (Some(RawValue::Int32(20)), Matched::MoreComes),
+        (Some(RawValue::Int32(30)), Matched::Last),
+    ];
+    for cut in 0..=stream.len() {
+        assert_eq!(receive(&[cut, stream.len()]), expected, "cut at {cut}");
+    }
+    assert_eq!(receive(&(0..=stream.len()).collect::<Vec<_>>()), expected);
+}
+
+/// Quadratic work would take minutes here.
+#[test]
+fn hostile_shapes_of_full_size_take_linear_time() {
+    // One key after the other, all short; documents in documents, beyond the depth that is allowed.
+    let flat = [0x0a, b'k', 0].repeat(1_000_000);
+    let length = i32::try_from(flat.len() + 5).expect("small");
+    let flat = [&length.to_le_bytes()[..], &flat, &[0]].concat();
+    let document = RawDocument::new(&flat).expect("opens");
+    assert_eq!(document.validate(), Ok(()));
+    assert_eq!(document.get("absent"), Ok(None));
+
+    let mut sink = Vec::new();
+    DocumentWriter::write(&mut sink, |d| {
+        d.array("a", |values| (0..300_000).try_for_each(|_| values.value(RawValue::Null).map(drop))).map(drop)
+    })
+    .expect("grows");
+    assert_eq!(RawDocument::new(&sink).and_then(RawDocument::validate), Ok(()));
+}
