@@ -378,8 +378,8 @@ fn hello_that_changes_nothing_allocates_nothing() {
     let now = Instant::ORIGIN;
     let mut topology = Topology::<topology::OnHeap>::new(now, TopologyId::new(1), config, &mut ()).expect("room");
     let times = Some(RoundTrip::default());
-    for number in 0..50 {
-        let server = topology.find(hosts[number]).expect("a member");
+    for (number, host) in hosts.iter().enumerate() {
+        let server = topology.find(host).expect("a member");
         for round in 0..2 {
             let (count, known) = allocations(|| {
                 let known = topology.handle_hello(now, server, &of(number), times, &mut ());

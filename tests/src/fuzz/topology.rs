@@ -1,7 +1,7 @@
 //! Any news to a topology, in any order, against the naive model of it.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
 
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
@@ -134,7 +134,9 @@ impl Observer<SdamEvent<'_>> for Told {
                 assert!(previous.servers().count() <= HOSTS.len());
                 ModelEvent::TopologyChanged(previous.topology_type().name(), new.topology_type().name())
             }
-            _ => return,
+            SdamEvent::TopologyOpening { .. } | SdamEvent::TopologyClosed { .. } | SdamEvent::NoServers { .. } | _ => {
+                return;
+            }
         });
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Written from SDAM-01..84 and LOG-01..20; it knows no limits of memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use poolhouse_core::topology::{HelloInfo, HelloLists, MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType};
 use poolhouse_core::{Cause, ObjectId, ServerType, TopologyVersion};
@@ -125,9 +125,8 @@ impl Server {
 
     /// SDAM-32.
     fn equals(&self, other: &Self) -> bool {
-        let plain = |server_type| match server_type {
-            ServerType::PossiblePrimary => ServerType::Unknown,
-            other => other,
+        let plain = |server_type: ServerType| {
+            if server_type == ServerType::PossiblePrimary { ServerType::Unknown } else { server_type }
         };
         let sets = |reply: &Reply| {
             let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();

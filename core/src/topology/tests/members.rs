@@ -1,7 +1,6 @@
 //! Options, addresses, descriptions.
 
 use super::*;
-use std::borrow::ToOwned;
 
 /// SDAM-05
 #[test]
@@ -293,5 +292,5 @@ fn copies_show_the_topology_as_it_was() {
     assert_eq!(server.get().hosts().collect::<Vec<_>>(), ["a:27017", "b:27017"]);
     assert_eq!(server.get().tags().collect::<Vec<_>>(), [("dc", "ny")]);
     let event = SdamEvent::ServerClosed { topology: TopologyId::new(1), server: id, address: "x" }.to_owned();
-    assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x".to_owned()));
+    assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x"));
 }
