@@ -8,4 +8,5 @@ pub mod wire;
 
 pub use self::monitor::monitor;
 pub use self::pool::pool;
+pub use self::topology::topology;
 pub use self::wire::wire;
