@@ -105,6 +105,22 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(ElementType::String, key, |sink| write_string(sink, value))
     }
 
+    /// Appends text that is made of parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::str`].
+    pub fn str_parts(&mut self, key: &str, parts: &[&str]) -> Appended<'_, Self> {
+        self.element(ElementType::String, key, |sink| {
+            let len = parts.iter().fold(1_usize, |len, part| len.saturating_add(part.len()));
+            sink.append(&length(len)?)?;
+            for part in parts {
+                sink.append(part.as_bytes())?;
+            }
+            Ok(sink.append(&[0])?)
+        })
+    }
+
     /// Appends what `body` writes as a document.
     ///
     /// # Errors
@@ -156,6 +172,25 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     /// As [`Self::str`].
     pub fn binary(&mut self, key: &str, subtype: u8, bytes: &[u8]) -> Appended<'_, Self> {
         self.element(ElementType::Binary, key, |sink| write_binary(sink, Binary { subtype, bytes }))
+    }
+
+    /// Appends what `write` appends to the sink, as bytes of the generic subtype 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::str`], and what `write` returns.
+    pub fn binary_with(
+        &mut self,
+        key: &str,
+        write: impl FnOnce(&mut S) -> Result<(), EncodeError>,
+    ) -> Appended<'_, Self> {
+        self.element(ElementType::Binary, key, |sink| {
+            let start = sink.written().len();
+            sink.append(&[0; 5])?;
+            write(sink)?;
+            let len = sink.written().len().saturating_sub(start).saturating_sub(5);
+            patch_len(sink, start, len)
+        })
     }
 
     /// Appends an `ObjectId`.
