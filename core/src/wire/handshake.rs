@@ -221,11 +221,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         }
         let code = reply.code.unwrap_or(0);
         let authenticating = phase == Phase::Authentication;
-        let cause = if authenticating && REFUSALS.contains(&code) {
-            Cause::Authentication
-        } else {
-            Cause::Command { code }
-        };
+        let cause =
+            if authenticating && REFUSALS.contains(&code) { Cause::Authentication } else { Cause::Command { code } };
         let mut error = HandshakeError::new(phase, cause);
         error.authentication = authenticating.then_some(AuthError::Refused { code });
         error.labels |= reply.labels();
