@@ -265,14 +265,11 @@ impl<'a> SaslReply<'a> {
             let missing = AuthError::ReplyField { name };
             reply.get(name).ok().flatten().ok_or(missing).map(|value| (value, missing))
         };
-        let (id, no_id) = field("conversationId")?;
-        let (payload, no_payload) = field("payload")?;
-        let (done, no_done) = field("done")?;
-        let payload = payload.as_binary().filter(|binary| binary.subtype == 0).ok_or(no_payload)?;
-        Ok(Self {
-            conversation_id: id.as_integer().ok_or(no_id)?,
-            payload: payload.bytes,
-            done: done.as_bool().ok_or(no_done)?,
-        })
+        let (id, missing) = field("conversationId")?;
+        let conversation_id = id.as_integer().ok_or(missing)?;
+        let (payload, missing) = field("payload")?;
+        let payload = payload.as_binary().filter(|binary| binary.subtype == 0).ok_or(missing)?.bytes;
+        let (done, missing) = field("done")?;
+        Ok(Self { conversation_id, payload, done: done.as_bool().ok_or(missing)? })
     }
 }

@@ -309,6 +309,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     /// What follows a good reply.
     fn go_on(&mut self, round: Result<Round, AuthError>) -> Result<Next, HandshakeError> {
         let error = HandshakeError::new(Phase::Authentication, Cause::Authentication);
+        self.step = Step::Ended(Phase::Authentication);
         match (round, self.established) {
             (Ok(Round::Another), _) => {
                 self.step = Step::OwesCommand;

@@ -1,5 +1,7 @@
 //! Writing documents at the end of a sink.
 
+use core::fmt;
+
 use super::document::{RawArray, RawDocument};
 use super::value::{Binary, ElementType, RawValue, Regex, SUBTYPE_OLD, Timestamp};
 use crate::server::ObjectId;
@@ -12,7 +14,6 @@ use crate::wire::sink::Sink;
 /// A call that fails leaves the document as it was before it. Keys are written as they come: it is the
 /// caller who avoids writing one twice. A document that is dropped without [`finish`](Self::finish) has no
 /// length: use [`DocumentWriter::write`] unless the borrow checker forbids it.
-#[derive(Debug)]
 #[must_use = "a document is complete only after `finish`"]
 pub struct DocumentWriter<'s, S: Sink> {
     sink: &'s mut S,
@@ -21,6 +22,13 @@ pub struct DocumentWriter<'s, S: Sink> {
 
 /// What each appending method gives: the writer again.
 type Appended<'w, W> = Result<&'w mut W, EncodeError>;
+
+impl<S: Sink> fmt::Debug for DocumentWriter<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was written may be secret: only the shape is shown.
+        write!(f, "DocumentWriter({} bytes at {})", self.len_bytes(), self.start)
+    }
+}
 
 impl<'s, S: Sink> DocumentWriter<'s, S> {
     /// Writes a whole document at the end of `sink`, and returns its length in bytes.
