@@ -1,12 +1,12 @@
-//! Serves a fake mongod on loopback: `fake_server [--port P] [--seconds S]`.
+//! Serves a fake mongod on loopback: `fake_server [--port P] [--seconds S] [--user NAME:PASSWORD[:MECHANISM]]..`.
 //!
-//! Prints its connection string. Ends when standard input is closed, or after S seconds if they are given.
+//! With users it has access control; a user without a mechanism has both of SCRAM. Prints its connection string. Ends when standard input is closed, or after S seconds if they are given.
 
 use core::time::Duration;
 use std::io::Read;
 use std::process::ExitCode;
 
-use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser};
 
 fn main() -> ExitCode {
     match serve() {
@@ -26,8 +26,19 @@ fn serve() -> Result<(), Box<dyn core::error::Error>> {
         let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
         match name.as_str() {
             "--port" => options.port = value()?.parse().map_err(|error| format!("--port: {error}"))?,
+            "--user" => {
+                let value = value()?;
+                let mut parts = value.splitn(3, ':');
+                let user = FakeUser::new(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+                options.users.push(match parts.next() {
+                    None => user,
+                    Some("PLAIN") => user.with_mechanisms(&["PLAIN"]).with_source("$external"),
+                    Some(mechanism) => user.with_mechanisms(&[mechanism]),
+                });
+                options.auth_required = true;
+            }
             "--seconds" => seconds = Some(value()?.parse::<f64>().map_err(|error| format!("--seconds: {error}"))?),
-            _ => return Err(format!("unknown argument {name}; usage: fake_server [--port P] [--seconds S]").into()),
+            _ => return Err(format!("unknown argument {name}; usage: fake_server [--port P] [--seconds S] [--user NAME:PASSWORD[:MECHANISM]]..").into()),
         }
     }
     let limit = seconds.map(Duration::try_from_secs_f64).transpose().map_err(|error| format!("--seconds: {error}"))?;
