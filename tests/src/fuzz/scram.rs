@@ -68,7 +68,9 @@ fn replies(document: RawDocument<'_>) {
     if document.validate().is_err() {
         return;
     }
-    let hello = HelloReply { ok: true, speculative_authenticate: Some(document), ..HelloReply::default() };
+    let mut hello = HelloReply::default();
+    hello.ok = true;
+    hello.speculative_authenticate = Some(document);
     let mechanisms = [None, Some(Mechanism::SCRAM_SHA_1), Some(Mechanism::SCRAM_SHA_256), Some(Mechanism::Plain)];
     for mechanism in mechanisms {
         for speculative in [false, true] {
