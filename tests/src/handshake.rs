@@ -59,8 +59,6 @@ pub fn with<'a, A: Authenticator>(client: &'a ClientMetadata, authenticator: A) 
 }
 
 fn cause(error: &io::Error) -> Cause {
-    match error.kind() {
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Cause::NetworkTimeout,
-        _ => Cause::Network,
-    }
+    let timed_out = matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+    if timed_out { Cause::NetworkTimeout } else { Cause::Network }
 }
