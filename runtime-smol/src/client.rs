@@ -54,6 +54,21 @@ impl Client {
     ///
     /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        Self::start(options, Subscribers::default())
+    }
+
+    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
+        let events = Subscribers::default();
+        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        Ok((Self::start(options, events)?, subscription))
+    }
+
+    fn start(options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let metadata = ClientMetadata::new(&MetadataOptions {
@@ -80,8 +95,7 @@ impl Client {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub =
-            Hub::new(Smol, config, topology.validate()?, Subscribers::default()).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(Smol, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Tasks::default();
         let clock = Arc::clone(&hub);
