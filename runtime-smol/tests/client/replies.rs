@@ -59,8 +59,12 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
         (Fault::Oversized { bytes: 48_000_001 }, |kind| matches!(kind, WireErrorKind::MessageTooLong { .. })),
         // No section; an unknown one; no document.
         (Fault::RawBody(vec![0; 4]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 20 })),
-        (Fault::RawBody(vec![0, 0, 0, 0, 9]), |kind| matches!(kind, WireErrorKind::SectionKind { kind: 9 })),
-        (Fault::RawBody(vec![0, 0, 0, 0, 0, 4, 0, 0, 0]), |kind| matches!(kind, WireErrorKind::DocumentLength { .. })),
+        (Fault::RawBody(vec![0, 0, 0, 0, 9, 0, 0, 0, 0, 0]), |kind| {
+            matches!(kind, WireErrorKind::SectionKind { kind: 9 })
+        }),
+        (Fault::RawBody(vec![0, 0, 0, 0, 0, 4, 0, 0, 0, 0]), |kind| {
+            matches!(kind, WireErrorKind::DocumentLength { .. })
+        }),
         (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02s\0\x02\0\0\0\xff\0"])), |kind| {
             matches!(kind, WireErrorKind::Utf8)
         }),
