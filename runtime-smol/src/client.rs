@@ -28,6 +28,8 @@ struct Inner {
     hub: Arc<Hub<Smol>>,
     timeout: Option<Duration>,
     tasks: Tasks,
+    /// Held by whoever waits for the end of the tasks.
+    closing: smol::lock::Mutex<()>,
 }
 
 /// The background tasks. A task that is dropped is cancelled.
@@ -101,7 +103,9 @@ impl Client {
         let clock = Arc::clone(&hub);
         let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks));
         lock(&tasks).extend([spawn(async move { clock.run_clock().await }), spawn(starter)]);
-        Ok(Self { inner: Arc::new(Inner { hub, timeout: options.timeout, tasks }) })
+        Ok(Self {
+            inner: Arc::new(Inner { hub, timeout: options.timeout, tasks, closing: smol::lock::Mutex::new(()) }),
+        })
     }
 
     /// Runs a command, and gives the reply of a server that says `ok`.
@@ -197,13 +201,13 @@ impl Client {
     /// closed when they are returned. Returns when all background tasks have ended.
     pub async fn close(&self) {
         self.inner.hub.close();
+        // One after the other: who comes second finds that all tasks have ended, too.
+        let _closing = self.inner.closing.lock().await;
         loop {
-            let tasks = core::mem::take(&mut *lock(&self.inner.tasks));
-            if tasks.is_empty() {
-                break;
-            }
-            for task in tasks {
-                task.await;
+            let task = lock(&self.inner.tasks).pop();
+            match task {
+                Some(task) => task.await,
+                None => break,
             }
         }
         self.inner.hub.events().close();

@@ -373,3 +373,19 @@ fn large_documents_pass_and_too_large_ones_leave_the_connection_good() {
         client.close().await;
     });
 }
+
+/// As many connections may be established at a time as anybody wishes; there are not as many tasks for it.
+#[test]
+fn unlimited_connecting_is_no_unlimited_work() {
+    run(async {
+        let server = server();
+        for max_pool_size in [0, 2] {
+            let mut options = options(&server);
+            options.pool.max_connecting = u32::MAX;
+            options.pool.max_pool_size = max_pool_size;
+            let client = client(options);
+            ping(&client).await.expect("a ping");
+            client.close().await;
+        }
+    });
+}

@@ -321,3 +321,38 @@ fn network_error_of_an_operation_cancels_the_check() {
         client.close().await;
     });
 }
+
+/// The hello of a connection that was created before the pool was cleared is older than what cleared it: it does not make
+/// the server known again, nor the pool ready (MON-20).
+#[test]
+fn hello_of_a_stale_connection_is_no_news() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        let mut guard = client.check_out().await.expect("a connection");
+        // The second connection's greeting is on its way for a while.
+        server.inject(FaultRule::once(Fault::Delay(Duration::from_millis(300))));
+        let mut watch = Watch::of(&client);
+        let late = smol::spawn({
+            let client = client.clone();
+            async move { refused(ping(&client).await) }
+        });
+        server
+            .wait_until(PATIENCE, |view| view.fault_count(poolhouse_tests::fake::FaultKind::Delay) == 1)
+            .expect("it greets");
+        // Meanwhile the server says that it goes down, and says so to the checks, too.
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["hello", "isMaster", "insert"]).error(91));
+        let insert = bson::doc! { "insert": "some", "documents": [{}] };
+        refused(guard.run_command("db", insert).await);
+        let error = late.await;
+        assert!(matches!(error.check_out(), Some(CheckOutError::PoolCleared { .. })), "{error:?}");
+        assert_eq!(watch.until_closed().await, ClosedReason::Stale);
+        assert_eq!(count(&watch.pool_names(), "PoolReady"), 0);
+        assert_eq!(server_type(&client), ServerType::Unknown);
+        server.clear_fail_points();
+        drop(guard);
+        ping(&client).await.expect("a ping");
+        at_rest(&server, &client, 1).await;
+        client.close().await;
+    });
+}

@@ -114,7 +114,7 @@ fn killed_server_comes_back_under_load() {
             assert!(failed > 0, "nobody noticed");
             at_rest(&server, &client, lines).await;
             client.close().await;
-            assert_eq!(server.open_count(), 0);
+            server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         });
     }
 }
