@@ -7,18 +7,22 @@
 //! Without a connection string it starts a fake server in the process. On a terminal it draws a table twice a second;
 //! elsewhere it prints a line a second. It ends with status 0 only if operations succeeded and the last one did.
 
+extern crate alloc;
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use bson::doc;
+use core::time::Duration;
 use hdrhistogram::Histogram;
 use poolhouse_smol::core::monitor::MonitorEvent;
 use poolhouse_smol::core::pool::PoolEvent;
 use poolhouse_smol::core::shell::{Event, EventRef, Notice};
 use poolhouse_smol::{Client, ClientOptions, ServerStatus};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
-use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 struct Arguments {
     uri: Option<String>,
@@ -198,7 +202,13 @@ fn describe(event: &Event) -> Option<String> {
             PoolEvent::ConnectionCheckOutFailed { error, duration, .. } => {
                 format!("ConnectionCheckOutFailed after {duration:.1?}: {error}")
             }
-            other => other.name().to_owned(),
+            PoolEvent::PoolCreated { .. }
+            | PoolEvent::PoolReady { .. }
+            | PoolEvent::PoolClosed { .. }
+            | PoolEvent::ConnectionCheckOutStarted { .. }
+            | PoolEvent::ConnectionCheckedOut { .. }
+            | PoolEvent::ConnectionCheckedIn { .. }
+            | _ => event.name().to_owned(),
         },
         Event::Heartbeat(event) => match event {
             MonitorEvent::HeartbeatSucceeded { awaited, duration, .. } => {
@@ -207,9 +217,9 @@ fn describe(event: &Event) -> Option<String> {
             MonitorEvent::HeartbeatFailed { awaited, duration, cause, .. } => {
                 format!("ServerHeartbeatFailed (awaited {awaited}) after {duration:.1?}: {cause}")
             }
-            _ => return None,
+            MonitorEvent::HeartbeatStarted { .. } | _ => return None,
         },
-        _ => return None,
+        Event::Sdam(_) | _ => return None,
     })
 }
 

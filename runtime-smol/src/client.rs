@@ -2,6 +2,7 @@
 
 use crate::runtime::{Smol, spawn};
 use crate::{ClientOptions, CommandError, Error};
+use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::ops::AsyncFnOnce;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +17,7 @@ use poolhouse_core::wire::hello::{ClientMetadata, Environment, MetadataOptions};
 use poolhouse_core::{Instant, ServerType, shell};
 use smol::Task;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
 #[derive(Clone)]
@@ -228,7 +229,7 @@ impl Drop for Inner {
 }
 
 /// Starts the tasks of each new server, until the client is closed or gone.
-async fn start_servers(hub: Arc<Hub<Smol>>, tasks: std::sync::Weak<Mutex<Vec<Task<()>>>>) {
+async fn start_servers(hub: Arc<Hub<Smol>>, tasks: Weak<Mutex<Vec<Task<()>>>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
         let mut tasks = lock(&tasks);
@@ -307,12 +308,12 @@ impl<'c> Guard<'c> {
     fn refusal(&self, code: i32) -> Error {
         let reply = self.guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
         let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
-        Error::Command(CommandError {
+        Error::Command(Box::new(CommandError {
             code,
             code_name: reply.get_str("codeName").ok().map(str::to_owned),
             message: reply.get_str("errmsg").ok().map(str::to_owned),
             labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
             reply,
-        })
+        }))
     }
 }

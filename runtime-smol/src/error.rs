@@ -24,7 +24,7 @@ pub enum Error {
     /// The operation failed.
     Operation(OperationError),
     /// The server refused the command.
-    Command(CommandError),
+    Command(Box<CommandError>),
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
 }
@@ -51,7 +51,14 @@ impl Error {
     pub const fn check_out(&self) -> Option<&CheckOutError> {
         match self {
             Self::Operation(OperationError::CheckOut(error)) => Some(error),
-            _ => None,
+            Self::Operation(_)
+            | Self::Uri(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Command(_)
+            | Self::Bson(_) => None,
         }
     }
 
@@ -99,7 +106,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl core::error::Error for Error {}
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +118,7 @@ impl fmt::Display for CommandError {
     }
 }
 
-impl std::error::Error for CommandError {}
+impl core::error::Error for CommandError {}
 
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {

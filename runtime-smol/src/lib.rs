@@ -16,6 +16,8 @@
 //! with more threads by the environment variable `SMOL_THREADS`. Dropping any future of a client is safe at any point.
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 mod client;
 mod error;
 mod options;

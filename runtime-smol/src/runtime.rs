@@ -1,5 +1,6 @@
 //! smol as the shell sees it: clock, timers, sockets.
 
+use alloc::sync::Arc;
 use core::future::Future;
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::pool::OnHeap;
@@ -9,7 +10,7 @@ use poolhouse_core::{Cause, Instant, topology};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::TcpStream;
 use std::io;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex};
 
 /// Poolhouse's runtime on smol.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,7 @@
 //! The client on smol against the fake server: what an application sees, and what the server sees of it.
 
+extern crate alloc;
+
 mod client {
     mod basics;
     mod cancellation;

@@ -366,7 +366,18 @@ impl<R: Runtime> Hub<R> {
         let kind = match cause {
             Cause::Network => AppErrorKind::Network,
             Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
-            _ => return,
+            // These say nothing of the server.
+            Cause::Dns
+            | Cause::Certificate
+            | Cause::Protocol
+            | Cause::Command { .. }
+            | Cause::Authentication
+            | Cause::MissingServiceId
+            | Cause::Interrupted
+            | Cause::Cancelled
+            | Cause::Closed
+            | Cause::Forked
+            | Cause::Resources => return,
         };
         self.report(server, conn, kind);
     }
@@ -415,7 +426,16 @@ impl<R: Runtime> Hub<R> {
                     write_concern: None,
                     topology_version: error.topology_version,
                 }),
-                other => AppErrorKind::Other(other),
+                Cause::Dns
+                | Cause::Certificate
+                | Cause::Protocol
+                | Cause::Authentication
+                | Cause::MissingServiceId
+                | Cause::Interrupted
+                | Cause::Cancelled
+                | Cause::Closed
+                | Cause::Forked
+                | Cause::Resources => AppErrorKind::Other(error.cause),
             };
             let report = AppError {
                 generation: origin.generation,
@@ -574,7 +594,9 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if let Some(selector) = state.selectors.slots_mut().get_mut(place) {
                 match selector {
                     Selector::Waiting(kept) if kept.will_wake(waker) => {}
-                    _ => *selector = Selector::Waiting(waker.clone()),
+                    Selector::Free | Selector::Waiting(_) | Selector::Woken => {
+                        *selector = Selector::Waiting(waker.clone());
+                    }
                 }
             }
             Poll::Pending

@@ -3,6 +3,7 @@
 use super::support::{
     DropIt, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run, server,
 };
+use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::core::pool::ClosedReason;
 use poolhouse_smol::core::shell::OperationError;
@@ -121,8 +122,8 @@ fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
                 drop(guard);
             } else {
                 // It is polled by hand once, then woken by the grant.
-                let bell = std::sync::Arc::new(super::support::Bell::default());
-                let waker = core::task::Waker::from(std::sync::Arc::clone(&bell));
+                let bell = Arc::new(super::support::Bell::default());
+                let waker = core::task::Waker::from(Arc::clone(&bell));
                 let mut context = core::task::Context::from_waker(&waker);
                 let mut waiting = Box::pin(client.check_out());
                 assert!(waiting.as_mut().poll(&mut context).is_pending());

@@ -34,7 +34,7 @@ fn close_interrupts_a_check_that_waits() {
         server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).expect("a check waits");
         let mut watch = Watch::of(&client);
         closes_promptly(&server, &client).await;
-        watch.to_the_end().await;
+        watch.read_to_the_end().await;
     });
 }
 
@@ -159,7 +159,7 @@ fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
         ping(&clone).await.expect("a ping");
         drop(clone);
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
-        let seen = watch.to_the_end().await;
+        let seen = watch.read_to_the_end().await;
         assert!(super::support::pool_names(seen).contains(&"PoolClosed"));
     });
 }
@@ -176,7 +176,7 @@ fn close_that_is_dropped_closes_all_the_same() {
         assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         client.close().await;
-        watch.to_the_end().await;
+        watch.read_to_the_end().await;
     });
 }
 

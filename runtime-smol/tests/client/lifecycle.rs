@@ -3,14 +3,14 @@
 use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::core::Cause;
 use poolhouse_smol::core::pool::{ClosedReason, PoolEvent};
 use poolhouse_smol::core::shell::OperationError;
 use poolhouse_smol::{Client, Event, ServerMonitoringMode};
 use smol::Task;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// How long each operation of a load may take.

@@ -1,5 +1,7 @@
 //! What the tests of the client share.
 
+use alloc::sync::Arc;
+use alloc::task::Wake;
 use core::fmt::Debug;
 use core::future::Future;
 use core::pin::pin;
@@ -10,8 +12,7 @@ use poolhouse_smol::core::shell::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use smol::future::FutureExt;
-use std::sync::{Arc, Condvar, Mutex};
-use std::task::Wake;
+use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
 /// How long anything may take that is waited for; far beyond what it needs.
@@ -84,10 +85,8 @@ pub(crate) fn refused<T: Debug, E>(result: Result<T, E>) -> E {
 }
 
 pub(crate) fn operation(error: &Error) -> OperationError {
-    match error {
-        Error::Operation(error) => *error,
-        other => panic!("no error of an operation: {other:?}"),
-    }
+    let Error::Operation(error) = error else { panic!("no error of an operation: {error:?}") };
+    *error
 }
 
 /// All events from a client's beginning, or from when it was made.
@@ -135,18 +134,16 @@ impl Watch {
 
     pub(crate) async fn until_pool(&mut self, what: &str, mut wanted: impl FnMut(&PoolEvent) -> bool) -> PoolEvent {
         let event = self.until(what, |event| matches!(event, Event::Pool(event) if wanted(event))).await;
-        match event {
-            Event::Pool(event) => event,
-            other => panic!("no event of a pool: {other:?}"),
-        }
+        let Event::Pool(event) = event else { panic!("no event of a pool: {event:?}") };
+        event
     }
 
     /// Why the next connection that is closed was closed.
     pub(crate) async fn until_closed(&mut self) -> ClosedReason {
-        match self.until_pool("ConnectionClosed", |event| matches!(event, PoolEvent::ConnectionClosed { .. })).await {
-            PoolEvent::ConnectionClosed { reason, .. } => reason,
-            other => panic!("not asked for: {other:?}"),
-        }
+        let event =
+            self.until_pool("ConnectionClosed", |event| matches!(event, PoolEvent::ConnectionClosed { .. })).await;
+        let PoolEvent::ConnectionClosed { reason, .. } = event else { panic!("not asked for: {event:?}") };
+        reason
     }
 
     /// Everything that has happened so far.
@@ -158,7 +155,7 @@ impl Watch {
     }
 
     /// Everything to the end, which the client's end brings about.
-    pub(crate) async fn to_the_end(&mut self) -> &[Event] {
+    pub(crate) async fn read_to_the_end(&mut self) -> &[Event] {
         let rest = async {
             while let Some(notice) = self.subscription.next().await {
                 self.keep(notice);
@@ -178,13 +175,7 @@ impl Watch {
 }
 
 pub(crate) fn pool_names(events: &[Event]) -> Vec<&'static str> {
-    events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Pool(event) => Some(event.name()),
-            _ => None,
-        })
-        .collect()
+    events.iter().filter_map(|event| if let Event::Pool(event) = event { Some(event.name()) } else { None }).collect()
 }
 
 pub(crate) fn count(names: &[&str], name: &str) -> usize {
