@@ -88,8 +88,9 @@ impl Client {
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
         let seeds = [options.address.as_str()];
-        let topology =
-            TopologyOptions { seeds: &seeds, replica_set: None, direct_connection: true, load_balanced: false };
+        let load_balanced = options.pool.load_balanced;
+        let direct_connection = !load_balanced;
+        let topology = TopologyOptions { seeds: &seeds, replica_set: None, direct_connection, load_balanced };
         let config = HubConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,

@@ -131,6 +131,7 @@ impl<R: Runtime> State<R> {
             }
         }
         if let Some(place) = self.servers.slots_mut().get_mut(index) {
+            debug_assert!(place.is_none(), "a server that is gone has left its place before another comes");
             *place = Some(entry);
         }
     }
@@ -269,17 +270,48 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    ///
+    /// What others have left to do is done first: a server that is added may take the place of one that was removed, whose
+    /// tasks and waiters must have been woken by then.
     fn step<T>(&self, change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.step_state(|state, now, tap| change(&mut state.control, now, tap))
+        let mut change = Some(change);
+        loop {
+            let left = self.state.with(|state| match (state.chore(), change.take()) {
+                (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
+                (chore, kept) => {
+                    change = kept;
+                    Err(chore)
+                }
+            });
+            match left {
+                Ok((result, chore)) => {
+                    self.finish(chore);
+                    return result;
+                }
+                Err(chore) => self.finish(chore),
+            }
+        }
     }
 
     fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, mut chore) = self.state.with(|state| {
-            let now = self.now();
-            let result = change(state, now, &mut Tap::new(&self.events));
-            state.route(self, now);
-            (result, state.chore())
-        });
+        let (result, chore) = self.state.with(|state| self.change(state, change));
+        self.finish(chore);
+        result
+    }
+
+    fn change<T>(
+        &self,
+        state: &mut State<R>,
+        change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> (T, Option<Chore<R>>) {
+        let now = self.now();
+        let result = change(state, now, &mut Tap::new(&self.events));
+        state.route(self, now);
+        (result, state.chore())
+    }
+
+    /// Does what is left to do without the lock.
+    fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
             match due {
                 Chore::Wake(waker) => waker.wake(),
@@ -288,7 +320,6 @@ impl<R: Runtime> Hub<R> {
             chore = self.state.with(State::chore);
         }
         self.events.deliver();
-        result
     }
 
     /// Waits until a server suits, and gives it.

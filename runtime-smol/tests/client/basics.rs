@@ -1,8 +1,10 @@
 //! The main job: commands through a pool, its options, its events, its snapshot.
 
-use super::support::{Watch, at_rest, client, count, operation, options, ping, refused, run, server};
+use super::support::{Bell, Watch, at_rest, client, count, operation, options, ping, refused, run, server};
 use alloc::sync::Arc;
+use alloc::task::Wake;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_smol::core::monitor::MonitorEvent;
 use poolhouse_smol::core::pool::{CheckOutError, PoolEvent, PoolState};
@@ -10,7 +12,7 @@ use poolhouse_smol::core::shell::OperationError;
 use poolhouse_smol::core::topology::OwnedSdamEvent;
 use poolhouse_smol::core::{Cause, ServerType};
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode};
-use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 
 #[test]
 fn sixty_four_tasks_share_ten_connections() {
@@ -384,5 +386,92 @@ fn unlimited_connecting_is_no_unlimited_work() {
             ping(&client).await.expect("a ping");
             client.close().await;
         }
+    });
+}
+
+/// A waker that looks at the client: whoever wakes holds no lock.
+struct Nosy {
+    client: Client,
+    woken: Bell,
+}
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Self>) {
+        let _ = self.client.servers();
+        drop(self.client.subscribe());
+        self.woken.ring();
+    }
+}
+
+#[test]
+fn whoever_is_woken_may_look_at_the_client() {
+    let server = server();
+    let mut options = options(&server);
+    options.pool.max_pool_size = 1;
+    let client = client(options);
+    let mut subscription = client.subscribe();
+    // A reader of events, a selector, and waiters that are granted the connection in turn.
+    let nosy = Arc::new(Nosy { client: client.clone(), woken: Bell::default() });
+    let waker = Waker::from(Arc::clone(&nosy));
+    let mut context = Context::from_waker(&waker);
+    for _ in 0..20 {
+        let mut operations: Vec<_> = (0..3).map(|_| Box::pin(ping(&client))).collect();
+        let mut read = 0;
+        while !operations.is_empty() {
+            let mut idle = true;
+            operations.retain_mut(|operation| {
+                let polled = operation.as_mut().poll(&mut context);
+                idle &= polled.is_pending();
+                polled.is_pending()
+            });
+            while let Poll::Ready(notice) = subscription.poll_next(&mut context) {
+                assert!(notice.is_some());
+                (read, idle) = (read + 1, false);
+            }
+            assert!(!idle || nosy.woken.wait(), "never woken");
+        }
+        assert!(read > 0);
+    }
+    run(client.close());
+}
+
+/// CMAP-90, CMAP-91: behind a load balancer nobody checks the server; a connection that fails makes those to its
+/// service stale, and the pool stays ready.
+#[test]
+fn load_balancer_is_not_checked_and_cleared_by_service() {
+    run(async {
+        let service = bson::oid::ObjectId::new();
+        let state = ServerState::load_balanced(vec![service]);
+        let server = FakeServer::start(FakeOptions::with_state(state)).expect("the fake server starts");
+        let mut options = options(&server);
+        options.pool.load_balanced = true;
+        let client = client(options);
+        ping(&client).await.expect("a ping");
+        assert_eq!(server.accepted_count(), 1);
+        assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
+        let mut watch = Watch::of(&client);
+        server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).close());
+        refused(ping(&client).await);
+        let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
+        assert!(matches!(cleared, PoolEvent::PoolCleared { service_id: Some(_), .. }), "{cleared:?}");
+        ping(&client).await.expect("a ping");
+        assert_eq!(client.pool_snapshot().map(|pool| (pool.state, pool.generation)), Some((PoolState::Ready, 0)));
+        at_rest(&server, &client, 0).await;
+        client.close().await;
+    });
+}
+
+/// A server that is none of a load balancer is refused (CMAP-92).
+#[test]
+fn load_balancer_is_wanted_and_not_there() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.pool.load_balanced = true;
+        let client = client(options);
+        let error = refused(ping(&client).await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::MissingServiceId, overloaded: false };
+        assert_eq!(error.check_out(), Some(&expected));
+        client.close().await;
     });
 }

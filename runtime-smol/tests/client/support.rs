@@ -191,12 +191,16 @@ pub(crate) struct Bell {
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().expect("not poisoned") = true;
-        self.changed.notify_all();
+        self.ring();
     }
 }
 
 impl Bell {
+    pub(crate) fn ring(&self) {
+        *self.rung.lock().expect("not poisoned") = true;
+        self.changed.notify_all();
+    }
+
     /// Waits until the waker was woken, and forgets it. Whether it was in time.
     pub(crate) fn wait(&self) -> bool {
         let rung = self.rung.lock().expect("not poisoned");
