@@ -9,6 +9,7 @@ use crate::pool::{CheckOutError, Health, Lease, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
+use crate::wire::handshake::Established;
 use crate::wire::message::{Flags, Matched, Outgoing, encode_command};
 use crate::{Cause, Instant};
 use core::fmt;
@@ -141,8 +142,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// What hello told when the connection was established.
     #[must_use]
-    pub fn established(&self) -> Option<&crate::wire::handshake::Established> {
-        self.connection.as_ref()?.established()
+    pub fn established(&self) -> Option<Established> {
+        self.server.known(self.lease.as_ref()?.conn())
     }
 }
 
@@ -173,56 +174,62 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
 #[must_use = "futures do nothing unless polled"]
 pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
-    server: R::ServerHandle,
+    /// Until the guard has it.
+    server: Option<R::ServerHandle>,
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
     pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
-        Self { hub, server, deadline, waiter: None }
-    }
-
-    fn guard(&self, connection: Option<Connection<R>>, lease: Lease) -> Guard<'h, R> {
-        debug_assert!(connection.is_some(), "a granted connection has a socket");
-        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
-        let (hub, server, deadline) = (self.hub, self.server.clone(), self.deadline);
-        Guard { hub, server, lease: Some(lease), connection, broken, deadline }
+        Self { hub, server: Some(server), deadline, waiter: None }
     }
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, CheckOutError>;
 
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let now = self.hub.now();
-        let Some(id) = self.waiter else {
-            return match self.server.begin_check_out(now, self.deadline, context.waker()) {
-                Ok(Begun::Granted(connection, lease)) => Poll::Ready(Ok(self.guard(connection, lease))),
-                Ok(Begun::Queued(id)) => {
-                    self.waiter = Some(id);
-                    Poll::Pending
-                }
-                Err(error) => Poll::Ready(Err(error)),
-            };
+        let (hub, deadline) = (self.hub, self.deadline);
+        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let now = hub.now();
+        let begun = match self.waiter {
+            None => server.begin_check_out(now, deadline, context.waker()),
+            Some(id) => match server.poll_claim(now, id, context.waker()) {
+                Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
+                Poll::Pending => return Poll::Pending,
+            },
         };
-        self.server.poll_claim(now, id, context.waker()).map(|claimed| {
-            self.waiter = None;
-            claimed.map(|(connection, lease)| self.guard(connection, lease))
+        if let Ok(Begun::Queued(id)) = begun {
+            self.waiter = Some(id);
+            return Poll::Pending;
+        }
+        self.waiter = None;
+        let server = self.server.take();
+        Poll::Ready(match (begun, server) {
+            (Ok(Begun::Granted(connection, lease)), Some(server)) => {
+                debug_assert!(connection.is_some(), "a granted connection has a socket");
+                let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
+                Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Err(CheckOutError::Cancelled),
         })
     }
 }
 
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
-        if let Some(id) = self.waiter.take() {
-            self.server.cancel(self.hub.now(), id);
+        if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
+            server.cancel(self.hub.now(), id);
         }
     }
 }
 
 impl<R: Runtime> fmt::Debug for CheckingOut<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckingOut").field("server", &self.server.address()).finish_non_exhaustive()
+        let address = self.server.as_ref().map(|server| server.address());
+        f.debug_struct("CheckingOut").field("server", &address).finish_non_exhaustive()
     }
 }

@@ -59,6 +59,8 @@ struct State<R: Runtime> {
     /// Tasks that wait for a suitable server.
     selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
     wake_selectors: bool,
+    /// What operations are sent to, so that most of them need not look for it. Found anew by every step.
+    suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
     starter: Option<Waker>,
     clock: Option<Waker>,
@@ -142,6 +144,12 @@ impl<R: Runtime> State<R> {
             .map(|server| server.server())
     }
 
+    /// The same with its handle; none once the client is closed.
+    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        let id = if self.closed { None } else { self.any_server() };
+        self.entry(id?).map(|entry| entry.server.clone())
+    }
+
     fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
         self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
     }
@@ -208,6 +216,7 @@ impl<R: Runtime> Hub<R> {
             servers: Store::EMPTY,
             selectors: Store::EMPTY,
             wake_selectors: false,
+            suitable: None,
             starter: None,
             clock: None,
             armed: None,
@@ -256,6 +265,7 @@ impl<R: Runtime> Hub<R> {
             let now = self.now();
             let result = change(state, now, &mut Tap::new(&self.events));
             state.route(self, now);
+            state.suitable = state.find_suitable();
             (result, state.chore())
         });
         while let Some(due) = chore {
@@ -275,6 +285,13 @@ impl<R: Runtime> Hub<R> {
     /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
     /// [`OperationError::Closed`] once the client is closed.
     pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
+        if let Some(server) = self.state.with(|state| state.suitable.clone()) {
+            return Ok(server);
+        }
+        self.wait_for_server(deadline).await
+    }
+
+    async fn wait_for_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
         let limit = self.now().saturating_add(self.config.server_selection_timeout);
         let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
         let mut place = SelectorPlace { hub: self, index: None };
@@ -531,10 +548,8 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(id) = state.any_server() {
-                if let Some(entry) = state.entry(id) {
-                    return Poll::Ready(Ok(entry.server.clone()));
-                }
+            if let Some(server) = state.find_suitable() {
+                return Poll::Ready(Ok(server));
             }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);

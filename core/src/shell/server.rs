@@ -13,6 +13,7 @@ use crate::pool::{
 };
 use crate::storage::Store;
 use crate::topology::PoolCommand;
+use crate::wire::handshake::Established;
 use crate::{Cause, Instant, ObjectId, ServerId};
 use core::fmt;
 use core::task::{Poll, Waker};
@@ -41,6 +42,8 @@ struct Cell<R: Runtime> {
     owner: Option<ConnId>,
     interrupted: bool,
     socket: Option<Connection<R>>,
+    /// What hello told. Here and not with the socket, which moves with each check-out.
+    known: Option<Established>,
     /// Who performs I/O on it.
     waker: Option<Waker>,
 }
@@ -103,13 +106,13 @@ impl<R: Runtime> State<R> {
     /// A fresh cell for a connection that is about to be established. Cold: may allocate.
     fn occupy(&mut self, id: ConnId) -> bool {
         while self.cells.slots().len() <= id.index() as usize {
-            let empty = Cell { owner: None, interrupted: false, socket: None, waker: None };
+            let empty = Cell { owner: None, interrupted: false, socket: None, known: None, waker: None };
             if self.cells.try_push(empty).is_err() {
                 return false;
             }
         }
         if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
-            *cell = Cell { owner: Some(id), interrupted: false, socket: None, waker: None };
+            *cell = Cell { owner: Some(id), interrupted: false, socket: None, known: None, waker: None };
         }
         true
     }
@@ -316,17 +319,29 @@ impl<R: Runtime> Server<R> {
     }
 
     /// News of a worker: the connection is there. Gives the socket back when it came too late.
-    pub(super) fn established(&self, now: Instant, id: ConnId, connection: Connection<R>) -> Option<Connection<R>> {
+    pub(super) fn established(
+        &self,
+        now: Instant,
+        id: ConnId,
+        connection: Connection<R>,
+        known: Established,
+    ) -> Option<Connection<R>> {
         self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
             let Some(cell) = state.cell(id) else { return Some(connection) };
             cell.waker = None;
+            cell.known = Some(known);
             cell.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
                 Ok(()) => None,
                 Err(Stale) => state.cell(id).and_then(|cell| cell.socket.take()),
             }
         })
+    }
+
+    /// What hello told when the connection was established; `None` once it is gone.
+    pub(super) fn known(&self, id: ConnId) -> Option<Established> {
+        self.state.with(|state| state.cell(id).and_then(|cell| cell.known))
     }
 
     /// Notes the service of a connection, in load-balanced mode.
