@@ -4,7 +4,7 @@ use super::connection::{Connection, ExchangeError};
 use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
-use super::server::Begun;
+use super::server::{Begun, Watch};
 use crate::pool::{CheckOutError, Health, Lease, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
@@ -87,10 +87,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
             if let Poll::Ready(result) = talk.as_mut().poll(context) {
                 return Poll::Ready(result.map_err(OperationError::Exchange));
             }
-            if server.poll_interrupted(conn, context.waker()).is_ready() {
-                return Poll::Ready(Err(OperationError::Interrupted));
+            match server.watch(conn, deadline, context.waker()) {
+                Watch::Going => Poll::Pending,
+                Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
+                Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
+                Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
             }
-            expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout))
         })
         .await
     }
@@ -101,11 +103,15 @@ impl<'h, R: Runtime> Guard<'h, R> {
             return Err(OperationError::Broken(Cause::Closed));
         };
         let parsed = connection.reply().and_then(|body| {
+            if CommandReply::is_plain_success(body) {
+                return Ok((body, None));
+            }
             let reply = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
-            Ok((body, reply))
+            Ok((body, Some(reply)))
         });
         match parsed {
-            Ok((body, reply)) => {
+            Ok((body, None)) => Ok(body),
+            Ok((body, Some(reply))) => {
                 if !reply.ok || reply.write_concern_error.is_some() {
                     self.hub.report_reply(&self.server, lease.conn(), &reply);
                 }
