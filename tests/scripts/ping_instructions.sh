@@ -15,7 +15,7 @@ times=2000
 
 work=$(mktemp -d)
 mkfifo "$work/in"
-"${CARGO_TARGET_DIR:-target}/release/fake_server" <"$work/in" >"$work/out" &
+taskset -c 0 "${CARGO_TARGET_DIR:-target}/release/fake_server" <"$work/in" >"$work/out" &
 server=$!
 exec 3>"$work/in"
 trap 'exec 3>&-; wait "$server"; rm -r "$work"' EXIT
@@ -26,7 +26,7 @@ done
 address=$(sed -n 's|mongodb://\([^/]*\)/.*|\1|p' "$work/out")
 
 count() {
-    SMOL_THREADS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" instructions "$1" "$address" "$2" 2>&1 |
+    SMOL_THREADS=1 taskset -c 0 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" instructions "$1" "$address" "$2" 2>&1 |
         sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
 }
 
