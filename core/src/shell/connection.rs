@@ -209,7 +209,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.
-    fn discard_reply(&mut self) {
+    pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {

@@ -41,18 +41,22 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError`]. After any but [`OperationError::Command`] and [`ExchangeError::Encode`] the connection is closed when the
-    /// guard is dropped, and every further command fails.
+    /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
+    /// command that was too late to be sent, the connection is closed when the guard is dropped, and every further command fails;
+    /// so it is when this future is dropped before it is done.
     pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
-        if let Some(cause) = self.broken {
-            return Err(OperationError::Broken(cause));
-        }
-        let outcome = self.exchange(db, body).await;
+        self.check_usable()?;
+        let outcome = match self.exchange(db, body).await {
+            Ok(()) => self.judge(),
+            Err(error) => Err(error),
+        };
         if let Err(error) = outcome {
-            if let Some(cause) = error.connection_cause() {
+            // A command that was too late to be sent does no harm.
+            let unsent = error == OperationError::Timeout && self.connection.as_ref().is_some_and(Connection::is_idle);
+            if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
                 self.broken = Some(cause);
                 if let Some(lease) = &self.lease {
                     self.hub.report_failure(&self.server, lease.conn(), cause);
@@ -60,7 +64,20 @@ impl<'h, R: Runtime> Guard<'h, R> {
             }
             return Err(error);
         }
-        self.judge()
+        self.reply().ok_or(OperationError::Broken(Cause::Closed))
+    }
+
+    /// Whether the connection is fit for a command.
+    fn check_usable(&mut self) -> Result<(), OperationError> {
+        let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if self.broken.is_none() && busy {
+            // The command before was given up half way: the next bytes are its reply, or the rest of it.
+            self.broken = Some(Cause::Cancelled);
+        }
+        if let Some(cause) = self.broken {
+            return Err(OperationError::Broken(cause));
+        }
+        Ok(())
     }
 
     async fn exchange<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
@@ -83,44 +100,46 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
         let mut talk = pin!(talk);
         let mut expiry = pin!(hub.sleep_until(deadline));
+        let mut begun = false;
         poll_fn(|context| {
-            if let Poll::Ready(result) = talk.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(OperationError::Exchange));
+            // What ends the command is looked at before it is sent, and from then on when the reply is not there.
+            if begun {
+                if let Poll::Ready(result) = talk.as_mut().poll(context) {
+                    return Poll::Ready(result.map_err(OperationError::Exchange));
+                }
+            } else if deadline.is_some_and(|at| at <= hub.now()) {
+                return Poll::Ready(Err(OperationError::Timeout));
             }
-            match server.watch(conn, deadline, context.waker()) {
+            let end = match server.watch(conn, deadline, context.waker()) {
                 Watch::Going => Poll::Pending,
                 Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
                 Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
                 Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
+            };
+            if end.is_ready() || core::mem::replace(&mut begun, true) {
+                return end;
             }
+            talk.as_mut().poll(context).map_err(OperationError::Exchange)
         })
         .await
     }
 
     /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
-    fn judge(&self) -> Result<RawDocument<'_>, OperationError> {
+    fn judge(&self) -> Result<(), OperationError> {
         let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
-        let parsed = connection.reply().and_then(|body| {
-            if CommandReply::is_plain_success(body) {
-                return Ok((body, None));
-            }
-            let reply = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
-            Ok((body, Some(reply)))
-        });
-        match parsed {
-            Ok((body, None)) => Ok(body),
-            Ok((body, Some(reply))) => {
-                if !reply.ok || reply.write_concern_error.is_some() {
-                    self.hub.report_reply(&self.server, lease.conn(), &reply);
-                }
-                match reply.cause() {
-                    Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
-                    None => Ok(body),
-                }
-            }
-            Err(error) => Err(OperationError::Exchange(error)),
+        let reply = connection.reply()?;
+        if CommandReply::is_plain_success(reply) {
+            return Ok(());
+        }
+        let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
+        if !reply.ok || reply.write_concern_error.is_some() {
+            self.hub.report_reply(&self.server, lease.conn(), &reply);
+        }
+        match reply.cause() {
+            Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
+            None => Ok(()),
         }
     }
 
@@ -156,8 +175,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let connection = self.connection.take();
+        let mut connection = self.connection.take();
         let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if let Some(connection) = &mut connection {
+            // An idle connection does not keep a large reply.
+            connection.discard_reply();
+        }
         let health = match self.broken {
             Some(cause) => Health::Broken(cause),
             None if outstanding => Health::Broken(Cause::Cancelled),

@@ -5,7 +5,7 @@
 //! woken and sockets dropped after the lock is released.
 
 use super::error::OperationError;
-use super::event::Tap;
+use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
 use super::server::{PoolSnapshot, Server, is_earlier};
@@ -58,7 +58,10 @@ struct State<R: Runtime> {
     servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
     /// Tasks that wait for a suitable server.
     selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
-    wake_selectors: bool,
+    /// No place before this one is free.
+    selectors_taken: usize,
+    /// Where the waking of all selectors has come to; `None` when it is done.
+    wake_selectors: Option<usize>,
     /// What operations are sent to, so that most of them need not look for it. Found anew by every step.
     suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
@@ -111,7 +114,7 @@ impl<R: Runtime> State<R> {
                         entry.unsettled = true;
                     }
                 }
-                ControlAction::WakeSelectors => self.wake_selectors = true,
+                ControlAction::WakeSelectors => self.wake_selectors = Some(0),
             }
         }
     }
@@ -150,6 +153,22 @@ impl<R: Runtime> State<R> {
         self.entry(id?).map(|entry| entry.server.clone())
     }
 
+    /// A free place for a selector, which is to be filled in the same step.
+    fn take_selector(&mut self) -> Option<usize> {
+        let mut place = self.selectors_taken;
+        while let Some(selector) = self.selectors.slots().get(place) {
+            if matches!(selector, Selector::Free) {
+                break;
+            }
+            place += 1;
+        }
+        if place == self.selectors.slots().len() {
+            self.selectors.try_push(Selector::Free).ok()?;
+        }
+        self.selectors_taken = place + 1;
+        Some(place)
+    }
+
     fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
         self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
     }
@@ -179,15 +198,17 @@ impl<R: Runtime> State<R> {
                 *place = None;
             }
         }
-        if self.wake_selectors {
-            for selector in self.selectors.slots_mut() {
-                if matches!(selector, Selector::Waiting(_)) {
-                    if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
-                        return Some(Chore::Wake(waker));
-                    }
+        while let Some(place) = self.wake_selectors {
+            let Some(selector) = self.selectors.slots_mut().get_mut(place) else {
+                self.wake_selectors = None;
+                break;
+            };
+            self.wake_selectors = Some(place + 1);
+            if matches!(selector, Selector::Waiting(_)) {
+                if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
+                    return Some(Chore::Wake(waker));
                 }
             }
-            self.wake_selectors = false;
         }
         if self.closed {
             return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
@@ -215,7 +236,8 @@ impl<R: Runtime> Hub<R> {
             control,
             servers: Store::EMPTY,
             selectors: Store::EMPTY,
-            wake_selectors: false,
+            selectors_taken: 0,
+            wake_selectors: None,
             suitable: None,
             starter: None,
             clock: None,
@@ -275,6 +297,7 @@ impl<R: Runtime> Hub<R> {
             }
             chore = self.state.with(State::chore);
         }
+        self.events.deliver();
         result
     }
 
@@ -323,7 +346,7 @@ impl<R: Runtime> Hub<R> {
         self.step_state(|state, now, tap| {
             state.control.close(now, tap);
             state.closed = true;
-            state.wake_selectors = true;
+            state.wake_selectors = Some(0);
         });
     }
 
@@ -419,8 +442,15 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The hello of an application's connection is news of the server, too (MON-20).
-    pub(super) fn report_hello(&self, server: ServerId, hello: &HelloReply<'_>) {
-        self.step(|control, now, tap| control.handle_app_hello(now, server, &super::hello::info(hello), tap));
+    ///
+    /// Unless the pool was cleared since that connection was created: the server was marked after it was greeted, and only
+    /// a check can tell that it is well again.
+    pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
+        self.step(|control, now, tap| {
+            if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
+                control.handle_app_hello(now, server.id(), &super::hello::info(hello), tap);
+            }
+        });
     }
 
     /// News of a monitoring connection.
@@ -556,13 +586,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             let place = match *index {
                 Some(place) => place,
                 None => {
-                    let free = state.selectors.slots().iter().position(|selector| matches!(selector, Selector::Free));
-                    let Some(place) = free.or_else(|| {
-                        state.selectors.try_push(Selector::Free).ok()?;
-                        Some(state.selectors.slots().len() - 1)
-                    }) else {
-                        return Poll::Ready(Err(OperationError::Busy));
-                    };
+                    let Some(place) = state.take_selector() else { return Poll::Ready(Err(OperationError::Busy)) };
                     *index = Some(place);
                     place
                 }
@@ -586,6 +610,7 @@ impl<R: Runtime> Drop for SelectorPlace<'_, R> {
         self.hub.state.with(|state| {
             if let Some(selector) = state.selectors.slots_mut().get_mut(index) {
                 *selector = Selector::Free;
+                state.selectors_taken = state.selectors_taken.min(index);
             }
         });
     }

@@ -4,7 +4,7 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
-use super::event::Tap;
+use super::event::{Publish, Tap};
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
@@ -223,6 +223,7 @@ impl<R: Runtime> Server<R> {
             due.run();
             chore = self.state.with(State::chore);
         }
+        self.events.deliver();
         result
     }
 

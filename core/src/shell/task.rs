@@ -27,14 +27,19 @@ pub enum ServerTask {
     Rtt,
     /// The pool's deadlines and background work.
     Clock,
-    /// One of the workers that establish connections; there are as many as `maxConnecting`.
+    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
     Worker,
 }
+
+/// The largest number of workers of a server.
+const WORKERS_MAX: u32 = 128;
 
 impl<R: Runtime> Hub<R> {
     /// Which tasks a server needs, for whoever starts them after [`Hub::next_server`].
     pub fn server_tasks(&self) -> impl Iterator<Item = ServerTask> + use<R> {
-        let workers = self.config().pool.options().max_connecting as usize;
+        let options = self.config().pool.options();
+        let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
+        let workers = options.max_connecting.min(conns_max).min(WORKERS_MAX) as usize;
         let monitored = !self.config().pool.options().load_balanced;
         let lines = if monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
         lines.iter().copied().chain([ServerTask::Clock]).chain(core::iter::repeat_n(ServerTask::Worker, workers))
@@ -227,7 +232,7 @@ impl<R: Runtime> Hub<R> {
         let load_balanced = hello.load_balanced;
         let told = |reply: &HelloReply<'_>| {
             if !load_balanced {
-                self.report_hello(server.id(), reply);
+                self.report_hello(server, conn, reply);
                 return Ok(());
             }
             let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
