@@ -189,8 +189,15 @@ impl<R: Runtime> Server<R> {
         events: R::Events,
     ) -> Self {
         let pool = Pool::new(now, pool, config, &mut Tap::new(&events));
-        let state =
-            State { pool, cells: Store::EMPTY, waiters: Store::EMPTY, workers: Store::EMPTY, clock: None, armed: None, overdue: false };
+        let state = State {
+            pool,
+            cells: Store::EMPTY,
+            waiters: Store::EMPTY,
+            workers: Store::EMPTY,
+            clock: None,
+            armed: None,
+            overdue: false,
+        };
         Self { id, address, events, state: R::Lock::new(state) }
     }
 

@@ -2,10 +2,10 @@
 
 use super::support::{Watch, at_rest, client, count, operation, options, ping, refused, run, server};
 use core::time::Duration;
-use poolhouse_smol::core::pool::{CheckOutError, PoolEvent, PoolState};
-use poolhouse_smol::core::shell::OperationError;
-use poolhouse_smol::core::topology::OwnedSdamEvent;
-use poolhouse_smol::core::{Cause, ServerType};
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::poolhouse_core::{Cause, ServerType};
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use std::sync::Arc;
@@ -170,8 +170,12 @@ fn events_come_in_order_from_the_beginning() {
             .map(|event| match event {
                 Event::Pool(event) => event.name(),
                 Event::Heartbeat(event) => match event {
-                    poolhouse_smol::core::monitor::MonitorEvent::HeartbeatStarted { .. } => "HeartbeatStarted",
-                    poolhouse_smol::core::monitor::MonitorEvent::HeartbeatSucceeded { .. } => "HeartbeatSucceeded",
+                    poolhouse_smol::poolhouse_core::monitor::MonitorEvent::HeartbeatStarted { .. } => {
+                        "HeartbeatStarted"
+                    }
+                    poolhouse_smol::poolhouse_core::monitor::MonitorEvent::HeartbeatSucceeded { .. } => {
+                        "HeartbeatSucceeded"
+                    }
                     _ => "HeartbeatFailed",
                 },
                 Event::Sdam(event) => match &**event {

@@ -4,8 +4,8 @@ use super::support::{
     DropIt, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run, server,
 };
 use core::time::Duration;
-use poolhouse_smol::core::pool::ClosedReason;
-use poolhouse_smol::core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::pool::ClosedReason;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
 use std::time::Instant;

@@ -2,8 +2,8 @@
 
 use super::support::{PATIENCE, Watch, client, eventually, operation, options, ping, refused, run, server};
 use core::time::Duration;
-use poolhouse_smol::core::pool::{CheckOutError, PoolState};
-use poolhouse_smol::core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
 use std::time::Instant;

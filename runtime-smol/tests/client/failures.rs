@@ -4,10 +4,10 @@ use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
 use core::time::Duration;
-use poolhouse_smol::core::monitor::MonitorEvent;
-use poolhouse_smol::core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
-use poolhouse_smol::core::shell::OperationError;
-use poolhouse_smol::core::{Cause, ServerType};
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::{Cause, ServerType};
 use poolhouse_smol::{Client, Event};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 use std::net::TcpListener;

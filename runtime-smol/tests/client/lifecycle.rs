@@ -4,9 +4,9 @@ use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
 use core::time::Duration;
-use poolhouse_smol::core::Cause;
-use poolhouse_smol::core::pool::{ClosedReason, PoolEvent};
-use poolhouse_smol::core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, Event, ServerMonitoringMode};
 use smol::Task;
 use std::sync::Arc;

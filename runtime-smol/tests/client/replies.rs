@@ -4,10 +4,10 @@ use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, pool_names, refused, run, server,
 };
 use core::time::Duration;
-use poolhouse_smol::core::Cause;
-use poolhouse_smol::core::pool::{CheckOutError, ClosedReason, PoolEvent};
-use poolhouse_smol::core::shell::{ExchangeError, OperationError};
-use poolhouse_smol::core::wire::WireErrorKind;
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::shell::{ExchangeError, OperationError};
+use poolhouse_smol::poolhouse_core::wire::WireErrorKind;
 use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
 use std::time::Instant;
@@ -272,7 +272,9 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
         let client = client(options);
         // The monitor has its connection; whatever greets from now on is the pool's.
         eventually("the server is known", || {
-            client.pool_snapshot().is_some_and(|pool| pool.state == poolhouse_smol::core::pool::PoolState::Ready)
+            client
+                .pool_snapshot()
+                .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
         })
         .await;
         let mut watch = Watch::of(&client);
@@ -314,7 +316,9 @@ fn handshake_that_breaks_the_protocol_is_no_overload() {
         for fault in [Fault::WrongResponseTo, Fault::Garbage(vec![0; 16]), Fault::RawBody(raw(&[b"\x08b\0\x01"]))] {
             let client = client(options(&server));
             eventually("the server is known", || {
-                client.pool_snapshot().is_some_and(|pool| pool.state == poolhouse_smol::core::pool::PoolState::Ready)
+                client
+                    .pool_snapshot()
+                    .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
             })
             .await;
             server.inject(FaultRule::once(fault));
