@@ -31,6 +31,14 @@ fn client(server: &FakeServer) -> Client {
     Client::new(options).expect("the options are right")
 }
 
+/// Establishes connections, so that no check-out under test waits and has the clock armed for that.
+async fn warm(client: &Client, connections: usize) {
+    let mut guards = Vec::new();
+    for _ in 0..connections {
+        guards.push(client.check_out_by(None).await.expect("a connection"));
+    }
+}
+
 async fn check_out(client: &Client, limit: Duration) -> Guard<'_> {
     client.check_out_by(Some(limit)).await.expect("a connection")
 }
@@ -52,6 +60,7 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
     run(async {
         // The clock sleeps for the longest first, and has to be told of each earlier one.
         let limits = [400, 300, 100, 200, 350].map(Duration::from_millis);
+        warm(&client, limits.len()).await;
         let mut tasks = Vec::new();
         for limit in limits {
             let client = client.clone();
@@ -75,6 +84,7 @@ fn a_long_limit_does_not_hold_up_a_short_one() {
     let server = silent_server();
     let client = client(&server);
     run(async {
+        warm(&client, 2).await;
         let mut long = check_out(&client, BLOCKED).await;
         let mut short = check_out(&client, Duration::from_millis(100)).await;
         let patient = async {
@@ -92,15 +102,18 @@ fn operation_ends_at_its_limit_also_after_the_client_was_closed() {
     let server = silent_server();
     let client = client(&server);
     run(async {
+        warm(&client, 1).await;
         let limit = Duration::from_millis(500);
         let begun = Instant::now();
-        let mut guard = check_out(&client, limit).await;
-        let close = async {
-            smol::Timer::after(Duration::from_millis(50)).await;
-            client.close().await;
-            Instant::now()
-        };
-        let ((error, ended), closed) = smol::future::zip(ping(&mut guard), close).await;
+        // A task of its own, which nothing but the operation wakes.
+        let operation = smol::spawn({
+            let client = client.clone();
+            async move { ping(&mut check_out(&client, limit).await).await }
+        });
+        smol::Timer::after(Duration::from_millis(50)).await;
+        client.close().await;
+        let closed = Instant::now();
+        let (error, ended) = operation.await;
         assert_eq!(error, Some(OperationError::Timeout));
         assert!(ended - begun >= limit);
         assert!(closed < ended, "closing waits for no operation");
