@@ -27,9 +27,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// How many figures a median is taken of.
-const ROUNDS: usize = 7;
+const ROUNDS: usize = 21;
 /// Operations of a case in a round; a few more, so that every task does as many.
-const OPERATIONS: u32 = 4_000;
+const OPERATIONS: u32 = 1_400;
 /// Connections of the client, and bare sockets.
 const CONNECTIONS: u32 = 10;
 const TASKS: [u32; 4] = [1, 10, 64, 100];
@@ -167,7 +167,7 @@ fn tables() {
         let tasks_of = |case| if case == Case::Own { own } else { tasks };
         for case in cases {
             // Buffers, tables and caches get warm.
-            bench.round(case, tasks_of(case), OPERATIONS / 10);
+            bench.round(case, tasks_of(case), OPERATIONS / 4);
         }
         let mut rounds = Vec::new();
         for _ in 0..ROUNDS {
