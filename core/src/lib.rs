@@ -28,5 +28,5 @@ pub mod wire;
 pub use cause::Cause;
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

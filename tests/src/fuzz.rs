@@ -2,7 +2,11 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod monitor;
+pub mod pool;
 pub mod topology;
-mod wire;
+pub mod wire;
 
-pub use self::wire::{seeds as wire_seeds, wire};
+pub use self::monitor::monitor;
+pub use self::pool::pool;
+pub use self::topology::topology;
+pub use self::wire::wire;

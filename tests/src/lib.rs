@@ -1,12 +1,21 @@
-//! Harness of Poolhouse.
+//! Harness of Poolhouse: fake and real servers, runners of the official tests, reference models, the seeded simulator, fuzz bodies.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod choices;
+pub mod cmap;
 pub mod fake;
 pub mod fuzz;
 pub mod model;
 pub mod mongod;
+pub mod rng;
 pub mod sdam;
+pub mod sim;
 pub mod spec;
 pub mod suite;
+
+/// The examples of the README, compiled and run like those of any documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

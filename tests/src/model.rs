@@ -1,4 +1,5 @@
-//! Reference models: naive, written from the requirements and not from the machines.
+//! Naive reference models, written from the requirements and not from the machines: lists, and a look at everything.
 
 pub mod monitor;
+pub mod pool;
 pub mod topology;

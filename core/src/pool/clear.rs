@@ -38,7 +38,7 @@ impl<M: Memory> Pool<M> {
         if !self.is_mode_of(clear) {
             return Err(WrongMode);
         }
-        let now = self.advance(now);
+        let now = self.begin(now, observer);
         self.begin_clear(now, clear, cause, observer);
         self.finish_clear(now, clear, cause, observer);
         Ok(())
@@ -53,10 +53,11 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Closing a Connection Pool" (CMAP-36..40).
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         if self.state == PoolState::Closed {
             return;
         }
+        let now = self.begin(now, observer);
         self.state = PoolState::Closed;
         while let Some(index) = self.conns.front(conn::AVAILABLE) {
             self.close_conn(now, index, ClosedReason::PoolClosed, None, observer);
@@ -78,10 +79,11 @@ impl<M: Memory> Pool<M> {
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        let now = self.advance(now);
+        self.advance(now);
         if self.state == PoolState::Closed {
             return;
         }
+        let now = self.begin(now, observer);
         let cause = Some(Cause::Forked);
         let clear = Clear::All { interrupt_in_use_connections: true };
         let load_balanced = self.config.options.load_balanced;
@@ -99,6 +101,7 @@ impl<M: Memory> Pool<M> {
         if load_balanced {
             // No monitor will mark it ready again.
             self.state = state;
+            self.cleared_by = None;
             self.serve(now, observer);
         }
     }
@@ -137,6 +140,9 @@ impl<M: Memory> Pool<M> {
                     self.services.get_mut(index).generation += 1;
                     self.sweep_due |= self.conns.len(conn::AVAILABLE) > 0;
                 }
+                if self.state == PoolState::Paused {
+                    return;
+                }
                 (Some(id), false)
             }
         };
@@ -172,7 +178,7 @@ impl<M: Memory> Pool<M> {
         cause: Option<Cause>,
         observer: &mut impl Observer<PoolEvent>,
     ) {
-        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
+        for list in [conn::ESTABLISHING, conn::OWES_ESTABLISH] {
             while let Some(index) = self.conns.front(list) {
                 // Its waiter is first in the queue of those that fail next.
                 let waiting = self.forget_pending(index);

@@ -55,7 +55,7 @@ fn min_pool_size_may_be_anything_below_no_limit() {
 #[test]
 fn min_pool_size_above_max_pool_size_is_refused_by_name_value_and_rule() {
     let error = PoolOptions { max_pool_size: 4, min_pool_size: 5, ..DEFAULT }.validate().expect_err("refused");
-    assert_eq!((error.option(), error.value(), error.rule()), ("minPoolSize", 5, "at most maxPoolSize"));
+    assert_eq!((error.option(), error.value(), error.rule()), ("minPoolSize", 5, "be at most maxPoolSize"));
     assert_eq!(error.to_string(), "minPoolSize is 5, but must be at most maxPoolSize");
     assert!(PoolOptions { max_pool_size: 4, min_pool_size: 4, ..DEFAULT }.validate().is_ok());
 }
@@ -64,7 +64,7 @@ fn min_pool_size_above_max_pool_size_is_refused_by_name_value_and_rule() {
 #[test]
 fn max_connecting_zero_is_refused_by_name_value_and_rule() {
     let error = PoolOptions { max_connecting: 0, ..DEFAULT }.validate().expect_err("refused");
-    assert_eq!((error.option(), error.value(), error.rule()), ("maxConnecting", 0, "at least 1"));
+    assert_eq!((error.option(), error.value(), error.rule()), ("maxConnecting", 0, "be at least 1"));
 }
 
 /// CMAP-03

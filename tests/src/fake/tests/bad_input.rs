@@ -34,7 +34,7 @@ fn judged(server: &FakeServer, bytes: &[u8]) -> BadInput {
     let mut answer = Vec::new();
     // The end may be a reset where bytes were left unread.
     let _ = client.stream().read_to_end(&mut answer);
-    assert_eq!(answer, []);
+    assert!(answer.is_empty());
     server.wait_until(PATIENCE, |view| view.connection(id).is_some_and(|info| info.ended.is_some())).unwrap();
     let ended = server.look(|view| view.connection(id).unwrap().ended.clone());
     match ended {

@@ -1,0 +1,72 @@
+//! The official CMAP format, on virtual time and without a server.
+//!
+//! A file says what threads do with a pool and which events must be seen. The mock server answers a
+//! `hello` as the file's fail point says; it knows no file by its name. Each file runs on both
+//! kinds of memory.
+//!
+//! Source: CMAP, "Connection Monitoring and Pooling" test format.
+
+pub mod format;
+pub mod matching;
+mod world;
+
+use format::Test;
+use poolhouse_core::pool::{Fixed, OnHeap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The fixed memory that every file runs on besides the heap.
+pub type InPlace = Fixed<128, 64>;
+
+/// The kinds of memory that a file runs on, in words.
+pub const MEMORIES: [&str; 2] = ["OnHeap", "Fixed<128, 64>"];
+
+/// Runs the text of a file on both kinds of memory.
+///
+/// # Errors
+///
+/// Says on which memory what differs from what the file expects, or what is not understood in the file.
+pub fn run(text: &str) -> Result<(), String> {
+    let test = Test::parse(text)?;
+    let fail = |memory, error| format!("{}\n  on {memory}: {error}", test.description);
+    world::run::<OnHeap>(&test).map_err(|error| fail(MEMORIES[0], error))?;
+    world::run::<InPlace>(&test).map_err(|error| fail(MEMORIES[1], error))
+}
+
+/// The official files under a folder that holds the specifications' test data, or a checkout of the specifications, or
+/// nothing but files of this format. Relative folders are also looked for from the workspace's folder.
+///
+/// # Errors
+///
+/// Says where it looked when there is no file.
+pub fn official_files(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    const INSIDE: &str = "connection-monitoring-and-pooling/tests/cmap-format";
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let roots = [folder.to_owned(), workspace.join(folder)];
+    let places = roots.iter().flat_map(|root| [root.join(INSIDE), root.join("source").join(INSIDE)]);
+    for place in places.chain(roots.clone()) {
+        let files = files_in(&place);
+        if !files.is_empty() {
+            return Ok(files);
+        }
+    }
+    Err(format!("no JSON file under {}, neither in {INSIDE} nor in source/{INSIDE}", folder.display()))
+}
+
+/// The scenarios of our own.
+#[must_use]
+pub fn own_files() -> Vec<PathBuf> {
+    files_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/cmap"))
+}
+
+/// The JSON files of a folder, by name.
+fn files_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|end| end == "json")).collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,530 @@
+//! What a pool must do, said as simply as possible: two lists that every question walks through.
+//!
+//! Written from CMAP-01..102 and the invariants P1..P54. It shares value types with the machine (causes,
+//! reasons, errors), but no logic: durations are nanoseconds, connections and check-outs are numbers.
+
+mod commands;
+mod news;
+
+pub use commands::CheckedOut;
+
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pinned, PoolOptions, PoolState, Usage};
+use poolhouse_core::{Cause, ObjectId};
+
+/// How many of each there is room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Connections, those included whose closing the host was not told yet.
+    pub conns: usize,
+    /// Check-outs whose outcome was not claimed yet.
+    pub waiters: usize,
+    /// Services.
+    pub services: usize,
+}
+
+impl Room {
+    /// As much as one likes.
+    pub const ENDLESS: Self = Self { conns: usize::MAX, waiters: usize::MAX, services: usize::MAX };
+}
+
+/// The events, with numbers in place of ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// PoolCreated.
+    PoolCreated(PoolOptions),
+    /// PoolReady.
+    PoolReady,
+    /// PoolCleared.
+    PoolCleared {
+        /// The service, in load-balanced mode.
+        service: Option<ObjectId>,
+        /// The flag.
+        interrupt: bool,
+        /// The error behind it.
+        cause: Option<Cause>,
+    },
+    /// PoolClosed.
+    PoolClosed,
+    /// ConnectionCreated.
+    Created(u64),
+    /// ConnectionReady, and nanoseconds since it was created.
+    Ready(u64, u64),
+    /// ConnectionClosed.
+    Closed(u64, ClosedReason, Option<Cause>),
+    /// ConnectionCheckOutStarted.
+    Started,
+    /// ConnectionCheckOutFailed, and nanoseconds since it started.
+    Failed(CheckOutFailedReason, CheckOutError, u64),
+    /// ConnectionCheckedOut, and nanoseconds since it started.
+    CheckedOut(u64, u64),
+    /// ConnectionCheckedIn.
+    CheckedIn(u64),
+}
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The host was not told to establish it yet.
+    OwesEstablish,
+    /// The host is at it.
+    Establishing,
+    /// Nobody uses it.
+    Available,
+    /// Somebody does.
+    InUse,
+    /// Gone, but the host was not told to give up establishing it yet.
+    OwesAbandon,
+    /// Gone, but the host was not told to close its socket yet.
+    OwesClose,
+}
+
+impl Place {
+    const fn is_pending(self) -> bool {
+        matches!(self, Self::OwesEstablish | Self::Establishing)
+    }
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub struct Conn {
+    /// Its number.
+    pub id: u64,
+    /// Where it is.
+    pub place: Place,
+    /// The generation of the pool, or of its service, when it was made.
+    pub generation: u64,
+    /// Its service, once known.
+    pub service: Option<ObjectId>,
+    created: u64,
+    available_since: u64,
+    /// Rises with each connection that becomes available.
+    turn: u64,
+    pinned: Pinned,
+    interrupted: bool,
+    owes_interrupt: bool,
+    /// The check-out that it is established for.
+    bound: Option<u64>,
+    background: bool,
+}
+
+/// How a check-out stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not decided.
+    Waiting,
+    /// It has this connection.
+    Granted(u64),
+    /// It failed.
+    Failed(CheckOutError),
+}
+
+/// A check-out that was not served at once.
+#[derive(Clone, Debug)]
+pub struct Waiter {
+    /// Its number: older ones have smaller ones.
+    pub number: u64,
+    /// How it stands.
+    pub outcome: Outcome,
+    started: u64,
+    deadline: Option<u64>,
+    /// The connection that is established for it.
+    bound: Option<u64>,
+    owes_wake: bool,
+}
+
+/// The pool.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Everything that happened since these were last taken, and when.
+    pub events: Vec<(u64, Event)>,
+    options: PoolOptions,
+    room: Room,
+    state: PoolState,
+    now: u64,
+    generation: u64,
+    services: BTreeMap<ObjectId, (u64, u32)>,
+    conns: Vec<Conn>,
+    waiters: Vec<Waiter>,
+    cleared_by: Option<Cause>,
+    last_id: u64,
+    last_number: u64,
+    last_turn: u64,
+    /// Not before then is the next connection established in the background.
+    populate_at: Option<u64>,
+    /// A clear asked for a background run.
+    run_due: bool,
+    backoff_ms: u64,
+}
+
+/// The first pause after a failure in the background.
+const BACKOFF_FIRST_MS: u64 = 100;
+/// The longest one.
+const BACKOFF_LAST_MS: u64 = 10_000;
+
+impl Model {
+    /// A pool: paused and empty (CMAP-32, P37).
+    #[must_use]
+    pub fn new(now: u64, options: PoolOptions, room: Room) -> Self {
+        Self {
+            events: vec![(now, Event::PoolCreated(options))],
+            options,
+            room,
+            state: PoolState::Paused,
+            now,
+            generation: 0,
+            services: BTreeMap::new(),
+            conns: Vec::new(),
+            waiters: Vec::new(),
+            cleared_by: None,
+            last_id: 0,
+            last_number: 0,
+            last_turn: 0,
+            populate_at: None,
+            run_due: false,
+            backoff_ms: BACKOFF_FIRST_MS,
+        }
+    }
+
+    /// The last time that it was told.
+    #[must_use]
+    pub const fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Whether it hands out connections.
+    #[must_use]
+    pub const fn state(&self) -> PoolState {
+        self.state
+    }
+
+    /// How often it was cleared.
+    #[must_use]
+    pub const fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// How often a service was cleared; 0 for one without connections (CMAP-90).
+    #[must_use]
+    pub fn service_generation(&self, service: ObjectId) -> u64 {
+        self.services.get(&service).map_or(0, |&(generation, _)| generation)
+    }
+
+    /// How many services have connections.
+    #[must_use]
+    pub fn service_count(&self) -> usize {
+        self.services.len()
+    }
+
+    /// A connection that the pool counts, or of which it still owes an action.
+    #[must_use]
+    pub fn conn(&self, id: u64) -> Option<&Conn> {
+        self.conns.iter().find(|conn| conn.id == id)
+    }
+
+    /// A check-out whose outcome was not claimed.
+    #[must_use]
+    pub fn waiter(&self, number: u64) -> Option<&Waiter> {
+        self.waiters.iter().find(|waiter| waiter.number == number)
+    }
+
+    /// Whether a connection is being established for a check-out that waits.
+    #[must_use]
+    pub fn is_bound(&self, number: u64) -> bool {
+        self.waiter(number).is_some_and(|waiter| waiter.bound.is_some())
+    }
+
+    /// Pending, available, in use (CMAP-21).
+    #[must_use]
+    pub fn counts(&self) -> [usize; 3] {
+        let count = |test: fn(Place) -> bool| self.conns.iter().filter(|conn| test(conn.place)).count();
+        [count(Place::is_pending), count(|place| place == Place::Available), count(|place| place == Place::InUse)]
+    }
+
+    /// Check-outs that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue().count()
+    }
+
+    /// Check-outs that wait and have no connection coming.
+    #[must_use]
+    pub fn unbound(&self) -> usize {
+        self.queue().filter(|waiter| waiter.bound.is_none()).count()
+    }
+
+    /// The earliest thing that is due (P20).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
+        let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.options.background);
+        let perishing = perishing.filter_map(|conn| self.idle_at(conn));
+        let run = (self.run_due && self.options.background).then_some(self.now);
+        // A place became free, and nobody was there to use it.
+        let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
+        let populate = if self.options.background && self.wants_population() && self.conns.len() < self.room.conns {
+            self.populate_at.or_else(|| self.may_create().then_some(self.now))
+        } else {
+            None
+        };
+        deadlines.chain(perishing).chain(run).chain(serve).chain(populate).min()
+    }
+
+    /// Check-outs that the host must be told of.
+    #[must_use]
+    pub fn owed_wakes(&self) -> Vec<u64> {
+        self.waiters.iter().filter(|waiter| waiter.owes_wake).map(|waiter| waiter.number).collect()
+    }
+
+    /// Connections that the host must be told to interrupt.
+    #[must_use]
+    pub fn owed_interrupts(&self) -> Vec<u64> {
+        let owed = self.conns.iter().filter(|conn| conn.owes_interrupt || conn.place == Place::OwesAbandon);
+        owed.map(|conn| conn.id).collect()
+    }
+
+    /// Connections that the host must be told to close.
+    #[must_use]
+    pub fn owed_closes(&self) -> Vec<u64> {
+        self.conns.iter().filter(|conn| conn.place == Place::OwesClose).map(|conn| conn.id).collect()
+    }
+
+    /// Connections that the host must be told to establish, in the order in which they were created.
+    #[must_use]
+    pub fn owed_establishes(&self) -> Vec<u64> {
+        self.conns.iter().filter(|conn| conn.place == Place::OwesEstablish).map(|conn| conn.id).collect()
+    }
+
+    // --- what follows is said in terms of the requirements, for the commands ---
+
+    fn emit(&mut self, event: Event) {
+        self.events.push((self.now, event));
+    }
+
+    /// A call that changes nothing else tells the time all the same; a clock that goes back is held (P25).
+    pub fn advance(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    fn queue(&self) -> impl Iterator<Item = &Waiter> {
+        self.waiters.iter().filter(|waiter| waiter.outcome == Outcome::Waiting)
+    }
+
+    /// When the wait of a check-out is over. waitQueueTimeoutMS counts only until a connection is on its way (CMAP-26).
+    fn due(&self, waiter: &Waiter) -> Option<u64> {
+        let limit = nanos(self.options.wait_queue_timeout);
+        let by_option = (limit > 0 && waiter.bound.is_none()).then(|| waiter.started.saturating_add(limit));
+        // The end of time never comes.
+        waiter.deadline.into_iter().chain(by_option).min().filter(|&at| at < u64::MAX - 1)
+    }
+
+    /// The most connections that there may be.
+    fn limit(&self) -> usize {
+        match self.options.max_pool_size as usize {
+            0 => self.room.conns,
+            max => max.min(self.room.conns),
+        }
+    }
+
+    fn total(&self) -> usize {
+        self.counts().iter().sum()
+    }
+
+    fn may_create(&self) -> bool {
+        let below_limits = self.total() < self.limit() && self.counts()[0] < self.options.max_connecting as usize;
+        self.state == PoolState::Ready && below_limits && self.conns.len() < self.room.conns
+    }
+
+    fn wants_population(&self) -> bool {
+        let min = (self.options.min_pool_size as usize).min(self.limit());
+        let at_it = self.conns.iter().any(|conn| conn.place.is_pending() && conn.background);
+        self.state == PoolState::Ready && self.total() < min && !at_it
+    }
+
+    /// CMAP-18; in load-balanced mode only the service counts (CMAP-91).
+    fn is_stale(&self, conn: &Conn) -> bool {
+        let current = match (self.options.load_balanced, conn.service) {
+            (false, _) => self.generation,
+            (true, None) => conn.generation,
+            (true, Some(service)) => self.service_generation(service),
+        };
+        conn.interrupted || conn.generation != current
+    }
+
+    /// When an available connection will have been available for longer than maxIdleTimeMS (CMAP-19).
+    fn idle_at(&self, conn: &Conn) -> Option<u64> {
+        let limit = nanos(self.options.max_idle_time);
+        (limit > 0).then(|| conn.available_since.saturating_add(limit).saturating_add(1))
+    }
+
+    fn perished(&self, conn: &Conn) -> Option<ClosedReason> {
+        if self.is_stale(conn) {
+            Some(ClosedReason::Stale)
+        } else if self.idle_at(conn).is_some_and(|at| at <= self.now) {
+            Some(ClosedReason::Idle)
+        } else {
+            None
+        }
+    }
+
+    fn conn_mut(&mut self, id: u64) -> &mut Conn {
+        self.conns.iter_mut().find(|conn| conn.id == id).expect("a connection of the model")
+    }
+
+    fn waiter_mut(&mut self, number: u64) -> &mut Waiter {
+        self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("a check-out of the model")
+    }
+
+    /// CMAP-44.
+    fn create(&mut self) -> u64 {
+        self.last_id += 1;
+        self.conns.push(Conn {
+            id: self.last_id,
+            place: Place::OwesEstablish,
+            generation: self.generation,
+            service: None,
+            created: self.now,
+            available_since: 0,
+            turn: 0,
+            pinned: Pinned::No,
+            interrupted: false,
+            owes_interrupt: false,
+            bound: None,
+            background: false,
+        });
+        self.emit(Event::Created(self.last_id));
+        self.last_id
+    }
+
+    fn bind(&mut self, number: u64, id: u64) {
+        self.waiter_mut(number).bound = Some(id);
+        self.conn_mut(id).bound = Some(number);
+    }
+
+    /// A pending connection that is for nobody goes to the oldest check-out that has none coming.
+    fn rebind(&mut self, id: u64) {
+        self.conn_mut(id).bound = None;
+        let conn = self.conn(id).cloned().expect("a connection of the model");
+        let first = self.queue().find(|waiter| waiter.bound.is_none()).map(|waiter| waiter.number);
+        if let Some(number) = first.filter(|_| !self.is_stale(&conn)) {
+            self.bind(number, id);
+        }
+    }
+
+    /// Creates what waits for it, oldest first, and then what minPoolSize asks for (CMAP-54, CMAP-63, CMAP-64).
+    fn serve(&mut self, populate: bool) {
+        while self.may_create() {
+            let Some(number) = self.queue().find(|waiter| waiter.bound.is_none()).map(|waiter| waiter.number) else {
+                break;
+            };
+            let id = self.create();
+            self.bind(number, id);
+        }
+        if populate && self.wants_population() && self.populate_at.is_none_or(|at| at <= self.now) {
+            self.populate_at = None;
+            if !self.may_create() {
+                return;
+            }
+            let id = self.create();
+            self.conn_mut(id).background = true;
+        }
+    }
+
+    /// A connection that is there goes to the oldest check-out, whoever it was for (CMAP-23, CMAP-66).
+    fn give(&mut self, id: u64) {
+        let Some(oldest) = self.queue().next().cloned() else {
+            self.last_turn += 1;
+            let (now, turn) = (self.now, self.last_turn);
+            let conn = self.conn_mut(id);
+            conn.place = Place::Available;
+            conn.available_since = now;
+            conn.turn = turn;
+            return;
+        };
+        let heir = self.conn_mut(id).bound.take().filter(|&number| number != oldest.number);
+        let waiter = self.waiter_mut(oldest.number);
+        waiter.outcome = Outcome::Granted(id);
+        waiter.owes_wake = true;
+        waiter.bound = None;
+        self.conn_mut(id).place = Place::InUse;
+        self.emit(Event::CheckedOut(id, self.now - oldest.started));
+        if let Some(other) = oldest.bound.filter(|&other| other != id) {
+            match heir {
+                Some(number) => self.bind(number, other),
+                None => self.rebind(other),
+            }
+        }
+    }
+
+    /// Ends the wait of a check-out; what was established for it is for nobody then.
+    fn fail(&mut self, number: u64, error: CheckOutError) -> Option<u64> {
+        let now = self.now;
+        let waiter = self.waiter_mut(number);
+        waiter.outcome = Outcome::Failed(error);
+        waiter.owes_wake = true;
+        let (bound, duration) = (waiter.bound.take(), now - waiter.started);
+        self.emit(Event::Failed(reason_of(error), error, duration));
+        if let Some(id) = bound {
+            self.conn_mut(id).bound = None;
+        }
+        bound
+    }
+
+    fn fail_all(&mut self, error: CheckOutError) {
+        for number in self.queue().map(|waiter| waiter.number).collect::<Vec<_>>() {
+            self.fail(number, error);
+        }
+    }
+
+    /// Leaves the counts, is announced, and stays only as long as the host must be told (CMAP-47).
+    fn close_conn(&mut self, id: u64, reason: ClosedReason, cause: Option<Cause>, owed: Option<Place>) {
+        let conn = self.conn_mut(id);
+        conn.owes_interrupt = false;
+        conn.bound = None;
+        let service = conn.service.take();
+        if let Some(place) = owed {
+            conn.place = place;
+        } else {
+            self.conns.retain(|conn| conn.id != id);
+        }
+        if let Some(service) = service {
+            let (generation, count) = self.services[&service];
+            if count == 1 {
+                self.services.remove(&service);
+            } else {
+                self.services.insert(service, (generation, count - 1));
+            }
+        }
+        self.emit(Event::Closed(id, reason, cause));
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        let pinned = |to| {
+            let count = self.conns.iter().filter(|conn| conn.place == Place::InUse && conn.pinned == to).count();
+            u32::try_from(count).expect("few connections")
+        };
+        self.options.load_balanced.then(|| Usage {
+            max_pool_size: self.options.max_pool_size,
+            cursors: pinned(Pinned::Cursor),
+            transactions: pinned(Pinned::Transaction),
+            others: pinned(Pinned::No),
+        })
+    }
+}
+
+const fn reason_of(error: CheckOutError) -> CheckOutFailedReason {
+    match error {
+        CheckOutError::PoolClosed => CheckOutFailedReason::PoolClosed,
+        CheckOutError::WaitQueueTimeout { .. } => CheckOutFailedReason::Timeout,
+        CheckOutError::PoolCleared { .. }
+        | CheckOutError::EstablishFailed { .. }
+        | CheckOutError::Busy { .. }
+        | CheckOutError::Cancelled
+        | _ => CheckOutFailedReason::ConnectionError,
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

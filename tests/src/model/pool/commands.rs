@@ -1,0 +1,309 @@
+//! What callers ask of the pool.
+
+use super::{Conn, Event, Model, Outcome, Place, Waiter, reason_of};
+use poolhouse_core::Cause;
+use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolState};
+
+/// What became of a check-out at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckedOut {
+    /// This connection.
+    Granted(u64),
+    /// It waits under this number.
+    Queued(u64),
+    /// It failed.
+    Failed(CheckOutError),
+}
+
+impl Model {
+    /// CMAP-61..70.
+    pub fn check_out(&mut self, now: u64, deadline: Option<u64>) -> CheckedOut {
+        self.begin(now);
+        self.emit(Event::Started);
+        let outcome = self.try_check_out(deadline);
+        match outcome {
+            CheckedOut::Granted(id) => self.emit(Event::CheckedOut(id, 0)),
+            CheckedOut::Failed(error) => self.emit(Event::Failed(reason_of(error), error, 0)),
+            CheckedOut::Queued(_) => {}
+        }
+        // Without a background, this is what fills the pool (CMAP-55).
+        if !matches!(outcome, CheckedOut::Granted(_)) || !self.options.background {
+            self.serve(true);
+        }
+        outcome
+    }
+
+    fn try_check_out(&mut self, deadline: Option<u64>) -> CheckedOut {
+        match self.state {
+            PoolState::Closed => return CheckedOut::Failed(CheckOutError::PoolClosed),
+            PoolState::Paused => return CheckedOut::Failed(CheckOutError::PoolCleared { cause: self.cleared_by }),
+            PoolState::Ready => {}
+        }
+        while let Some(newest) = self.available().last().cloned() {
+            let Some(reason) = self.perished(&newest) else {
+                self.conn_mut(newest.id).place = Place::InUse;
+                return CheckedOut::Granted(newest.id);
+            };
+            self.close_conn(newest.id, reason, None, Some(Place::OwesClose));
+        }
+        if deadline.is_some_and(|at| at <= self.now) {
+            return CheckedOut::Failed(CheckOutError::WaitQueueTimeout { usage: self.usage() });
+        }
+        if self.waiters.len() >= self.room.waiters {
+            let waiting = u32::try_from(self.waiting()).expect("few check-outs");
+            return CheckedOut::Failed(CheckOutError::Busy { waiting });
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.waiters.push(Waiter {
+            number,
+            outcome: Outcome::Waiting,
+            started: self.now,
+            deadline,
+            bound: None,
+            owes_wake: false,
+        });
+        // One that is being established for nobody is there sooner than a new one.
+        let fit =
+            |conn: &&Conn| conn.place.is_pending() && conn.bound.is_none() && !conn.background && !self.is_stale(conn);
+        if let Some(id) = self.conns.iter().find(fit).map(|conn| conn.id) {
+            self.rebind(id);
+        }
+        CheckedOut::Queued(number)
+    }
+
+    /// Available connections, oldest first.
+    fn available(&self) -> Vec<Conn> {
+        let mut list: Vec<_> = self.conns.iter().filter(|conn| conn.place == Place::Available).cloned().collect();
+        list.sort_by_key(|conn| conn.turn);
+        list
+    }
+
+    /// Takes the outcome; `None` of a number that is used up.
+    pub fn claim(&mut self, now: u64, number: u64) -> Option<Outcome> {
+        self.advance(now);
+        let outcome = self.waiter(number)?.outcome;
+        if outcome != Outcome::Waiting {
+            self.waiters.retain(|waiter| waiter.number != number);
+        }
+        Some(outcome)
+    }
+
+    /// P11..P13.
+    pub fn cancel(&mut self, now: u64, number: u64) {
+        self.advance(now);
+        if self.waiter(number).is_none() {
+            return;
+        }
+        self.begin(now);
+        let Some(outcome) = self.waiter(number).map(|waiter| waiter.outcome) else { return };
+        match outcome {
+            Outcome::Waiting => {
+                if let Some(id) = self.fail(number, CheckOutError::Cancelled) {
+                    self.rebind(id);
+                }
+            }
+            Outcome::Granted(id) => self.take_back(id, Health::Healthy),
+            Outcome::Failed(_) => {}
+        }
+        self.waiters.retain(|waiter| waiter.number != number);
+    }
+
+    /// CMAP-72, CMAP-73.
+    pub fn check_in(&mut self, now: u64, id: u64, health: Health) {
+        self.begin(now);
+        self.take_back(id, health);
+    }
+
+    fn take_back(&mut self, id: u64, health: Health) {
+        self.emit(Event::CheckedIn(id));
+        let conn = self.conn_mut(id);
+        assert_eq!(conn.place, Place::InUse, "only what is in use is returned");
+        conn.pinned = Pinned::No;
+        conn.owes_interrupt = false;
+        let conn = conn.clone();
+        let perished = match health {
+            Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
+            Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
+            Health::Healthy if self.is_stale(&conn) => Some((ClosedReason::Stale, None)),
+            Health::Healthy => None,
+        };
+        match perished {
+            Some((reason, cause)) => {
+                self.close_conn(id, reason, cause, Some(Place::OwesClose));
+                self.serve(self.options.background);
+            }
+            None => self.give(id),
+        }
+    }
+
+    /// CMAP-93.
+    pub fn pin(&mut self, id: u64, pinned: Pinned) {
+        self.conn_mut(id).pinned = pinned;
+    }
+
+    /// CMAP-39, CMAP-41, CMAP-42.
+    pub fn ready(&mut self, now: u64) {
+        self.advance(now);
+        if self.state == PoolState::Paused {
+            self.state = PoolState::Ready;
+            self.cleared_by = None;
+            self.no_back_off();
+            self.emit(Event::PoolReady);
+            self.serve(self.options.background);
+        }
+    }
+
+    /// CMAP-75..89; false when this way to clear belongs to the other mode.
+    pub fn clear(&mut self, now: u64, clear: Clear, cause: Option<Cause>) -> bool {
+        let of_mode = self.is_of_mode(clear);
+        if of_mode {
+            self.begin(now);
+            self.raise(clear, cause);
+            self.finish_clear(clear, cause);
+        }
+        of_mode
+    }
+
+    pub(super) fn is_of_mode(&self, clear: Clear) -> bool {
+        matches!(clear, Clear::Service(_)) == self.options.load_balanced
+    }
+
+    /// Raises the generation and says so.
+    pub(super) fn raise(&mut self, clear: Clear, cause: Option<Cause>) {
+        if self.state == PoolState::Closed {
+            return;
+        }
+        let any = self.conns.iter().any(|conn| conn.place == Place::Available);
+        match clear {
+            Clear::All { interrupt_in_use_connections: interrupt } => {
+                self.generation += 1;
+                self.run_due = any;
+                if self.state == PoolState::Ready {
+                    self.no_back_off();
+                    // Nobody watches a load balancer who could mark the pool ready again.
+                    if !self.options.load_balanced {
+                        self.state = PoolState::Paused;
+                        // What made it paused is told until it is ready again.
+                        self.cleared_by = cause;
+                    }
+                    self.emit(Event::PoolCleared { service: None, interrupt, cause });
+                }
+            }
+            Clear::Service(service) => {
+                if let Some((generation, _)) = self.services.get_mut(&service) {
+                    *generation += 1;
+                    self.run_due |= any;
+                }
+                if self.state == PoolState::Ready {
+                    self.emit(Event::PoolCleared { service: Some(service), interrupt: false, cause });
+                }
+            }
+        }
+    }
+
+    /// Interrupts what is asked for, and fails the waiters.
+    pub(super) fn finish_clear(&mut self, clear: Clear, cause: Option<Cause>) {
+        let Clear::All { interrupt_in_use_connections: interrupt } = clear else { return };
+        if self.state == PoolState::Closed {
+            return;
+        }
+        if interrupt {
+            self.abandon_pending(ClosedReason::Stale, cause);
+            self.interrupt_in_use();
+        }
+        self.fail_all(CheckOutError::PoolCleared { cause });
+    }
+
+    fn abandon_pending(&mut self, reason: ClosedReason, cause: Option<Cause>) {
+        for conn in self.conns.clone().iter().filter(|conn| conn.place.is_pending()) {
+            if let Some(number) = conn.bound {
+                self.waiter_mut(number).bound = None;
+            }
+            let told = conn.place == Place::Establishing;
+            self.close_conn(conn.id, reason, cause, told.then_some(Place::OwesAbandon));
+        }
+    }
+
+    fn interrupt_in_use(&mut self) {
+        for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::InUse && !conn.interrupted) {
+            conn.interrupted = true;
+            conn.owes_interrupt = true;
+        }
+    }
+
+    /// CMAP-36..40.
+    pub fn close(&mut self, now: u64) {
+        self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.begin(now);
+        self.state = PoolState::Closed;
+        self.run_due = false;
+        for conn in self.available() {
+            self.close_conn(conn.id, ClosedReason::PoolClosed, None, Some(Place::OwesClose));
+        }
+        self.abandon_pending(ClosedReason::PoolClosed, None);
+        self.fail_all(CheckOutError::PoolClosed);
+        self.emit(Event::PoolClosed);
+    }
+
+    /// CMAP-30, CMAP-100.
+    pub fn reset_after_fork(&mut self, now: u64) {
+        self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.begin(now);
+        let cause = Some(Cause::Forked);
+        for (generation, _) in self.services.values_mut() {
+            *generation += 1;
+        }
+        self.raise(Clear::All { interrupt_in_use_connections: true }, cause);
+        self.abandon_pending(ClosedReason::Stale, cause);
+        self.interrupt_in_use();
+        self.fail_all(CheckOutError::PoolCleared { cause });
+        for conn in self.available() {
+            self.close_conn(conn.id, ClosedReason::Stale, None, Some(Place::OwesClose));
+        }
+        self.serve(self.options.background);
+    }
+
+    /// CMAP-25, CMAP-54, CMAP-57.
+    pub fn handle_timeout(&mut self, now: u64) {
+        self.begin(now);
+        if self.options.background {
+            self.run_due = false;
+            for conn in self.available() {
+                if let Some(reason) = self.perished(&conn) {
+                    self.close_conn(conn.id, reason, None, Some(Place::OwesClose));
+                }
+            }
+        }
+        self.serve(self.options.background);
+    }
+
+    /// Time goes on; whoever waited until now has waited too long, before anything else happens (P19, P21).
+    pub(super) fn begin(&mut self, now: u64) {
+        self.advance(now);
+        let usage = self.usage();
+        let mut freed = Vec::new();
+        while let Some(number) = self.next_late() {
+            freed.extend(self.fail(number, CheckOutError::WaitQueueTimeout { usage }));
+        }
+        for id in freed {
+            self.rebind(id);
+        }
+    }
+
+    /// The oldest check-out if it is late, or else the one that has been late for longest.
+    fn next_late(&self) -> Option<u64> {
+        let mut late: Vec<(u64, u64)> =
+            self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();
+        late.retain(|&(at, _)| at <= self.now);
+        late.sort_unstable();
+        let oldest = self.queue().next()?.number;
+        late.iter().find(|&&(_, number)| number == oldest).or(late.first()).map(|&(_, number)| number)
+    }
+}

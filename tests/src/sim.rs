@@ -1,0 +1,132 @@
+//! A seeded simulator of the pool: one seed is one life.
+//!
+//! A life draws its options and a mix of operations, runs them against the pool and its reference model, and
+//! compares everything that can be seen after each of them. At its end come peace and the close of the pool:
+//! every check-out must get its end, and nothing may be left (P43, P51).
+
+mod kind;
+mod ops;
+mod world;
+
+pub use kind::{Counters, Kind};
+
+use crate::choices::Choices;
+use crate::model::pool::Room;
+use crate::rng::Rng;
+use core::cell::RefCell;
+use core::panic::AssertUnwindSafe;
+use core::time::Duration;
+use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions};
+use std::panic::catch_unwind;
+use world::World;
+
+/// What is written down of a life, when somebody wants to read it.
+pub type Trace = RefCell<Vec<String>>;
+
+/// How a life is drawn.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The options of the pool.
+    pub options: PoolOptions,
+    /// Where it keeps its slots.
+    pub store: Store,
+    /// How often each kind of operation comes, in the order of [`Kind::ALL`]; 0 is never.
+    pub weights: [u32; Kind::COUNT],
+    /// In how many of a hundred steps the last kind comes again.
+    pub sticky: u32,
+    /// How many operations there are.
+    pub steps: u32,
+    /// Whether the smallest set of parameters is drawn from, as an exhaustive search needs.
+    pub tiny: bool,
+}
+
+/// Where a pool keeps its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// On the heap.
+    Heap,
+    /// In place, with room for 2 connections, 3 check-outs and 1 service.
+    Fixed2,
+    /// In place, with room for 6 connections, 8 check-outs and 2 services.
+    Fixed6,
+}
+
+impl Shape {
+    /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
+    pub fn draw(choices: &mut impl Choices) -> Self {
+        let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
+        let min_pool_size = choices.one_of(&[0, 0, 1, 2, 4]);
+        let load_balanced = choices.one_in(4);
+        let options = PoolOptions {
+            max_pool_size,
+            min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
+            max_idle_time: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 1_000])),
+            max_connecting: choices.below(8) + 1,
+            wait_queue_timeout: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 500])),
+            load_balanced,
+            background: !choices.one_in(3),
+        };
+        let store = choices.one_of(&[Store::Heap, Store::Heap, Store::Fixed2, Store::Fixed6]);
+        let uniform = choices.one_in(4);
+        let mut weights = [10; Kind::COUNT];
+        for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
+            if !uniform {
+                *weight = if choices.one_in(6) { 0 } else { choices.below(100) + 1 };
+            }
+            *weight = (*weight).div_ceil(kind.rarity());
+        }
+        weights[Kind::Ready as usize] = weights[Kind::Ready as usize].max(1);
+        let sticky = choices.one_of(&[0, 0, 30, 80]);
+        Self { options, store, weights, sticky, steps: choices.below(150) + 10, tiny: false }
+    }
+
+    /// A small pool, and of the kinds only these.
+    #[must_use]
+    pub fn tiny(options: PoolOptions, store: Store, kinds: &[Kind], steps: u32) -> Self {
+        let mut weights = [0; Kind::COUNT];
+        for &kind in kinds {
+            weights[kind as usize] = 1;
+        }
+        Self { options, store, weights, sticky: 0, steps, tiny: true }
+    }
+}
+
+/// Lives one life of this shape.
+///
+/// # Panics
+///
+/// Panics when pool and model differ, or an invariant is broken.
+pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
+    let room = |conns, waiters, services| Room { conns, waiters, services };
+    match shape.store {
+        Store::Heap => World::<OnHeap>::new(shape, Room::ENDLESS, counters, trace).live(choices),
+        Store::Fixed2 => World::<Fixed<2, 3, 1>>::new(shape, room(2, 3, 1), counters, trace).live(choices),
+        Store::Fixed6 => World::<Fixed<6, 8, 2>>::new(shape, room(6, 8, 2), counters, trace).live(choices),
+    }
+}
+
+/// Lives the life of this seed.
+///
+/// # Errors
+///
+/// The message of the panic, when pool and model differ or an invariant is broken.
+pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
+    let shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+    if let Some(trace) = trace {
+        trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
+    }
+    let mut operations = Rng::stream(seed, "operations");
+    caught(|| live(&shape, &mut operations, counters, trace))
+}
+
+/// Runs a body and turns a panic into its message.
+///
+/// # Errors
+///
+/// The message of the panic.
+pub fn caught(body: impl FnOnce()) -> Result<(), String> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a message").to_owned()
+    })
+}

@@ -1,0 +1,364 @@
+//! The operations: each is done to the pool and to the model, and what both answer is compared.
+
+use super::kind::Kind;
+use super::world::{SERVICES, World};
+use crate::choices::Choices;
+use crate::model::pool::{CheckedOut, Outcome};
+use poolhouse_core::pool::{
+    CheckOut, Claim, Clear, ConnId, EstablishError, Health, Memory, Pinned, PoolState, ServiceError, Stale, WrongMode,
+};
+use poolhouse_core::{Cause, Instant, Machine, ObjectId};
+
+const MS: u64 = 1_000_000;
+
+/// What a check-out that was not taken looks like, from the model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Unbound,
+    Bound,
+    Granted,
+    Failed,
+}
+
+impl<M: Memory> World<'_, M> {
+    fn stands(&self, stand: Stand) -> Vec<usize> {
+        let stand_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
+            Some(Outcome::Waiting) if self.model.is_bound(number) => Stand::Bound,
+            Some(Outcome::Waiting) => Stand::Unbound,
+            Some(Outcome::Granted(_)) => Stand::Granted,
+            _ => Stand::Failed,
+        };
+        (0..self.waiters.len()).filter(|&place| stand_of(self.waiters[place].1) == stand).collect()
+    }
+
+    pub(super) fn is_enabled(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::CheckOut | Kind::CheckOutDeadline => self.waiters.len() < if self.shape.tiny { 2 } else { 40 },
+            Kind::Claim => !self.waiters.is_empty(),
+            Kind::ClaimUsedUp | Kind::CancelUsedUp => !self.used_up.is_empty(),
+            Kind::CancelUnbound => !self.stands(Stand::Unbound).is_empty(),
+            Kind::CancelBound => !self.stands(Stand::Bound).is_empty(),
+            Kind::CancelGranted => !self.stands(Stand::Granted).is_empty(),
+            Kind::CancelFailed => !self.stands(Stand::Failed).is_empty(),
+            Kind::CheckIn | Kind::CheckInBroken | Kind::Pin => !self.leases.is_empty(),
+            Kind::Service => self.shape.options.load_balanced && self.without_service().next().is_some(),
+            Kind::Established | Kind::EstablishFailed | Kind::EstablishFailedClear => !self.establishing.is_empty(),
+            Kind::ServiceNonsense | Kind::LateNews => !self.gone.is_empty() || !self.leases.is_empty(),
+            // A tiny life has no use for what changes nothing.
+            Kind::Ready => !self.shape.tiny || self.pool.state() == PoolState::Paused,
+            Kind::Drain => !self.shape.tiny || self.owes(),
+            Kind::PollEstablish => !self.shape.tiny || !self.model.owed_establishes().is_empty(),
+            Kind::TimeExact => self.pool.poll_timeout().is_some(),
+            Kind::CheckInForeign
+            | Kind::PollAction
+            | Kind::PollPrompt
+            | Kind::Clear
+            | Kind::ClearInterrupt
+            | Kind::ClearService
+            | Kind::ClearWrongMode
+            | Kind::Close
+            | Kind::Fork
+            | Kind::PinForeign
+            | Kind::TimeBefore
+            | Kind::TimePast
+            | Kind::TimeOnly
+            | Kind::TimeBack
+            | Kind::Tick => true,
+        }
+    }
+
+    fn owes(&self) -> bool {
+        let model = &self.model;
+        let lists = [model.owed_wakes(), model.owed_interrupts(), model.owed_closes(), model.owed_establishes()];
+        lists.iter().any(|list| !list.is_empty())
+    }
+
+    fn without_service(&self) -> impl Iterator<Item = ConnId> {
+        self.establishing.iter().copied().filter(|&conn| self.pool.conn_service(conn).is_none())
+    }
+
+    pub(super) fn operate(&mut self, kind: Kind, choices: &mut impl Choices) {
+        match kind {
+            Kind::CheckOut => self.check_out(None),
+            Kind::CheckOutDeadline => {
+                let now = self.now;
+                let far = [now + MS, now + 5 * MS, now + 10 * MS, now + 10_000 * MS, now, now - 1, 0, u64::MAX - 1];
+                let count = if self.shape.tiny { 2 } else { far.len() };
+                // Own deadlines and those of the option hardly ever fall on one instant.
+                let odd = if self.shape.tiny { 0 } else { u64::from(choices.below(100_000)) };
+                self.check_out(Some(far[choices.index(count)].saturating_add(odd)));
+            }
+            Kind::Claim => self.claim(choices.index(self.waiters.len())),
+            Kind::ClaimUsedUp => {
+                let waiter = self.used_up[choices.index(self.used_up.len())];
+                let now = self.at();
+                assert_eq!(self.pool.claim(now, waiter), Claim::Stale);
+                self.model.advance(self.now);
+            }
+            Kind::CancelUnbound => self.cancel_one(Stand::Unbound, choices),
+            Kind::CancelBound => self.cancel_one(Stand::Bound, choices),
+            Kind::CancelGranted => self.cancel_one(Stand::Granted, choices),
+            Kind::CancelFailed => self.cancel_one(Stand::Failed, choices),
+            Kind::CancelUsedUp => {
+                let waiter = self.used_up[choices.index(self.used_up.len())];
+                self.note(|| format!("cancel used up {waiter:?}"));
+                let now = self.at();
+                self.pool.cancel(now, waiter, &mut self.log);
+                // Time has gone on all the same.
+                self.model.cancel(self.now, 0);
+            }
+            Kind::CheckIn => self.check_in(choices.index(self.leases.len()), None),
+            Kind::CheckInBroken => {
+                let cause = choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Protocol]);
+                self.check_in(choices.index(self.leases.len()), Some(cause));
+            }
+            Kind::CheckInForeign => self.check_in_foreign(),
+            Kind::PollAction => drop(self.poll(true, true)),
+            Kind::PollEstablish => drop(self.poll(true, false)),
+            Kind::PollPrompt => drop(self.poll(false, true)),
+            Kind::Drain => self.drain(),
+            Kind::Service => {
+                let conns: Vec<_> = self.without_service().collect();
+                let conn = conns[choices.index(conns.len())];
+                let _full = self.service(conn, choices.one_of(&SERVICES));
+            }
+            Kind::ServiceNonsense => {
+                let conn = self.not_pending(choices);
+                let _full = self.service(conn, SERVICES[0]);
+            }
+            Kind::Established => {
+                let conn = self.establishing.swap_remove(choices.index(self.establishing.len()));
+                self.established(conn);
+            }
+            Kind::EstablishFailed => self.establish_failed(None, choices),
+            Kind::EstablishFailedClear => {
+                let clear = self.any_clear(choices);
+                self.establish_failed(Some(clear), choices);
+            }
+            Kind::LateNews => {
+                let conn = self.not_pending(choices);
+                if choices.one_in(2) {
+                    self.established(conn);
+                } else {
+                    let error = EstablishError { cause: Cause::Network, overloaded: true, clear: None };
+                    self.fail_conn(conn, error);
+                }
+            }
+            Kind::Clear | Kind::ClearInterrupt if self.shape.options.load_balanced => self.fork(),
+            Kind::Clear => self.clear(Clear::All { interrupt_in_use_connections: false }, choices),
+            Kind::ClearInterrupt => self.clear(Clear::All { interrupt_in_use_connections: true }, choices),
+            Kind::ClearService => {
+                let service = choices.one_of(&SERVICES);
+                self.clear(Clear::Service(service), choices);
+            }
+            Kind::ClearWrongMode => {
+                let clear = match self.shape.options.load_balanced {
+                    true => Clear::All { interrupt_in_use_connections: true },
+                    false => Clear::Service(SERVICES[0]),
+                };
+                self.clear(clear, choices);
+            }
+            Kind::Ready => self.ready(),
+            Kind::Close => self.close(),
+            Kind::Fork => self.fork(),
+            Kind::Pin => {
+                let place = choices.index(self.leases.len());
+                let pinned = choices.one_of(&[Pinned::Cursor, Pinned::Transaction, Pinned::No]);
+                self.note(|| format!("pin {:?} {pinned:?}", self.leases[place].conn()));
+                assert_eq!(self.pool.pin(&self.leases[place], pinned), Ok(()));
+                self.model.pin(self.leases[place].conn().connection_id().get(), pinned);
+            }
+            Kind::PinForeign => {
+                let lease = self.foreign_lease();
+                assert_eq!(self.pool.pin(&lease, Pinned::Cursor), Err(Stale));
+                self.foreign = Some(lease);
+            }
+            Kind::TimeExact | Kind::TimeBefore | Kind::TimePast | Kind::TimeOnly | Kind::TimeBack | Kind::Tick => {
+                self.pass_time(kind, choices);
+            }
+        }
+    }
+
+    fn pass_time(&mut self, kind: Kind, choices: &mut impl Choices) {
+        let due = self.pool.poll_timeout().map(Instant::as_nanos);
+        // Not to the end of time: after that everything is due for ever.
+        let due = due.filter(|&due| due < 1_000_000_000 * MS);
+        let was = self.now;
+        if kind == Kind::TimeExact {
+            self.now = due.unwrap_or(self.now).max(self.now);
+        } else if kind == Kind::TimeBefore {
+            self.now = due.map_or(self.now, |due| due - 1).max(self.now);
+        } else if kind == Kind::TimePast {
+            self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]);
+        } else if kind == Kind::TimeOnly {
+            self.now += choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
+            self.note(|| "time goes on".into());
+            return;
+        } else if kind == Kind::TimeBack {
+            // For this call only.
+            self.now -= choices.one_of(&[1, MS, 500 * MS]);
+        }
+        self.tick();
+        self.now = self.now.max(was);
+        if kind == Kind::TimeExact {
+            let due = self.pool.poll_timeout();
+            assert!(due.is_none_or(|due| due > self.at()), "after handle_timeout something is still due");
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.note(|| "handle_timeout".into());
+        let now = self.at();
+        self.pool.handle_timeout(now, &mut self.log);
+        self.model.handle_timeout(self.now);
+    }
+
+    fn check_out(&mut self, deadline: Option<u64>) {
+        let now = self.at();
+        let outcome = self.pool.check_out(now, deadline.map(Instant::from_nanos), &mut self.log);
+        self.note(|| format!("check_out until {deadline:?}: {outcome:?}"));
+        let expected = self.model.check_out(self.now, deadline);
+        match (outcome, expected) {
+            (Ok(CheckOut::Granted(lease)), CheckedOut::Granted(id)) => {
+                assert_eq!(lease.conn().connection_id().get(), id, "the newest connection is taken");
+                self.leases.push(lease);
+            }
+            (Ok(CheckOut::Queued(waiter)), CheckedOut::Queued(number)) => self.waiters.push((waiter, number)),
+            (Err(error), CheckedOut::Failed(expected)) => assert_eq!(error, expected),
+            (outcome, expected) => panic!("check_out: {outcome:?}, and the model says {expected:?}"),
+        }
+    }
+
+    pub(super) fn claim(&mut self, place: usize) {
+        let (waiter, number) = self.waiters[place];
+        let now = self.at();
+        let outcome = self.pool.claim(now, waiter);
+        self.note(|| format!("claim {waiter:?}: {outcome:?}"));
+        match (outcome, self.model.claim(self.now, number)) {
+            (Claim::Waiting, Some(Outcome::Waiting)) => return,
+            (Claim::Granted(lease), Some(Outcome::Granted(id))) => {
+                assert_eq!(lease.conn().connection_id().get(), id, "the connection that was granted");
+                self.leases.push(lease);
+            }
+            (Claim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
+            (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        }
+        self.use_up(place);
+    }
+
+    fn use_up(&mut self, place: usize) {
+        let (waiter, _) = self.waiters.remove(place);
+        if self.used_up.len() == 4 {
+            self.used_up.remove(0);
+        }
+        self.used_up.push(waiter);
+    }
+
+    fn cancel_one(&mut self, stand: Stand, choices: &mut impl Choices) {
+        let places = self.stands(stand);
+        self.cancel(places[choices.index(places.len())]);
+    }
+
+    pub(super) fn cancel(&mut self, place: usize) {
+        let (waiter, number) = self.waiters[place];
+        self.note(|| format!("cancel {waiter:?}"));
+        let now = self.at();
+        self.pool.cancel(now, waiter, &mut self.log);
+        self.model.cancel(self.now, number);
+        self.use_up(place);
+    }
+
+    pub(super) fn check_in(&mut self, place: usize, broken: Option<Cause>) {
+        let lease = self.leases.remove(place);
+        let health = broken.map_or(Health::Healthy, Health::Broken);
+        self.note(|| format!("check_in {:?} {health:?}", lease.conn()));
+        let (now, id) = (self.at(), lease.conn().connection_id().get());
+        assert_eq!(self.pool.check_in(now, lease, health, &mut self.log), Ok(()));
+        self.model.check_in(self.now, id, health);
+    }
+
+    fn check_in_foreign(&mut self) {
+        let (now, lease) = (self.at(), self.foreign_lease());
+        self.note(|| format!("check_in of a foreign {lease:?}"));
+        let refused = self.pool.check_in(now, lease, Health::Healthy, &mut self.log);
+        self.model.advance(self.now);
+        self.foreign = Some(refused.expect_err("the lease of another pool").0);
+    }
+
+    /// True when there was no place for the service.
+    pub(super) fn service(&mut self, conn: ConnId, service: ObjectId) -> bool {
+        let told = self.pool.handle_service(conn, service);
+        self.note(|| format!("service of {conn:?} is {service}: {told:?}"));
+        let expected = self.model.service(conn.connection_id().get(), service);
+        assert_eq!(told.map(|generation| generation.get()), expected, "handle_service");
+        told == Err(ServiceError::Full)
+    }
+
+    pub(super) fn established(&mut self, conn: ConnId) {
+        let now = self.at();
+        let told = self.pool.handle_established(now, conn, &mut self.log);
+        self.note(|| format!("established {conn:?}: {told:?}"));
+        assert_eq!(told.is_ok(), self.model.established(self.now, conn.connection_id().get()), "handle_established");
+    }
+
+    fn establish_failed(&mut self, clear: Option<Clear>, choices: &mut impl Choices) {
+        let conn = self.establishing.swap_remove(choices.index(self.establishing.len()));
+        let cause = choices.one_of(&[Cause::Network, Cause::Command { code: 91 }, Cause::Authentication]);
+        self.fail_conn(conn, EstablishError { cause, overloaded: cause == Cause::Network, clear });
+    }
+
+    fn fail_conn(&mut self, conn: ConnId, error: EstablishError) {
+        let now = self.at();
+        let told = self.pool.handle_establish_failed(now, conn, error, &mut self.log);
+        self.note(|| format!("failed {conn:?} {error:?}: {told:?}"));
+        let expected = self.model.establish_failed(self.now, conn.connection_id().get(), error);
+        assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+    }
+
+    /// A connection of which no news of an establishment can come.
+    fn not_pending(&self, choices: &mut impl Choices) -> ConnId {
+        let in_use = self.leases.iter().map(poolhouse_core::pool::Lease::conn);
+        let conns: Vec<_> = self.gone.iter().copied().chain(in_use).collect();
+        conns[choices.index(conns.len())]
+    }
+
+    fn any_clear(&self, choices: &mut impl Choices) -> Clear {
+        let kinds = [
+            Clear::All { interrupt_in_use_connections: false },
+            Clear::All { interrupt_in_use_connections: true },
+            Clear::Service(SERVICES[0]),
+            Clear::Service(SERVICES[1]),
+        ];
+        kinds[choices.index(if self.shape.tiny { 1 } else { kinds.len() })]
+    }
+
+    fn clear(&mut self, clear: Clear, choices: &mut impl Choices) {
+        let cause = if self.shape.tiny { None } else { choices.one_of(&[None, Some(Cause::Network)]) };
+        let now = self.at();
+        let told = self.pool.clear(now, clear, cause, &mut self.log);
+        self.note(|| format!("clear {clear:?} because of {cause:?}: {told:?}"));
+        let expected = if self.model.clear(self.now, clear, cause) { Ok(()) } else { Err(WrongMode) };
+        assert_eq!(told, expected, "clear");
+    }
+
+    pub(super) fn ready(&mut self) {
+        self.note(|| "ready".into());
+        let now = self.at();
+        self.pool.ready(now, &mut self.log);
+        self.model.ready(self.now);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.note(|| "close".into());
+        let now = self.at();
+        self.pool.close(now, &mut self.log);
+        self.model.close(self.now);
+    }
+
+    fn fork(&mut self) {
+        self.note(|| "reset_after_fork".into());
+        let now = self.at();
+        self.pool.reset_after_fork(now, &mut self.log);
+        self.model.reset_after_fork(self.now);
+    }
+}

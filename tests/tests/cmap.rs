@@ -1,0 +1,45 @@
+//! The official CMAP tests, a case for each file and named after it, and our own scenarios in the same format.
+//!
+//! `POOLHOUSE_SPEC_DIR` is the folder of the official files (or a checkout of the specifications). Without it they are
+//! one ignored case, which is a failure when `CI=true`.
+#![forbid(unsafe_code)]
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use poolhouse_tests::cmap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    match env::var_os("POOLHOUSE_SPEC_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => match cmap::official_files(Path::new(&folder)) {
+            Ok(files) => trials.extend(files.into_iter().map(|file| case("", file))),
+            Err(error) => trials.push(Trial::test("POOLHOUSE_SPEC_DIR", move || Err(Failed::from(error)))),
+        },
+        None => trials.push(skipped("official files", "POOLHOUSE_SPEC_DIR is not set")),
+    }
+    trials.extend(cmap::own_files().into_iter().map(|file| case("own::", file)));
+    if !arguments.list {
+        eprintln!("each file runs on both kinds of memory: {}", cmap::MEMORIES.join(" and "));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn case(prefix: &str, file: PathBuf) -> Trial {
+    let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+    Trial::test(format!("{prefix}{stem}"), move || {
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        cmap::run(&text).map_err(Failed::from)
+    })
+}
+
+/// A case that cannot run here: ignored by name, and a failure where everything must run.
+fn skipped(what: &str, reason: &str) -> Trial {
+    let must_run = env::var("CI").is_ok_and(|ci| ci == "true");
+    let text = format!("{what} skipped: {reason}");
+    eprintln!("{text}");
+    Trial::test(text.clone(), move || Err(Failed::from(text))).with_ignored_flag(!must_run)
+}
