@@ -4,11 +4,12 @@ use super::connection::{Connection, ExchangeError};
 use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
-use super::server::{Begun, Server};
-use crate::pool::{CheckOutError, ConnId, Health, Lease, WaiterId};
+use super::server::{Begun, Watch};
+use crate::pool::{CheckOutError, Health, Lease, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
+use crate::wire::handshake::Established;
 use crate::wire::message::{Flags, Matched, Outgoing, encode_command};
 use crate::{Cause, Instant};
 use core::fmt;
@@ -102,16 +103,23 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let mut begun = false;
         poll_fn(|context| {
             // What ends the command is looked at before it is sent, and from then on when the reply is not there.
-            if core::mem::replace(&mut begun, true) {
+            if begun {
                 if let Poll::Ready(result) = talk.as_mut().poll(context) {
                     return Poll::Ready(result.map_err(OperationError::Exchange));
                 }
-                return ended(server, conn, context, expiry.as_mut());
+            } else if deadline.is_some_and(|at| at <= hub.now()) {
+                return Poll::Ready(Err(OperationError::Timeout));
             }
-            match ended(server, conn, context, expiry.as_mut()) {
-                Poll::Pending => talk.as_mut().poll(context).map_err(OperationError::Exchange),
-                end => end,
+            let end = match server.watch(conn, deadline, context.waker()) {
+                Watch::Going => Poll::Pending,
+                Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
+                Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
+                Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
+            };
+            if end.is_ready() || core::mem::replace(&mut begun, true) {
+                return end;
             }
+            talk.as_mut().poll(context).map_err(OperationError::Exchange)
         })
         .await
     }
@@ -121,7 +129,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
-        let reply = CommandReply::parse(connection.reply()?).map_err(ExchangeError::Wire)?;
+        let reply = connection.reply()?;
+        if CommandReply::is_plain_success(reply) {
+            return Ok(());
+        }
+        let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
         if !reply.ok || reply.write_concern_error.is_some() {
             self.hub.report_reply(&self.server, lease.conn(), &reply);
         }
@@ -155,22 +167,9 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// What hello told when the connection was established.
     #[must_use]
-    pub fn established(&self) -> Option<&crate::wire::handshake::Established> {
-        self.connection.as_ref()?.established()
+    pub fn established(&self) -> Option<Established> {
+        self.server.known(self.lease.as_ref()?.conn())
     }
-}
-
-/// Whether an operation must end: its connection was interrupted, or its deadline has passed.
-fn ended<R: Runtime>(
-    server: &Server<R>,
-    conn: ConnId,
-    context: &mut Context<'_>,
-    expiry: Pin<&mut impl Future<Output = ()>>,
-) -> Poll<Result<(), OperationError>> {
-    if server.poll_interrupted(conn, context.waker()).is_ready() {
-        return Poll::Ready(Err(OperationError::Interrupted));
-    }
-    expiry.poll(context).map(|()| Err(OperationError::Timeout))
 }
 
 impl<R: Runtime> Drop for Guard<'_, R> {
@@ -204,56 +203,62 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
 #[must_use = "futures do nothing unless polled"]
 pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
-    server: R::ServerHandle,
+    /// Until the guard has it.
+    server: Option<R::ServerHandle>,
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
     pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
-        Self { hub, server, deadline, waiter: None }
-    }
-
-    fn guard(&self, connection: Option<Connection<R>>, lease: Lease) -> Guard<'h, R> {
-        debug_assert!(connection.is_some(), "a granted connection has a socket");
-        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
-        let (hub, server, deadline) = (self.hub, self.server.clone(), self.deadline);
-        Guard { hub, server, lease: Some(lease), connection, broken, deadline }
+        Self { hub, server: Some(server), deadline, waiter: None }
     }
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, CheckOutError>;
 
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let now = self.hub.now();
-        let Some(id) = self.waiter else {
-            return match self.server.begin_check_out(now, self.deadline, context.waker()) {
-                Ok(Begun::Granted(connection, lease)) => Poll::Ready(Ok(self.guard(connection, lease))),
-                Ok(Begun::Queued(id)) => {
-                    self.waiter = Some(id);
-                    Poll::Pending
-                }
-                Err(error) => Poll::Ready(Err(error)),
-            };
+        let (hub, deadline) = (self.hub, self.deadline);
+        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let now = hub.now();
+        let begun = match self.waiter {
+            None => server.begin_check_out(now, deadline, context.waker()),
+            Some(id) => match server.poll_claim(now, id, context.waker()) {
+                Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
+                Poll::Pending => return Poll::Pending,
+            },
         };
-        self.server.poll_claim(now, id, context.waker()).map(|claimed| {
-            self.waiter = None;
-            claimed.map(|(connection, lease)| self.guard(connection, lease))
+        if let Ok(Begun::Queued(id)) = begun {
+            self.waiter = Some(id);
+            return Poll::Pending;
+        }
+        self.waiter = None;
+        let server = self.server.take();
+        Poll::Ready(match (begun, server) {
+            (Ok(Begun::Granted(connection, lease)), Some(server)) => {
+                debug_assert!(connection.is_some(), "a granted connection has a socket");
+                let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
+                Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Err(CheckOutError::Cancelled),
         })
     }
 }
 
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
-        if let Some(id) = self.waiter.take() {
-            self.server.cancel(self.hub.now(), id);
+        if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
+            server.cancel(self.hub.now(), id);
         }
     }
 }
 
 impl<R: Runtime> fmt::Debug for CheckingOut<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckingOut").field("server", &self.server.address()).finish_non_exhaustive()
+        let address = self.server.as_ref().map(|server| server.address());
+        f.debug_struct("CheckingOut").field("server", &address).finish_non_exhaustive()
     }
 }

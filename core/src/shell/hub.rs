@@ -62,6 +62,8 @@ struct State<R: Runtime> {
     selectors_taken: usize,
     /// Where the waking of all selectors has come to; `None` when it is done.
     wake_selectors: Option<usize>,
+    /// What operations are sent to, so that most of them need not look for it. Found anew by every step.
+    suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
     starter: Option<Waker>,
     clock: Option<Waker>,
@@ -144,6 +146,12 @@ impl<R: Runtime> State<R> {
         servers
             .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
             .map(|server| server.server())
+    }
+
+    /// The same with its handle; none once the client is closed.
+    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        let id = if self.closed { None } else { self.any_server() };
+        self.entry(id?).map(|entry| entry.server.clone())
     }
 
     /// A free place for a selector, which is to be filled in the same step.
@@ -231,6 +239,7 @@ impl<R: Runtime> Hub<R> {
             selectors: Store::EMPTY,
             selectors_taken: 0,
             wake_selectors: None,
+            suitable: None,
             starter: None,
             clock: None,
             armed: None,
@@ -307,6 +316,7 @@ impl<R: Runtime> Hub<R> {
         let now = self.now();
         let result = change(state, now, &mut Tap::new(&self.events));
         state.route(self, now);
+        state.suitable = state.find_suitable();
         (result, state.chore())
     }
 
@@ -329,6 +339,13 @@ impl<R: Runtime> Hub<R> {
     /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
     /// [`OperationError::Closed`] once the client is closed.
     pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
+        if let Some(server) = self.state.with(|state| state.suitable.clone()) {
+            return Ok(server);
+        }
+        self.wait_for_server(deadline).await
+    }
+
+    async fn wait_for_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
         let limit = self.now().saturating_add(self.config.server_selection_timeout);
         let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
         let mut place = SelectorPlace { hub: self, index: None };
@@ -592,10 +609,8 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(id) = state.any_server() {
-                if let Some(entry) = state.entry(id) {
-                    return Poll::Ready(Ok(entry.server.clone()));
-                }
+            if let Some(server) = state.find_suitable() {
+                return Poll::Ready(Ok(server));
             }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);

@@ -10,7 +10,7 @@ use crate::pool::{ConnId, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
-use crate::wire::handshake::{Handshake, HandshakeError};
+use crate::wire::handshake::{Established, Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
 use crate::wire::message::Flags;
 use crate::{Cause, Instant, ServerId};
@@ -207,7 +207,7 @@ impl<R: Runtime> Hub<R> {
             let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
             let established = self.establish_by(server, conn, deadline).await;
             match established {
-                Some(Ok(connection)) => drop(server.established(self.now(), conn, connection)),
+                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
                 // The pool gave it up: nothing is reported.
                 None => {}
@@ -221,7 +221,7 @@ impl<R: Runtime> Hub<R> {
         server: &R::ServerHandle,
         conn: ConnId,
         deadline: Option<Instant>,
-    ) -> Option<Result<Connection<R>, HandshakeError>> {
+    ) -> Option<Result<(Connection<R>, Established), HandshakeError>> {
         let dialed = self.within(server, conn, deadline, self.dial(server.address())).await?;
         let mut connection = match dialed {
             Ok(Ok(connection)) => connection,
@@ -243,7 +243,7 @@ impl<R: Runtime> Hub<R> {
         };
         let shaken = connection.shake_hands(Handshake::new(hello), told);
         Some(match self.within(server, conn, deadline, shaken).await? {
-            Ok(Ok(())) => Ok(connection),
+            Ok(Ok(known)) => Ok((connection, known)),
             Ok(Err(error)) => Err(error),
             Err(cause) => Err(HandshakeError::new(Phase::Hello, cause)),
         })
