@@ -13,7 +13,7 @@
 //! - [`Selection`]: which servers are suitable, which of them are near enough, and the choice of one;
 //! - [`select`]: all of it in one call;
 //! - [`Selector`]: the wait of an operation that found none, for clients whose servers are monitored in the background.
-//!   Clients without monitors use `scan::Scan`.
+//!   Clients without monitors use [`Scan`](crate::scan::Scan).
 //!
 //! They are written over [`Candidates`], which a [`TopologyDescription`](crate::topology::TopologyDescription) is.
 //!
