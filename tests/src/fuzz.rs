@@ -2,6 +2,7 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod monitor;
+pub mod selection;
 mod wire;
 
 pub use self::wire::{seeds as wire_seeds, wire};
