@@ -31,7 +31,7 @@ mod choice;
 mod criteria;
 mod error;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wait;
 
 pub use candidate::{Candidate, Candidates};
