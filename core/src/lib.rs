@@ -17,6 +17,8 @@ pub mod control;
 pub mod machine;
 pub mod monitor;
 pub mod pool;
+pub mod scan;
+pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;

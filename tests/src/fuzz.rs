@@ -3,10 +3,12 @@
 
 pub mod monitor;
 pub mod pool;
+pub mod selection;
 pub mod topology;
 pub mod wire;
 
 pub use self::monitor::monitor;
 pub use self::pool::pool;
+pub use self::selection::selection;
 pub use self::topology::topology;
 pub use self::wire::wire;
