@@ -153,7 +153,8 @@ fn hello(inner: &Inner, connection: u64, name: &str, body: &Document) -> Result<
 
 /// The greeting of this instant.
 pub(crate) fn greet(inner: &Inner, connection: u64, name: &str, body: &Document) -> Document {
-    let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version };
+    let written = inner.store.written();
+    let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version, written };
     hello_reply(&inner.state, greeting)
 }
 

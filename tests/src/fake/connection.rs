@@ -19,7 +19,6 @@ use bson::Document;
 use event_listener::EventListener;
 
 use super::commands::{self, Outcome};
-use super::errors::CommandError;
 use super::fail_point::Verdict;
 use super::fault::FaultKind;
 use super::shared::{Ended, Entry, Order, Shared};
@@ -405,7 +404,7 @@ impl Connection {
                         && reply.get("ok").and_then(super::errors::number) == Some(1.0);
                     (reply, more)
                 }
-                Err(error) => (self.common.shared.with(|inner| error.document(inner.error_version(error.code))), false),
+                Err(refusal) => (refusal, false),
             };
             if message.has(MORE_TO_COME) {
                 return Ok(());
@@ -428,8 +427,9 @@ impl Connection {
         }
     }
 
-    /// One run of a command: recorded, judged by the fail points, executed.
-    async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, CommandError>> {
+    /// One run of a command: recorded, judged by the fail points, executed. A refusal is worded under the lock under
+    /// which it was decided, so that its topologyVersion is of that state.
+    async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, Document>> {
         let flags = match message.form {
             Form::Msg { flags } => Some(flags),
             Form::Query | Form::Reply => None,
@@ -458,15 +458,16 @@ impl Connection {
             }
         };
         self.apply(&verdict).await?;
-        if let Some(error) = verdict.error {
-            return Ok(Err(error));
-        }
-        if let Err(error) = metadata {
-            return Ok(Err(error));
-        }
-        let outcome = self.common.shared.with(|inner| commands::run(inner, self.id, name, message));
+        let outcome = self.common.shared.with(|inner| {
+            let outcome = match (&verdict.error, metadata) {
+                (Some(error), _) => Err(error.clone()),
+                (None, Err(error)) => Err(error),
+                (None, Ok(())) => commands::run(inner, self.id, name, message),
+            };
+            outcome.map_err(|error| inner.refusal(&error))
+        });
         let mut reply = match outcome {
-            Err(error) => return Ok(Err(error)),
+            Err(refusal) => return Ok(Err(refusal)),
             Ok(Outcome::Reply(reply)) => reply,
             Ok(Outcome::Await { time }) => self.await_change(name, message, time).await?,
         };

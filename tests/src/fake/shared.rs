@@ -10,11 +10,11 @@ use bson::{Document, oid::ObjectId};
 use event_listener::Event;
 
 use super::FakeOptions;
-use super::errors::{is_not_primary, is_shutdown};
+use super::errors::{CommandError, is_not_primary, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
 use super::state::{ErrorVersions, ServerState, TopologyVersion};
-use super::store::Store;
+use super::store::{Documents, Store};
 
 /// Command names that are counted apart; further ones share one counter.
 const NAMES_MAX: usize = 256;
@@ -173,6 +173,15 @@ pub(crate) enum Sockets {
     Failed(std::io::ErrorKind, String),
 }
 
+/// The next number of the sequence that the seed began.
+pub(crate) fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 /// Everything under the lock.
 #[derive(Debug)]
 pub(crate) struct Inner {
@@ -277,13 +286,13 @@ impl Inner {
         (carries && self.state.topology_version).then_some(self.version)
     }
 
-    /// splitmix64.
+    /// The reply of an error, as the server is now.
+    pub(crate) fn refusal(&self, error: &CommandError) -> Document {
+        error.document(self.error_version(error.code))
+    }
+
     pub(crate) fn entropy(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        splitmix64(&mut self.random)
     }
 
     /// A killed process loses what it had in memory only.
@@ -415,7 +424,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(options: &FakeOptions) -> Self {
+    pub(crate) fn new(options: &FakeOptions, documents: Documents) -> Self {
         let inner = Inner {
             state: options.state.clone(),
             version: TopologyVersion { process_id: ObjectId::new(), counter: 0 },
@@ -424,7 +433,7 @@ impl Shared {
             frozen: false,
             fail_points: FailPoints::default(),
             faults: Faults::default(),
-            store: Store::new(options.store_bytes_max),
+            store: Store::new(documents),
             orders: BTreeMap::new(),
             started: Instant::now(),
             accepted: 0,
