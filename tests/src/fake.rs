@@ -177,6 +177,16 @@ impl FakeServer {
         });
     }
 
+    /// Replaces the description as [`set_state`](Self::set_state) does and ends every connection; hellos that wait are
+    /// answered first.
+    fn set_state_and_close(&self, state: ServerState) {
+        self.shared.order(|inner| {
+            inner.state = state;
+            inner.version.counter += 1;
+            inner.close_all();
+        });
+    }
+
     /// Changes the description without a new topologyVersion, as the progress of writes does.
     fn amend_state(&self, change: impl FnOnce(&mut ServerState)) {
         self.shared.with(|inner| change(&mut inner.state));
@@ -236,6 +246,11 @@ impl FakeServer {
     /// Cuts a connection now. No-op if it is closed.
     pub fn cut(&self, connection: u64, by: Cut) {
         self.give(connection, Order::Cut(by), FaultKind::CutNow);
+    }
+
+    /// Ends every connection in order, each after the reply that is under way; a hello that waits gets none.
+    pub fn close_connections(&self) {
+        self.shared.order(shared::Inner::close_all);
     }
 
     // The whole server.

@@ -20,7 +20,7 @@ use event_listener::EventListener;
 
 use super::commands::{self, Outcome};
 use super::fail_point::Verdict;
-use super::fault::FaultKind;
+use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
 use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADER_BYTES, MORE_TO_COME, Message};
 
@@ -142,6 +142,8 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     sent_bytes: u64,
     listener: EventListener,
+    /// Ends before the next request, and before the next reply of a stream.
+    closing: bool,
     app_name: Option<String>,
     /// The body of the last ping that was decoded in full: the same bytes need not be decoded again.
     ping: Vec<u8>,
@@ -166,6 +168,7 @@ impl Connection {
             out: Vec::with_capacity(INPUT_BYTES),
             sent_bytes: 0,
             listener,
+            closing: false,
             app_name: None,
             ping: Vec::new(),
         }
@@ -202,6 +205,7 @@ impl Connection {
 
     async fn next_frame(&mut self) -> Step<usize> {
         loop {
+            self.check_closing()?;
             let header = wire::header(&self.input[self.start..self.end], self.common.message_bytes_max)?;
             let needed = match header {
                 None => HEADER_BYTES,
@@ -303,6 +307,7 @@ impl Connection {
                 match order {
                     Order::Send(bytes) => self.write(&bytes).await?,
                     Order::Cut(by) => return Err(self.cut(by, FaultKind::CutNow)),
+                    Order::Close => self.closing = true,
                 }
             }
             if !frozen {
@@ -334,6 +339,10 @@ impl Connection {
                 Woken::Control => self.obey().await?,
             }
         }
+    }
+
+    fn check_closing(&self) -> Step<()> {
+        if self.closing { Err(self.cut(Cut::Fin, FaultKind::CutNow)) } else { Ok(()) }
     }
 
     // Commands.
@@ -419,6 +428,7 @@ impl Connection {
             if !more {
                 return Ok(());
             }
+            self.check_closing()?;
             message.body.remove("client");
             if let Some(version) = reply.get("topologyVersion") {
                 message.body.insert("topologyVersion", version.clone());
@@ -504,6 +514,7 @@ impl Connection {
             if let Some(reply) = reply {
                 return Ok(reply);
             }
+            self.check_closing()?;
             match self.wait(Some(until)).await? {
                 Woken::Read | Woken::Time => {}
                 Woken::Control => self.obey().await?,

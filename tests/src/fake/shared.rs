@@ -150,6 +150,8 @@ impl Log {
 pub(crate) enum Order {
     Send(Vec<u8>),
     Cut(Cut),
+    /// End in order once no reply is under way.
+    Close,
 }
 
 /// What the sockets are wanted to be.
@@ -284,6 +286,14 @@ impl Inner {
             ErrorVersions::Never => false,
         };
         (carries && self.state.topology_version).then_some(self.version)
+    }
+
+    /// Orders every connection to end.
+    pub(crate) fn close_all(&mut self) {
+        for &connection in self.open.keys() {
+            self.orders.entry(connection).or_default().push(Order::Close);
+            self.faults.count(FaultKind::CutNow);
+        }
     }
 
     /// The reply of an error, as the server is now.

@@ -30,6 +30,9 @@ pub struct MongodReplicaSetOptions {
     pub election_timeout: Duration,
     /// `heartbeatIntervalMillis`: how often members ask each other.
     pub heartbeat_interval: Duration,
+    /// `heartbeatTimeoutSecs`, whole seconds: how long a member that is silent is waited for. A new primary waits so long
+    /// before it takes writes.
+    pub heartbeat_timeout: Duration,
     /// How each member is started; its `repl_set` is replaced.
     pub server: MongodOptions,
 }
@@ -41,6 +44,7 @@ impl Default for MongodReplicaSetOptions {
             set_name: "rs0".to_owned(),
             election_timeout: Duration::from_secs(2),
             heartbeat_interval: Duration::from_millis(500),
+            heartbeat_timeout: Duration::from_secs(2),
             server: MongodOptions::default(),
         }
     }
@@ -81,8 +85,7 @@ impl MongodReplicaSet {
     /// # Panics
     /// Without members.
     pub fn start_with(options: MongodReplicaSetOptions) -> Result<Self, MongodError> {
-        let MongodReplicaSetOptions { members: count, set_name, election_timeout, heartbeat_interval, server } =
-            options;
+        let MongodReplicaSetOptions { members: count, set_name, server, .. } = options;
         assert!(count > 0, "a set has members");
         let server = MongodOptions { repl_set: Some(set_name.clone()), ..server };
         let started: Vec<Result<Mongod, MongodError>> = thread::scope(|scope| {
@@ -95,7 +98,9 @@ impl MongodReplicaSet {
         let set = Self { members, set_name };
         let entries: Vec<Document> = (0..count).map(|index| set.entry(index)).collect();
         let settings = doc! {
-            "electionTimeoutMillis": millis(election_timeout), "heartbeatIntervalMillis": millis(heartbeat_interval),
+            "electionTimeoutMillis": millis(options.election_timeout),
+            "heartbeatIntervalMillis": millis(options.heartbeat_interval),
+            "heartbeatTimeoutSecs": millis(options.heartbeat_timeout) / 1000,
         };
         let config = doc! { "_id": set.set_name.as_str(), "members": entries, "settings": settings };
         set.member(0).run_command(doc! { "replSetInitiate": config })?;

@@ -488,7 +488,13 @@ impl World {
             shown == state
         });
         if !alike {
-            member.server.set_state(state.clone());
+            let removed = state.role == Role::Ghost && member.shown.as_ref().is_some_and(|was| was.role != Role::Ghost);
+            if removed {
+                // A real member does so as well; some of the hellos that wait it still answers.
+                member.server.set_state_and_close(state.clone());
+            } else {
+                member.server.set_state(state.clone());
+            }
         } else if member.shown.as_ref().is_some_and(|shown| shown.last_write != last_write) {
             member.server.amend_state(|shown| shown.last_write = last_write);
         }

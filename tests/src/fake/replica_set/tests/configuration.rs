@@ -11,8 +11,18 @@ fn removed_member_has_no_valid_configuration() {
     let before = client.hello("test").unwrap();
     let mut waiting = connect(&set, gone);
     wait_for_change(&set, gone, &mut waiting, &before, 0);
+    let mut streamed = connect(&set, gone);
+    wait_for_change(&set, gone, &mut streamed, &before, EXHAUST_ALLOWED);
     set.remove(gone);
-    let reply = waiting.read().unwrap().body;
+    // As a real one does, it ends its connections.
+    for client in [&mut waiting, &mut streamed] {
+        assert!(is(&client.read().unwrap().body, "isreplicaset"));
+    }
+    for ended in [&mut client, &mut waiting, &mut streamed] {
+        assert_eq!(ended.read().unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    }
+    let mut client = connect(&set, gone);
+    let reply = client.hello("test").unwrap();
     assert!(is(&reply, "isreplicaset"));
     assert!(!is(&reply, "secondary") && !is(&reply, "isWritablePrimary"));
     for field in ["setName", "hosts", "me", "primary", "lastWrite"] {
