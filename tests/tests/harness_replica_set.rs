@@ -73,22 +73,24 @@ fn set_of_three_survives_what_befalls_it() -> Outcome {
     assert!(is(&reply, "isWritablePrimary") && reply.get_array("hosts")?.len() == 3, "{reply}");
     set.member(first).run_command(insert(1))?;
 
-    step_down(&set, first, &mut timer)?;
+    step_down(&set, &mut timer)?;
     kill_and_restart(&mut set, &mut timer)?;
     stop_and_go_on(&mut set, &mut timer)?;
     remove_and_add(&set, &mut timer)?;
 
+    assert!(matches!(set.settle(ELECTION), Ok(0..3)));
+    timer.lap("settling");
     let folders: Vec<PathBuf> = (0..3).map(|member| set.member(member).folder().to_owned()).collect();
-    timer.lap("looking around");
     drop(set);
     timer.lap("drop");
     assert!(folders.iter().all(|folder| !folder.exists()));
     Ok(())
 }
 
-fn step_down(set: &MongodReplicaSet, first: usize, timer: &mut Timer) -> Outcome {
-    timer.lap("looking around");
-    assert_eq!(set.step_down(10)?, first);
+fn step_down(set: &MongodReplicaSet, timer: &mut Timer) -> Outcome {
+    let first = set.settle(ELECTION)?;
+    timer.lap("settling");
+    assert_eq!(set.step_down(60)?, first);
     timer.lap("replSetStepDown answered");
     let refused = set.member(first).run_command(insert(2));
     assert!(matches!(refused, Err(MongodError::Command { code: 10107, .. })), "{refused:?}");
@@ -101,8 +103,8 @@ fn step_down(set: &MongodReplicaSet, first: usize, timer: &mut Timer) -> Outcome
 }
 
 fn kill_and_restart(set: &mut MongodReplicaSet, timer: &mut Timer) -> Outcome {
-    let old = set.wait_for_primary(ELECTION)?;
-    timer.lap("looking around");
+    let old = set.settle(ELECTION)?;
+    timer.lap("settling");
     set.kill9(old)?;
     let new = set.wait_for_other_primary(old, ELECTION)?;
     timer.lap("kill -9 to the next primary");
@@ -115,8 +117,8 @@ fn kill_and_restart(set: &mut MongodReplicaSet, timer: &mut Timer) -> Outcome {
 }
 
 fn stop_and_go_on(set: &mut MongodReplicaSet, timer: &mut Timer) -> Outcome {
-    let old = set.wait_for_primary(ELECTION)?;
-    timer.lap("looking around");
+    let old = set.settle(ELECTION)?;
+    timer.lap("settling");
     set.stop(old)?;
     let new = set.wait_for_other_primary(old, ELECTION)?;
     timer.lap("SIGSTOP to the next primary");
@@ -130,9 +132,9 @@ fn stop_and_go_on(set: &mut MongodReplicaSet, timer: &mut Timer) -> Outcome {
 }
 
 fn remove_and_add(set: &MongodReplicaSet, timer: &mut Timer) -> Outcome {
-    let primary = set.wait_for_primary(ELECTION)?;
+    let primary = set.settle(ELECTION)?;
     let gone = (primary + 1) % 3;
-    timer.lap("looking around");
+    timer.lap("settling");
     let mut idle = BlockingClient::connect(set.member(gone).address(), Duration::from_secs(30))?;
     idle.hello("test")?;
     set.reconfig_remove(gone)?;

@@ -173,7 +173,7 @@ impl MongodReplicaSet {
         self.wait_for_primary_but(Some(old), limit)
     }
 
-    /// Waits until a member is a secondary that has caught up with the set's state.
+    /// Waits until a member is a secondary; it may still be behind ([`Self::settle`]).
     ///
     /// # Errors
     /// [`MongodError::Timeout`].
@@ -181,6 +181,42 @@ impl MongodReplicaSet {
         self.wait_until("the member to be a secondary", limit, || {
             Ok(self.hello(member).is_ok_and(|reply| is(&reply, "secondary")))
         })
+    }
+
+    /// Waits until the set has got over what befell it: one member of the configuration is primary, all others are
+    /// secondaries that have its last write, and each may be elected again, also one that stepped down just now. Without
+    /// this the next election may take seconds longer, or be lost by a member that has not caught up.
+    ///
+    /// Returns the primary.
+    ///
+    /// # Errors
+    /// [`MongodError::Timeout`]: for example while a member of the configuration is killed or stopped.
+    pub fn settle(&self, limit: Duration) -> Result<usize, MongodError> {
+        let mut settled = None;
+        self.wait_until("the set to settle", limit, || {
+            settled = self.primary().filter(|&primary| self.is_settled(primary).unwrap_or(false));
+            Ok(settled.is_some())
+        })?;
+        settled.ok_or(MongodError::NotRunning)
+    }
+
+    fn is_settled(&self, primary: usize) -> Result<bool, MongodError> {
+        let reply = self.hello(primary)?;
+        let hosts: Vec<&str> = reply.get_array("hosts").into_iter().flatten().filter_map(Bson::as_str).collect();
+        for index in (0..self.members.len()).filter(|&index| index != primary) {
+            let host = self.member(index).address().to_string();
+            if !hosts.contains(&host.as_str()) {
+                continue;
+            }
+            if !self.members[index].answers || !is(&self.hello(index)?, "secondary") {
+                return Ok(false);
+            }
+            self.member(index).run_command(doc! { "replSetFreeze": 0 })?;
+        }
+        let everywhere = doc! { "w": i32::try_from(hosts.len()).unwrap_or(i32::MAX), "wtimeout": 5_000 };
+        let note = doc! { "appendOplogNote": 1, "data": { "poolhouse": "settle" }, "writeConcern": everywhere };
+        let reply = self.member(primary).run_command(note)?;
+        Ok(!reply.contains_key("writeConcernError"))
     }
 
     /// The primary steps down (`replSetStepDown`) and is not elected for so many seconds; returns it.
