@@ -1,5 +1,8 @@
 //! Tests of the harness that starts and controls a real replica set; each step prints its time.
 
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
 use core::error::Error;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
@@ -10,8 +13,10 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
+use bson::spec::ElementType;
 use bson::{Document, doc};
 use poolhouse_tests::fake::BlockingClient;
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::mongod::{self, MongodError, MongodReplicaSet};
 use poolhouse_tests::suite::Suite;
 
@@ -73,6 +78,7 @@ fn set_of_three_survives_what_befalls_it() -> Outcome {
     assert!(is(&reply, "isWritablePrimary") && reply.get_array("hosts")?.len() == 3, "{reply}");
     set.member(first).run_command(insert(1))?;
 
+    fake_members_say_what_real_ones_say(&set)?;
     step_down(&set, &mut timer)?;
     kill_and_restart(&mut set, &mut timer)?;
     stop_and_go_on(&mut set, &mut timer)?;
@@ -84,6 +90,34 @@ fn set_of_three_survives_what_befalls_it() -> Outcome {
     drop(set);
     timer.lap("drop");
     assert!(folders.iter().all(|folder| !folder.exists()));
+    Ok(())
+}
+
+/// The fields of greetings and refusals, by name and type; the values are each set's own.
+fn fake_members_say_what_real_ones_say(set: &MongodReplicaSet) -> Outcome {
+    let fields = |reply: Document| -> BTreeMap<String, ElementType> {
+        // Gossip of cluster times is no part of the fake set.
+        let gossip = ["$clusterTime", "operationTime"];
+        let own = reply.into_iter().filter(|(name, _)| !gossip.contains(&name.as_str()));
+        own.map(|(name, value)| (name, value.element_type())).collect()
+    };
+    let ask = |address, database: &str, command: Document| -> Result<_, Box<dyn Error>> {
+        let mut client = BlockingClient::connect(address, Duration::from_secs(15))?;
+        client.hello("test")?;
+        Ok(fields(client.run(database, command)?))
+    };
+    let fake = FakeReplicaSet::start(FakeReplicaSetOptions::of(3))?;
+    let primaries = (set.settle(ELECTION)?, fake.primary().ok_or("there is a primary")?);
+    let secondaries = ((primaries.0 + 1) % 3, (primaries.1 + 1) % 3);
+    let read = |mode: &str| doc! { "find": "fidelity", "$readPreference": { "mode": mode } };
+    let write = || doc! { "insert": "fidelity", "documents": [{}] };
+    for (part, (real, fake_member)) in [("primary", primaries), ("secondary", secondaries)] {
+        for command in [doc! { "hello": 1 }, write(), read("primary"), read("secondaryPreferred")] {
+            let real = ask(set.member(real).address(), "db", command.clone())?;
+            let fake = ask(fake.address(fake_member), "db", command.clone())?;
+            assert_eq!(real, fake, "real (left) and fake {part}: {command}");
+        }
+    }
     Ok(())
 }
 

@@ -72,12 +72,21 @@ impl LastWrite {
 
     /// The document of the greeting's field; `written` is when the last write was taken.
     fn document(self, written: DateTime) -> Document {
-        let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
-        let millis = self.stopped.unwrap_or(written).timestamp_millis().saturating_sub(lag).max(0);
-        let seconds = u32::try_from(millis / 1000).unwrap_or(u32::MAX);
-        let time = doc! { "ts": Timestamp { time: seconds, increment: 1 }, "t": self.term };
-        let date = DateTime::from_millis(millis / 1000 * 1000);
+        let time = self.time(written);
+        let date = DateTime::from_millis(self.seconds(written).saturating_mul(1000));
         doc! { "opTime": time.clone(), "lastWriteDate": date, "majorityOpTime": time, "majorityWriteDate": date }
+    }
+
+    /// The time of the last write, as replies to writes have it as well.
+    pub(crate) fn time(self, written: DateTime) -> Document {
+        let seconds = u32::try_from(self.seconds(written)).unwrap_or(u32::MAX);
+        doc! { "ts": Timestamp { time: seconds, increment: 1 }, "t": self.term }
+    }
+
+    /// Dates of writes are whole seconds.
+    fn seconds(self, written: DateTime) -> i64 {
+        let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
+        self.stopped.unwrap_or(written).timestamp_millis().saturating_sub(lag).max(0) / 1000
     }
 }
 
