@@ -13,8 +13,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Instant;
 
-use bson::spec::ElementType;
-use bson::{Document, doc};
+use bson::spec::{BinarySubtype, ElementType};
+use bson::{Binary, Document, doc};
 use poolhouse_tests::fake::BlockingClient;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::mongod::{self, MongodError, MongodReplicaSet};
@@ -111,8 +111,11 @@ fn fake_members_say_what_real_ones_say(set: &MongodReplicaSet) -> Outcome {
     let secondaries = ((primaries.0 + 1) % 3, (primaries.1 + 1) % 3);
     let read = |mode: &str| doc! { "find": "fidelity", "$readPreference": { "mode": mode } };
     let write = || doc! { "insert": "fidelity", "documents": [{}] };
+    let session = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let mut retryable = write();
+    retryable.extend(doc! { "lsid": { "id": session }, "txnNumber": 1_i64 });
     for (part, (real, fake_member)) in [("primary", primaries), ("secondary", secondaries)] {
-        for command in [doc! { "hello": 1 }, write(), read("primary"), read("secondaryPreferred")] {
+        for command in [doc! { "hello": 1 }, write(), retryable.clone(), read("primary"), read("secondaryPreferred")] {
             let real = ask(set.member(real).address(), "db", command.clone())?;
             let fake = ask(fake.address(fake_member), "db", command.clone())?;
             assert_eq!(real, fake, "real (left) and fake {part}: {command}");

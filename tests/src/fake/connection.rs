@@ -474,7 +474,7 @@ impl Connection {
                 (None, Err(error)) => Err(error),
                 (None, Ok(())) => commands::run(inner, self.id, name, message),
             };
-            outcome.map_err(|error| inner.refusal(&error))
+            outcome.map_err(|error| inner.refusal(error, &message.body))
         });
         let mut reply = match outcome {
             Err(refusal) => return Ok(Err(refusal)),

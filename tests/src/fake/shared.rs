@@ -10,7 +10,7 @@ use bson::{Document, oid::ObjectId};
 use event_listener::Event;
 
 use super::FakeOptions;
-use super::errors::{CommandError, is_not_primary, is_shutdown};
+use super::errors::{CommandError, is_not_primary, is_retryable_write, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
 use super::state::{ErrorVersions, ServerState, TopologyVersion};
@@ -296,8 +296,14 @@ impl Inner {
         }
     }
 
-    /// The reply of an error, as the server is now.
-    pub(crate) fn refusal(&self, error: &CommandError) -> Document {
+    /// The reply of an error to a command, as the server is now. Members of release 4.4 and later say themselves which
+    /// writes with a transaction number can be retried.
+    pub(crate) fn refusal(&self, mut error: CommandError, command: &Document) -> Document {
+        let labels = self.state.role.is_replicated() && self.state.topology_version;
+        let write = command.contains_key("txnNumber") && !command.contains_key("autocommit");
+        if labels && write && is_retryable_write(error.code) && error.labels.is_none() {
+            error.labels = Some(vec!["RetryableWriteError".to_owned()]);
+        }
         error.document(self.error_version(error.code))
     }
 

@@ -70,6 +70,17 @@ fn write_goes_to_the_primary_and_is_read_everywhere() {
 }
 
 #[test]
+fn refused_write_with_a_transaction_number_is_labelled_as_retryable() {
+    let set = by_hand(2);
+    let mut client = connect(&set, secondaries(&set)[0]);
+    let mut write = insert(1);
+    assert!(!client.run("db", write.clone()).unwrap().contains_key("errorLabels"));
+    write.insert("txnNumber", 1_i64);
+    let refused = client.run("db", write).unwrap();
+    assert_eq!(*refused.get_array("errorLabels").unwrap(), [Bson::String("RetryableWriteError".to_owned())]);
+}
+
+#[test]
 fn cursor_belongs_to_its_member() {
     let set = by_hand(2);
     let first = primary(&set);
