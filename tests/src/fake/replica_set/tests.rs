@@ -4,6 +4,7 @@ mod configuration;
 mod elections;
 mod faults;
 mod greeting;
+mod random;
 
 use core::time::Duration;
 use std::io::{ErrorKind, Read};
