@@ -424,8 +424,9 @@ impl World {
             let Some(&first) = best.first() else { continue };
             let wanted = match primary {
                 None => true,
-                // A member of higher priority takes over, unless it stepped down on demand.
-                Some(primary) => self.members[first].rested == 0 && self.priority(first) > self.priority(primary),
+                // A member of higher priority takes over; not one that stepped down on demand, since the primary is
+                // better than that.
+                Some(primary) => self.priority(first) > self.priority(primary),
             };
             if wanted {
                 return best;
@@ -459,9 +460,17 @@ impl World {
 
     // What the servers show.
 
+    fn publish(&mut self) {
+        for index in self.publish_order() {
+            if self.members[index].alive {
+                self.publish_one(index);
+            }
+        }
+    }
+
     /// Those that are no longer primary come first, then a new primary, then those that learn of it: nobody sees two
     /// primaries unless there are two.
-    fn publish(&mut self) {
+    pub(super) fn publish_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|&index| {
             let member = &self.members[index];
@@ -472,11 +481,7 @@ impl World {
                 (false, false) => 2,
             }
         });
-        for index in order {
-            if self.members[index].alive {
-                self.publish_one(index);
-            }
-        }
+        order
     }
 
     fn publish_one(&mut self, index: usize) {

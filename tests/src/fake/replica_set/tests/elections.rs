@@ -1,5 +1,7 @@
 //! Step-downs and elections.
 
+use std::time::Instant;
+
 use super::*;
 
 #[test]
@@ -121,6 +123,21 @@ fn member_can_be_elected_out_of_turn() {
     assert_eq!(set.look(|view| view.primaries()), [new]);
     assert!(is(&hello(&set, old), "secondary"));
     assert_eq!(hello(&set, old).get_str("primary").unwrap(), name(&set, new));
+}
+
+#[test]
+fn old_primary_shows_its_end_before_the_new_one_shows_itself() {
+    let set = by_hand(3);
+    let old = primary(&set);
+    for new in secondaries(&set) {
+        let mut world = set.shared.lock();
+        world.step_down(old);
+        world.elect(new, Instant::now());
+        assert_eq!(world.publish_order()[..2], [old, new]);
+        drop(world);
+        set.settle();
+        set.elect(old);
+    }
 }
 
 #[test]
