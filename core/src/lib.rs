@@ -14,6 +14,7 @@ extern crate std;
 mod cause;
 mod config;
 pub mod control;
+pub mod convert;
 pub mod machine;
 pub mod monitor;
 pub mod pool;

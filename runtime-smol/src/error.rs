@@ -67,6 +67,24 @@ impl Error {
         }
     }
 
+    /// Whether another server, or the same one a moment later, may well do what this one did not. What was asked for may have
+    /// happened all the same.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_transient(),
+            Self::Command(error) => {
+                OperationError::Command { code: error.code, labels: poolhouse_core::wire::Labels::NONE }.is_transient()
+            }
+            Self::Uri(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Bson(_) => false,
+        }
+    }
+
     /// Whether a deadline or a time limit had passed.
     #[must_use]
     pub const fn is_timeout(&self) -> bool {
@@ -74,7 +92,7 @@ impl Error {
             self,
             Self::Operation(
                 OperationError::Timeout
-                    | OperationError::ServerSelection
+                    | OperationError::ServerSelection(_)
                     | OperationError::CheckOut(CheckOutError::WaitQueueTimeout { .. })
             )
         )

@@ -36,6 +36,10 @@ impl Runtime for Smol {
         Instant::from_nanos(u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
+    fn entropy(&self) -> u32 {
+        fastrand::u32(..)
+    }
+
     async fn sleep_until(&self, at: Instant) {
         match ORIGIN.checked_add(core::time::Duration::from_nanos(at.as_nanos())) {
             Some(at) => {

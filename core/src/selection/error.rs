@@ -169,6 +169,15 @@ impl fmt::Debug for DetailedSelectionError {
     }
 }
 
+/// Two are equal when they say the same.
+#[cfg(feature = "alloc")]
+impl PartialEq for DetailedSelectionError {
+    fn eq(&self, other: &Self) -> bool {
+        use alloc::string::ToString;
+        self.error == other.error && self.to_string() == other.to_string()
+    }
+}
+
 /// As that of [`Described`].
 #[cfg(feature = "alloc")]
 impl fmt::Display for DetailedSelectionError {

@@ -88,14 +88,23 @@ impl Selector {
         if let Some(server) = select(topology, criteria, deprioritized, operation_count, entropy)? {
             return Ok(Attempt::Selected(server));
         }
+        self.expire(now, topology)?;
         let again = now.saturating_add(MIN_HEARTBEAT_FREQUENCY);
+        Ok(Attempt::Wait { until: self.deadline.map_or(again, |deadline| again.min(deadline)) })
+    }
+
+    /// Gives up at the deadline: the second half of [`Selector::attempt`], for hosts that select by themselves.
+    ///
+    /// # Errors
+    ///
+    /// [`SelectionFailure::TimedOut`] at the deadline.
+    pub fn expire<T: Candidates>(&self, now: Instant, topology: T) -> Result<(), SelectionError> {
         match self.deadline {
             Some(deadline) if deadline <= now => {
                 let waited = now.saturating_since(self.started);
                 Err(SelectionError::new(SelectionFailure::TimedOut { waited }, topology))
             }
-            Some(deadline) => Ok(Attempt::Wait { until: again.min(deadline) }),
-            None => Ok(Attempt::Wait { until: again }),
+            _ => Ok(()),
         }
     }
 }

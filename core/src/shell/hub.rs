@@ -4,7 +4,7 @@
 //! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
 //! woken and sockets dropped after the lock is released.
 
-use super::error::OperationError;
+use super::error::{OperationError, SelectionReport};
 use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
@@ -12,9 +12,13 @@ use super::server::{PoolSnapshot, Server, is_earlier};
 use crate::control::{Control, ControlAction};
 use crate::monitor::{Line, MonitorAction, MonitorConfig};
 use crate::pool::{ConnId, EstablishError, PoolConfig, PoolId};
+use crate::selection::{
+    Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
+};
 use crate::storage::{Full, Store};
 use crate::topology::{
-    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyId, TopologyType,
+    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyDescription,
+    TopologyId,
 };
 use crate::wire::Labels;
 use crate::wire::command::CommandReply;
@@ -57,12 +61,12 @@ struct State<R: Runtime> {
     control: Control<R::Topology>,
     servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
     /// Tasks that wait for a suitable server.
-    selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
+    selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Seat>,
     /// No place before this one is free.
     selectors_taken: usize,
     /// Where the waking of all selectors has come to; `None` when it is done.
     wake_selectors: Option<usize>,
-    /// What operations are sent to, so that most of them need not look for it. Found anew by every step.
+    /// The one server that writes are sent to, so that most operations need not look for it. Found anew by every step.
     suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
     starter: Option<Waker>,
@@ -73,7 +77,7 @@ struct State<R: Runtime> {
 }
 
 /// The place of a task that waits for a suitable server.
-enum Selector {
+enum Seat {
     Free,
     Waiting(Waker),
     Woken,
@@ -138,33 +142,51 @@ impl<R: Runtime> State<R> {
         }
     }
 
-    /// A server that operations can be sent to.
-    fn any_server(&self) -> Option<ServerId> {
-        let topology = self.control.topology();
-        let single = topology.description().topology_type() == TopologyType::Single;
-        let mut servers = topology.servers();
-        servers
-            .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
-            .map(|server| server.server())
+    /// The server of every write, if there is no choice; none once the client is closed.
+    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        if self.closed {
+            return None;
+        }
+        let description = self.control.topology().description();
+        if !description.is_compatible() {
+            return None;
+        }
+        let criteria = SelectionCriteria::write();
+        let selection = Selection::new(description, &criteria, &[]).ok()?;
+        let id = {
+            let mut servers = selection.suitable();
+            let id = servers.next()?.id();
+            servers.next().is_none().then_some(id)
+        };
+        self.entry(id?).map(|entry| entry.server.clone())
     }
 
-    /// The same with its handle; none once the client is closed.
-    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
-        let id = if self.closed { None } else { self.any_server() };
-        self.entry(id?).map(|entry| entry.server.clone())
+    /// A server that suits, chosen by chance and load among those that are near.
+    fn select(&mut self, wanted: &Wanted<'_>, entropy: u32) -> Result<Option<R::ServerHandle>, SelectionError> {
+        let Self { control, servers, .. } = self;
+        let load = |id: ServerId| {
+            let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
+            entry.map_or(u32::MAX, |entry| {
+                let counts = entry.server.pool_snapshot().counts;
+                counts.in_use.saturating_add(counts.waiting)
+            })
+        };
+        let description = control.topology().description();
+        let id = select(description, &wanted.criteria, wanted.deprioritized, load, entropy)?;
+        Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 
     /// A free place for a selector, which is to be filled in the same step.
     fn take_selector(&mut self) -> Option<usize> {
         let mut place = self.selectors_taken;
         while let Some(selector) = self.selectors.slots().get(place) {
-            if matches!(selector, Selector::Free) {
+            if matches!(selector, Seat::Free) {
                 break;
             }
             place += 1;
         }
         if place == self.selectors.slots().len() {
-            self.selectors.try_push(Selector::Free).ok()?;
+            self.selectors.try_push(Seat::Free).ok()?;
         }
         self.selectors_taken = place + 1;
         Some(place)
@@ -205,8 +227,8 @@ impl<R: Runtime> State<R> {
                 break;
             };
             self.wake_selectors = Some(place + 1);
-            if matches!(selector, Selector::Waiting(_)) {
-                if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
+            if matches!(selector, Seat::Waiting(_)) {
+                if let Seat::Waiting(waker) = core::mem::replace(selector, Seat::Woken) {
                     return Some(Chore::Wake(waker));
                 }
             }
@@ -334,38 +356,80 @@ impl<R: Runtime> Hub<R> {
 
     /// Waits until a server suits, and gives it.
     ///
+    /// - `wanted`: what the operation wants of its server.
+    /// - `deadline`: the operation's own; `serverSelectionTimeoutMS` applies besides.
+    ///
+    /// Several that suit are chosen from by chance: of two in the latency window, the one with fewer operations.
+    /// While none suits, every change of the topology and every finished check is a new attempt, and checks are asked for.
+    ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
+    /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
     /// [`OperationError::Closed`] once the client is closed.
-    pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
-        if let Some(server) = self.state.with(|state| state.suitable.clone()) {
-            return Ok(server);
+    ///
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+    pub async fn select_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        if wanted.is_plain() {
+            if let Some(server) = self.state.with(|state| state.suitable.clone()) {
+                return Ok(server);
+            }
         }
-        self.wait_for_server(deadline).await
+        self.wait_for_server(wanted, deadline).await
     }
 
-    async fn wait_for_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
-        let limit = self.now().saturating_add(self.config.server_selection_timeout);
-        let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
+    async fn wait_for_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        let now = self.now();
+        let timeout = self.config.server_selection_timeout;
+        let timeout = deadline.map_or(timeout, |deadline| deadline.saturating_since(now).min(timeout));
+        let selector = Selector::new(now, Some(timeout));
         let mut place = SelectorPlace { hub: self, index: None };
-        let mut expiry = pin!(self.sleep_until(Some(limit)));
-        poll_fn(|context| match place.poll_select(context.waker()) {
-            Poll::Ready(selected) => Poll::Ready(selected),
-            Poll::Pending => expiry.as_mut().poll(context).map(|()| Err(OperationError::ServerSelection)),
+        let mut expiry = pin!(self.sleep_until(selector.deadline()));
+        poll_fn(|context| {
+            let selected = place.poll_select(wanted, &selector, context.waker());
+            if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
+                // The last look, which finds a server or says what there was instead.
+                return place.poll_select(wanted, &selector, context.waker());
+            }
+            selected
         })
         .await
     }
 
     /// Selects a server and checks a connection out of its pool.
     ///
+    /// - `wanted`: what the operation wants of its server.
     /// - `deadline`: for selection, waiting and establishing, and then for the operations under the guard.
     ///
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Closed`].
-    pub async fn check_out(&self, deadline: Option<Instant>) -> Result<Guard<'_, R>, OperationError> {
-        let server = self.select_server(deadline).await?;
+    pub async fn check_out(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R>, OperationError> {
+        let server = self.select_server(wanted, deadline).await?;
+        self.check_out_of(server, deadline).await
+    }
+
+    /// Checks a connection out of the pool of a server that was selected.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::CheckOut`].
+    pub async fn check_out_of(
+        &self,
+        server: R::ServerHandle,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R>, OperationError> {
         CheckingOut::new(self, server, deadline).await.map_err(OperationError::CheckOut)
     }
 
@@ -479,7 +543,7 @@ impl<R: Runtime> Hub<R> {
     pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
         self.step(|control, now, tap| {
             if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
-                control.handle_app_hello(now, server.id(), &super::hello::info(hello), tap);
+                control.handle_app_hello(now, server.id(), &crate::convert::hello_info(hello), tap);
             }
         });
     }
@@ -596,6 +660,36 @@ pub struct ServerSnapshot<'a> {
     pub pool: PoolSnapshot,
 }
 
+#[cfg(feature = "alloc")]
+fn report(error: &SelectionError, topology: TopologyDescription<'_>) -> SelectionReport {
+    alloc::boxed::Box::new(error.detail(topology))
+}
+
+#[cfg(not(feature = "alloc"))]
+fn report(error: &SelectionError, _topology: TopologyDescription<'_>) -> SelectionReport {
+    *error
+}
+
+/// What an operation wants of its server.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Whether it reads or writes, and what it prefers.
+    pub criteria: SelectionCriteria<'a>,
+    /// Servers that are taken only if no other suits: those that a first attempt failed on.
+    pub deprioritized: &'a [ServerId],
+}
+
+impl Wanted<'_> {
+    /// A server that accepts writes.
+    pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
+
+    /// Whether any server that accepts writes will do.
+    fn is_plain(&self) -> bool {
+        let primary = self.criteria.read_preference().options().mode == ReadMode::Primary;
+        self.deprioritized.is_empty() && (primary || self.criteria.operation() == Operation::Write)
+    }
+}
+
 /// The place of a selection in the hub's table; left when it ends or is dropped.
 struct SelectorPlace<'h, R: Runtime> {
     hub: &'h Hub<R>,
@@ -603,14 +697,26 @@ struct SelectorPlace<'h, R: Runtime> {
 }
 
 impl<R: Runtime> SelectorPlace<'_, R> {
-    fn poll_select(&mut self, waker: &Waker) -> Poll<Result<R::ServerHandle, OperationError>> {
+    fn poll_select(
+        &mut self,
+        wanted: &Wanted<'_>,
+        selector: &Selector,
+        waker: &Waker,
+    ) -> Poll<Result<R::ServerHandle, OperationError>> {
         let index = &mut self.index;
+        let entropy = self.hub.runtime.entropy();
         self.hub.step_state(|state, now, _| {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(server) = state.find_suitable() {
-                return Poll::Ready(Ok(server));
+            let selected = match state.select(wanted, entropy) {
+                Ok(Some(server)) => return Poll::Ready(Ok(server)),
+                Ok(None) => selector.expire(now, state.control.topology().description()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = selected {
+                let report = report(&error, state.control.topology().description());
+                return Poll::Ready(Err(OperationError::ServerSelection(report)));
             }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);
@@ -624,9 +730,9 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             };
             if let Some(selector) = state.selectors.slots_mut().get_mut(place) {
                 match selector {
-                    Selector::Waiting(kept) if kept.will_wake(waker) => {}
-                    Selector::Waiting(_) | Selector::Free | Selector::Woken => {
-                        *selector = Selector::Waiting(waker.clone());
+                    Seat::Waiting(kept) if kept.will_wake(waker) => {}
+                    Seat::Waiting(_) | Seat::Free | Seat::Woken => {
+                        *selector = Seat::Waiting(waker.clone());
                     }
                 }
             }
@@ -640,7 +746,7 @@ impl<R: Runtime> Drop for SelectorPlace<'_, R> {
         let Some(index) = self.index else { return };
         self.hub.state.with(|state| {
             if let Some(selector) = state.selectors.slots_mut().get_mut(index) {
-                *selector = Selector::Free;
+                *selector = Seat::Free;
                 state.selectors_taken = state.selectors_taken.min(index);
             }
         });

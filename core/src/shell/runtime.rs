@@ -34,6 +34,9 @@ pub trait Runtime: Sized + 'static {
     /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
     fn now(&self) -> Instant;
 
+    /// Uniform random bits, for choices among equals; need not be secret.
+    fn entropy(&self) -> u32;
+
     /// Returns once `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 

@@ -1,10 +1,10 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
 use super::connection::{Connection, ExchangeError};
-use super::hello::{check_reply, info};
 use super::hub::Hub;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
+use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::pool::{ConnId, ServiceError};
 use crate::storage::Full;
@@ -161,7 +161,7 @@ impl<R: Runtime> Hub<R> {
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let _ = self.line_news(|control, now, tap| {
-            control.handle_reply(now, server, line, &reply, common.ok.then(|| info(&hello)).as_ref(), tap)
+            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), tap)
         });
         Ok(())
     }

@@ -30,7 +30,7 @@ fn refused_connection_fails_selection_at_the_deadline() {
         let client = client(options(&server));
         let begun = Instant::now();
         let error = refused(client.check_out_by(Some(Duration::from_millis(50))).await);
-        assert_eq!(operation(&error), OperationError::ServerSelection);
+        assert!(matches!(operation(&error), OperationError::ServerSelection(_)), "{error}");
         assert!(error.is_timeout());
         assert!(begun.elapsed() >= Duration::from_millis(50));
         assert_eq!(server_type(&client), ServerType::Unknown);
@@ -106,7 +106,8 @@ fn silent_listener_is_checked_again_and_never_known() {
                 })
                 .await;
         }
-        assert_eq!(operation(&refused(ping(&client).await)), OperationError::ServerSelection);
+        let error = refused(ping(&client).await);
+        assert!(matches!(operation(&error), OperationError::ServerSelection(_)), "{error}");
         client.close().await;
     });
 }

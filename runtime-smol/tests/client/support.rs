@@ -43,8 +43,9 @@ pub(crate) fn client(options: ClientOptions) -> Client {
     Client::new(options).expect("the options are right")
 }
 
+/// One attempt, without the client's own second one.
 pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
-    client.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+    client.check_out().await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
 /// Waits for a state that no event of the server announces.
@@ -86,7 +87,7 @@ pub(crate) fn refused<T: Debug, E>(result: Result<T, E>) -> E {
 
 pub(crate) fn operation(error: &Error) -> OperationError {
     let Error::Operation(error) = error else { panic!("no error of an operation: {error:?}") };
-    *error
+    error.clone()
 }
 
 /// All events from a client's beginning, or from when it was made.
