@@ -86,7 +86,9 @@ fn life(seed: u64) -> (u32, u32) {
                         assert!(!try_once);
                         assert!(waited.as_millis() <= u128::from(world.now - begin));
                     }
-                    other => panic!("nothing of the kind: {other:?}"),
+                    other @ (SelectionFailure::Incompatible(_)
+                    | SelectionFailure::Criteria(_)
+                    | SelectionFailure::Closed) => panic!("nothing of the kind: {other:?}"),
                 }
             }
         }
