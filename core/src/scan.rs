@@ -40,7 +40,8 @@
 //! - A hello that is answered by an error with the label SystemOverloadedError changes nothing: not the connection, not the server (MON-63).
 //!   A connection whose first hello was answered so says it again before it is used.
 //! - A primary that another one deposes during a scan is checked a second time in that scan, and no more often.
-//! - A scan makes at most [`CHECKS_MAX`] checks, whatever names servers make up.
+//! - A scan makes at most [`CHECKS_PER_SERVER_MAX`] checks for each server that there was at once, and for two more: members that contradict
+//!   each other, or make up new names, cannot keep it going.
 //! - A connection that is still checked out when another selection takes a step is closed: half a reply may be in it.
 
 mod action;
@@ -68,14 +69,17 @@ use check::Check;
 use core::fmt;
 use link::{Link, Step};
 
-/// How many checks a scan makes at most: twice the members of the largest topology.
-pub const CHECKS_MAX: u32 = 4_096;
+/// How many checks a scan makes at most for each server that there was at once, and for two more. One each is usual; a second one
+/// comes of primaries that depose each other, and of servers that leave and come back within the scan.
+pub const CHECKS_PER_SERVER_MAX: u32 = 4;
 
 /// A scan that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Running {
     started: Instant,
     checks: u32,
+    /// The most servers that there were at once.
+    servers_max: u32,
     /// What ties are broken by.
     entropy: u32,
 }

@@ -2,8 +2,10 @@
 //!
 //! A case per file, named after its folders and itself: `server_selection/Sharded/read/Nearest`, `max-staleness/Single/..`.
 
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -136,17 +138,13 @@ fn query(test: &Value, world: &World) -> Result<Query, String> {
         Some(name) => mode(name)?,
     };
     let sets = preference["tag_sets"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let max_staleness_seconds = match &preference["maxStalenessSeconds"] {
-        Value::Null => None,
-        value => match integer(value).ok_or("maxStalenessSeconds is no integer")? {
-            -1 => None,
-            seconds => Some(u64::try_from(seconds).map_err(|_| format!("maxStalenessSeconds {seconds}"))?),
-        },
+    let seconds = optional(&preference["maxStalenessSeconds"], "maxStalenessSeconds", integer)?;
+    let max_staleness_seconds = match seconds.filter(|seconds| *seconds != -1) {
+        Some(seconds) => Some(u64::try_from(seconds).map_err(|_| format!("maxStalenessSeconds {seconds}"))?),
+        None => None,
     };
-    let heartbeat_ms = match &test["heartbeatFrequencyMS"] {
-        Value::Null => 10_000,
-        value => value.as_u64().ok_or("heartbeatFrequencyMS is no integer")?,
-    };
+    let heartbeat_ms =
+        optional(&test["heartbeatFrequencyMS"], "heartbeatFrequencyMS", Value::as_u64)?.unwrap_or(10_000);
     let mut deprioritized = Vec::new();
     for server in test["deprioritized_servers"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let address = text(&server["address"])?;
@@ -194,10 +192,8 @@ fn server(value: &Value) -> Result<Server, String> {
     ];
     let server_type = types.into_iter().find(|it| it.name() == name).ok_or(format!("unknown type {name}"))?;
     let rtt_nanos = value["avg_rtt_ms"].as_f64().map(nanos);
-    let update_nanos = match &value["lastUpdateTime"] {
-        Value::Null => 0,
-        other => other.as_f64().or(integer(other).map(|ms| ms as f64)).map(nanos).ok_or("a bad lastUpdateTime")?,
-    };
+    let milliseconds = |value: &Value| value.as_f64().or(integer(value).map(|ms| ms as f64));
+    let update_nanos = optional(&value["lastUpdateTime"], "lastUpdateTime", milliseconds)?.map_or(0, nanos);
     Ok(Server {
         address: text(&value["address"])?,
         server_type,
@@ -279,10 +275,11 @@ fn rtt(test: &Value) -> Result<(), String> {
     let sample = test["new_rtt_ms"].as_f64().ok_or("no new_rtt_ms")?;
     let expected = test["new_avg_rtt"].as_f64().ok_or("no new_avg_rtt")?;
     let mut rtt = Rtt::new();
-    match &test["avg_rtt_ms"] {
-        Value::Null => {}
-        Value::String(none) if none == "NULL" => {}
-        value => rtt.add_sample(Duration::from_nanos(nanos(value.as_f64().ok_or("a bad avg_rtt_ms")?))),
+    let average = &test["avg_rtt_ms"];
+    if average.as_str() != Some("NULL") {
+        if let Some(average) = optional(average, "avg_rtt_ms", Value::as_f64)? {
+            rtt.add_sample(Duration::from_nanos(nanos(average)));
+        }
     }
     rtt.add_sample(Duration::from_nanos(nanos(sample)));
     let average = rtt.average_femtos().ok_or("no average")? as f64 / 1e12;
@@ -293,6 +290,11 @@ fn rtt(test: &Value) -> Result<(), String> {
 
 fn text(value: &Value) -> Result<String, String> {
     value.as_str().map(str::to_owned).ok_or_else(|| format!("{value} is no text"))
+}
+
+/// What is read of a value that may be absent.
+fn optional<T>(value: &Value, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<Option<T>, String> {
+    if value.is_null() { Ok(None) } else { read(value).map(Some).ok_or_else(|| format!("{name} is {value}")) }
 }
 
 /// A number as JSON or as extended JSON has it.

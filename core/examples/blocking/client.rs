@@ -1,6 +1,7 @@
 //! The client: a scan, one socket for each server, and what goes over it.
 
 use core::fmt;
+use core::hash::BuildHasher;
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::Health;
@@ -19,7 +20,7 @@ use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, 
 use poolhouse_core::wire::{EncodeError, Labels};
 use poolhouse_core::{Cause, Instant, Observer};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 
@@ -135,10 +136,12 @@ impl Client {
         let result = match received {
             Ok(()) => self.judge(socket, &connection),
             Err(Error::Connection(cause)) => {
-                let kind = match cause {
-                    Cause::Network => AppErrorKind::Network,
-                    Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
-                    other => AppErrorKind::Other(other),
+                let kind = if cause == Cause::Network {
+                    AppErrorKind::Network
+                } else if cause == Cause::NetworkTimeout {
+                    AppErrorKind::NetworkTimeout
+                } else {
+                    AppErrorKind::Other(cause)
                 };
                 self.report(socket, kind, false);
                 Err(Error::Connection(cause))

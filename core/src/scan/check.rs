@@ -4,7 +4,7 @@
 
 use super::action::{ScanReply, SocketId};
 use super::link::{Socket, Step};
-use super::{CHECKS_MAX, COOLDOWN, Link, Running, Scan};
+use super::{CHECKS_PER_SERVER_MAX, COOLDOWN, Link, Running, Scan};
 use crate::control::ControlObserver;
 use crate::machine::Stale;
 use crate::monitor::{HeartbeatId, MonitorEvent};
@@ -45,7 +45,7 @@ impl<M: Memory> Scan<M> {
         assert!(self.running.is_none(), "one scan at a time");
         assert!(self.check.is_none(), "a scan begins when nothing is checked");
         self.scan_last = self.scan_last.wrapping_add(1).max(1);
-        self.running = Some(Running { started: now, checks: 0, entropy });
+        self.running = Some(Running { started: now, checks: 0, servers_max: 0, entropy });
         self.go_on(now, observer);
     }
 
@@ -53,7 +53,8 @@ impl<M: Memory> Scan<M> {
     fn go_on(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let Some(running) = &mut self.running else { return };
         assert!(self.check.is_none(), "one check at a time");
-        let may = running.checks < CHECKS_MAX;
+        running.servers_max = running.servers_max.max(self.topology.server_count());
+        let may = running.checks < CHECKS_PER_SERVER_MAX.saturating_mul(running.servers_max.saturating_add(2));
         running.checks += 1;
         let running = *running;
         match self.next_to_check(&running).filter(|_| may) {

@@ -3,8 +3,8 @@
 //! Read first: Server Selection, "Server Selection Algorithm", "Read operations", "tag_sets", "maxStalenessSeconds"; Max
 //! Staleness, "Smallest allowed value for maxStalenessSeconds".
 
+use alloc::collections::BTreeMap;
 use core::time::Duration;
-use std::collections::BTreeMap;
 
 use poolhouse_core::selection::{Candidate, Candidates, ReadMode};
 use poolhouse_core::topology::{TopologyType, WireMismatch};
@@ -90,10 +90,9 @@ fn is_replica_set(world: &World) -> bool {
 
 fn check(world: &World, query: &Query) -> Result<(), Invalid> {
     let seconds = query.max_staleness_seconds;
-    if query.mode == ReadMode::Primary {
-        if seconds.is_some_and(|seconds| seconds > 0) || query.tag_sets.iter().any(|tags| !tags.is_empty()) {
-            return Err(Invalid);
-        }
+    let is_limited = seconds.is_some_and(|seconds| seconds > 0) || query.tag_sets.iter().any(|tags| !tags.is_empty());
+    if query.mode == ReadMode::Primary && is_limited {
+        return Err(Invalid);
     }
     let too_small = |seconds: u64| seconds < 90 || seconds * 1_000 < query.heartbeat_ms + 10_000;
     if is_replica_set(world) && seconds.is_some_and(too_small) { Err(Invalid) } else { Ok(()) }

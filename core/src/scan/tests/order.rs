@@ -137,5 +137,5 @@ fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
         }
     }
     assert!(!scan.is_busy());
-    assert_eq!(checks, CHECKS_MAX);
+    assert!((8..=CHECKS_PER_SERVER_MAX * 5).contains(&checks), "{checks} checks for three servers");
 }
