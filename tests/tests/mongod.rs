@@ -168,7 +168,11 @@ fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Result<Error, Strin
 }
 
 fn operation(error: &Error) -> Result<OperationError, String> {
-    if let Error::Operation(error) = error { Ok(*error) } else { Err(format!("no error of an operation: {error:?}")) }
+    if let Error::Operation(error) = error {
+        Ok(error.clone())
+    } else {
+        Err(format!("no error of an operation: {error:?}"))
+    }
 }
 
 async fn sixty_four_tasks_share_ten_connections() -> Outcome {

@@ -3,13 +3,14 @@
 use core::fmt;
 use core::hash::BuildHasher;
 use core::time::Duration;
+use poolhouse_core::convert::hello_info;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::Health;
 use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanReply, ScanStep, SocketId};
 use poolhouse_core::selection::{DetailedSelectionError, SelectionCriteria};
 use poolhouse_core::topology::{
-    AppErrorKind, CommandError, HandshakePhase, HelloInfo, HelloLists, HostAddress, OnHeap, ReplyError, SdamEvent,
-    TopologyConfigError, TopologyDescription, TopologyId, TopologyOptions,
+    AppErrorKind, CommandError, HandshakePhase, HostAddress, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
+    TopologyDescription, TopologyId, TopologyOptions,
 };
 use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_core::wire::command::CommandReply;
@@ -397,51 +398,5 @@ impl Socket {
     fn reply(&self) -> Result<RawDocument<'_>, Cause> {
         let bytes = self.input.get(self.body.clone()).unwrap_or_default();
         RawDocument::new(bytes).map_err(|_| Cause::Protocol)
-    }
-}
-
-/// The lists of a hello reply.
-#[derive(Clone, Copy)]
-struct Lists<'a>(HelloReply<'a>);
-
-impl HelloLists for Lists<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.hosts.strings()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        self.0.passives.strings()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.0.arbiters.strings()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.tags.iter().flatten().filter_map(|tag| Some((tag.key, tag.value.as_str()?)))
-    }
-}
-
-/// A good reply as the topology takes it.
-fn info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, Lists<'a>> {
-    HelloInfo {
-        is_writable_primary: reply.is_writable_primary,
-        secondary: reply.secondary,
-        arbiter_only: reply.arbiter_only,
-        hidden: reply.hidden,
-        is_replica_set: reply.is_replica_set,
-        is_db_grid: reply.msg == Some("isdbgrid"),
-        is_cryptd: reply.is_cryptd,
-        set_name: reply.set_name,
-        set_version: reply.set_version,
-        election_id: reply.election_id,
-        me: reply.me,
-        primary: reply.primary,
-        min_wire_version: reply.min_wire_version,
-        max_wire_version: reply.max_wire_version,
-        last_write_date_ms: reply.last_write.map(|write| write.date_ms),
-        logical_session_timeout_minutes: reply.logical_session_timeout_minutes.map(i64::from),
-        topology_version: reply.topology_version,
-        lists: Lists(*reply),
     }
 }
