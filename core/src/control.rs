@@ -11,6 +11,9 @@
 //! What a monitor wants of its sockets is polled by line ([`Control::poll_line`]), because each line is driven by a task of its own.
 //! A load-balanced topology has no monitors.
 
+#[cfg(test)]
+mod tests;
+
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
@@ -109,7 +112,8 @@ impl<M: Memory> Control<M> {
 
     /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
     ///
-    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok.
+    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok, and
+    ///   a reply without it counts as that.
     ///
     /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes.
     ///
@@ -128,7 +132,9 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let monitor = self.monitor_mut(server).ok_or(Stale)?;
-        monitor.handle_reply(now, line, reply, observer)?;
+        // A reply of which there is nothing to tell is none that is ok.
+        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
+        monitor.handle_reply(now, line, &reply, observer)?;
         let rtt = monitor.rtt();
         let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
         if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {

@@ -245,7 +245,7 @@ impl Client {
                 hello_ok: hello.is_some_and(|hello| hello.hello_ok),
                 server_connection: hello.and_then(|hello| hello.connection_id),
             };
-            let info = hello.as_ref().map(info);
+            let info = hello.as_ref().map(hello_info);
             let _ = self.scan.handle_reply(self.now(), socket, &reply, info.as_ref(), &mut self.events);
             Ok(())
         });

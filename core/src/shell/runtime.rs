@@ -1,5 +1,8 @@
 //! What an adapter supplies.
 
+#[cfg(test)]
+mod tests;
+
 use super::event::Publish;
 use super::server::Server;
 use crate::pool::Memory;

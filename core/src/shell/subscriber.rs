@@ -3,6 +3,9 @@
 //! Each subscription has a queue of its own. One that is not read fills up and then loses the newest events, which
 //! [`Notice::Lost`] says in their place; nobody else is held up.
 
+#[cfg(test)]
+mod tests;
+
 use super::event::{Event, EventRef, Publish};
 use super::runtime::register;
 use crate::Instant;

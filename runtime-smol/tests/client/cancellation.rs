@@ -1,9 +1,10 @@
 //! Futures that are dropped at any of their polls lose nothing and leave nothing behind.
 
 use super::support::{
-    DropIt, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run, server,
+    Bell, DropIt, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run, server,
 };
 use alloc::sync::Arc;
+use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::ClosedReason;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
@@ -122,9 +123,9 @@ fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
                 drop(guard);
             } else {
                 // It is polled by hand once, then woken by the grant.
-                let bell = Arc::new(super::support::Bell::default());
-                let waker = core::task::Waker::from(Arc::clone(&bell));
-                let mut context = core::task::Context::from_waker(&waker);
+                let bell = Arc::new(Bell::default());
+                let waker = Waker::from(Arc::clone(&bell));
+                let mut context = Context::from_waker(&waker);
                 let mut waiting = Box::pin(client.check_out());
                 assert!(waiting.as_mut().poll(&mut context).is_pending());
                 returned.await;
@@ -284,6 +285,81 @@ fn command_that_is_too_late_is_not_sent() {
         let mut watch = Watch::of(&client);
         ping(&client).await.expect("a ping");
         assert_eq!(count(&watch.pool_names(), "ConnectionClosed"), 0);
+        client.close().await;
+    });
+}
+
+/// A future that moves to another task is woken there, whatever it waits for.
+#[test]
+fn future_is_woken_by_the_waker_of_its_last_poll() {
+    run(async {
+        let server = server();
+        server.freeze();
+        let mut options = options(&server);
+        options.pool.max_pool_size = 1;
+        let client = client(options);
+        // It waits for the server, then for its connection.
+        let mut first = Box::pin(client.check_out());
+        let stale = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&stale));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(Arc::clone(&bell));
+        assert!(first.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        server.thaw();
+        assert!(bell.wait(), "the selector's new waker");
+        let guard = first.await.expect("a connection");
+        // It waits for the connection of the other.
+        let mut second = Box::pin(client.check_out());
+        let waker = Waker::from(Arc::clone(&stale));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let waker = Waker::from(Arc::clone(&bell));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(guard);
+        assert!(bell.wait(), "the waiter's new waker");
+        drop(second.await.expect("a connection"));
+        client.close().await;
+    });
+}
+
+/// What is dropped leaves no waker behind, and so keeps nobody's task.
+#[test]
+fn dropped_future_leaves_no_waker_behind() {
+    run(async {
+        let server = server();
+        server.freeze();
+        let mut options = options(&server);
+        options.pool.max_pool_size = 1;
+        let client = client(options);
+        let bell = Arc::new(Bell::default());
+        let poll_once = |future: &mut dyn FnMut(&mut Context<'_>) -> bool| {
+            let waker = Waker::from(Arc::clone(&bell));
+            assert!(future(&mut Context::from_waker(&waker)));
+        };
+        // One that selects.
+        let mut selecting = Box::pin(client.check_out());
+        poll_once(&mut |context| selecting.as_mut().poll(context).is_pending());
+        assert!(Arc::strong_count(&bell) > 1);
+        drop(selecting);
+        // The reactor forgets its timer a little later; the next news of the server would come in ten seconds.
+        let begun = Instant::now();
+        eventually("nobody holds the selector's waker", || Arc::strong_count(&bell) == 1).await;
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        server.thaw();
+        // One that waits in the queue.
+        let mut guard = client.check_out().await.expect("a connection");
+        let mut waiting = Box::pin(client.check_out());
+        poll_once(&mut |context| waiting.as_mut().poll(context).is_pending());
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&bell), 1);
+        // One whose reply is outstanding.
+        server.freeze();
+        let mut sent = Box::pin(guard.run_command("admin", bson::doc! { "ping": 1 }));
+        poll_once(&mut |context| sent.as_mut().poll(context).is_pending());
+        drop(sent);
+        drop(guard);
+        server.thaw();
+        eventually("nobody holds the waker", || Arc::strong_count(&bell) == 1).await;
         client.close().await;
     });
 }

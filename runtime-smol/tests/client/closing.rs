@@ -2,9 +2,10 @@
 
 use super::support::{PATIENCE, Watch, client, eventually, operation, options, ping, refused, run, server};
 use core::time::Duration;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::{Client, ServerMonitoringMode};
+use poolhouse_smol::{Client, Event, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
 use std::time::Instant;
 
@@ -204,5 +205,24 @@ fn clients_come_and_go() {
             drop(client);
         }
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+    });
+}
+
+/// A monitor between two checks has no connection to hang up, and ends all the same.
+#[test]
+fn close_ends_a_monitor_that_waits_for_its_next_check() {
+    run(async {
+        let server = server();
+        server.refuse().expect("it refuses");
+        let (client, subscription) = Client::new_subscribed(options(&server)).expect("the options are right");
+        let mut watch = Watch::over(subscription);
+        watch
+            .until("a check that failed", |event| {
+                matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }))
+            })
+            .await;
+        // Time for its task to come to rest, without which the test would prove less; it does not depend on it.
+        smol::Timer::after(Duration::from_millis(50)).await;
+        closes_promptly(&server, &client).await;
     });
 }

@@ -133,8 +133,10 @@ fn frozen_server_interrupts_operations_in_flight() {
             options.pool.max_pool_size = 3;
             let client = client(options);
             ping(&client).await.expect("a ping");
-            // One is held by somebody who does nothing with it at the moment.
+            // Two are there for whoever comes; one is held by somebody who does nothing with it at the moment.
+            let two = [client.check_out().await, client.check_out().await];
             let mut idle = client.check_out().await.expect("a connection");
+            drop(two);
             let mut watch = Watch::of(&client);
             server.freeze();
             let begun = Instant::now();
@@ -154,12 +156,17 @@ fn frozen_server_interrupts_operations_in_flight() {
             let error = refused(idle.run_command("admin", bson::doc! { "buildInfo": 1 }).await);
             assert_eq!(operation(&error), OperationError::Broken(Cause::Interrupted));
             drop(idle);
-            server.thaw();
+            // They end while the server stands still.
+            let mut errors = Vec::new();
             for task in tasks {
-                let error = operation(&task.await);
-                // In flight; or waiting for a connection, which was being established at most.
+                errors.push(operation(&task.await));
+            }
+            server.thaw();
+            for error in &errors {
+                // In flight, or waiting for a connection.
                 assert!(matches!(error, OperationError::Interrupted | OperationError::CheckOut(_)), "{error:?}");
             }
+            assert_eq!(errors.iter().filter(|error| **error == OperationError::Interrupted).count(), 2, "{errors:?}");
             assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
             ping(&client).await.expect("a ping");
             assert_eq!(server.count_of("buildInfo"), sent, "nothing is sent on an interrupted connection");
