@@ -10,8 +10,12 @@
 //! `tests/scripts/ping_instructions.sh` to count its instructions.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
+extern crate alloc;
+
+use alloc::sync::Arc;
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
+use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
@@ -21,9 +25,8 @@ use smol::Async;
 use smol::channel::{Receiver, Sender};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::alloc::System;
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How many figures a median is taken of.

@@ -46,9 +46,9 @@ async fn check_out(client: &Client, limit: Duration) -> Guard<'_> {
 /// Pings until the guard's time is over; gives how that ended, and when.
 async fn ping(guard: &mut Guard<'_>) -> (Option<OperationError>, Instant) {
     let error = guard.run_command("admin", bson::doc! { "ping": 1 }).await.err();
-    let error = error.map(|error| match error {
-        Error::Operation(error) => error,
-        other => panic!("another error: {other}"),
+    let error = error.map(|error| {
+        let Error::Operation(error) = error else { panic!("another error: {error}") };
+        error
     });
     (error, Instant::now())
 }
