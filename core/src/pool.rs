@@ -524,7 +524,7 @@ impl<M: Memory> Pool<M> {
     #[inline]
     pub fn poll_prompt(&mut self) -> Option<PoolAction> {
         if let Some(index) = self.waiters.front(waiter::OWES_WAKE) {
-            self.waiters.move_to(index, waiter::SETTLED);
+            self.waiters.transfer(index, waiter::OWES_WAKE, waiter::SETTLED);
             return Some(PoolAction::Wake(WaiterId(self.waiters.key(index))));
         }
         if let Some(index) = self.conns.front(conn::OWES_CLOSE) {

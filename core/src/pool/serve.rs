@@ -217,7 +217,10 @@ impl<M: Memory> Pool<M> {
         };
         let left_waiter = core::mem::replace(&mut self.conns.get_mut(index).waiter, NIL);
         let left_conn = core::mem::replace(&mut self.waiters.get_mut(oldest).conn, NIL);
-        self.conns.move_to(index, conn::IN_USE);
+        // Those in use are in no order: a connection that goes from hand to hand stays where it is.
+        if self.conns.list_of(index) != conn::IN_USE {
+            self.conns.move_to(index, conn::IN_USE);
+        }
         let conn = ConnId(self.conns.key(index));
         let started = self.waiters.get(oldest).started;
         self.deadlines.remove(oldest);
