@@ -14,3 +14,4 @@ pub mod sdam;
 pub mod sim;
 pub mod spec;
 pub mod suite;
+pub mod world;

@@ -169,8 +169,7 @@ impl Truth {
 
     /// What a member ought to say.
     pub(super) fn right_view(&self, member: usize) -> View {
-        let nothing =
-            |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
+        let nothing = |server_type| View { server_type, primary: None, hosts: Vec::new(), version: 0, election: 0 };
         match self.deployment {
             Deployment::Standalone => nothing(ServerType::Standalone),
             Deployment::Sharded => nothing(ServerType::Mongos),
@@ -224,12 +223,11 @@ impl Truth {
     /// A member starts as a new process, and has to find its place.
     pub(super) fn restart(&mut self, member: usize) {
         let view = self.right_view(member);
-        let server_type =
-            if view.server_type == ServerType::RsPrimary || view.server_type == ServerType::RsSecondary {
-                ServerType::RsOther
-            } else {
-                view.server_type
-            };
+        let server_type = if view.server_type == ServerType::RsPrimary || view.server_type == ServerType::RsSecondary {
+            ServerType::RsOther
+        } else {
+            view.server_type
+        };
         let known = &mut self.members[member];
         known.view = View { server_type, primary: None, election: 0, ..view };
         known.up = true;
