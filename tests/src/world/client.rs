@@ -11,8 +11,7 @@ use poolhouse_core::pool::{
     PoolState, WaiterId,
 };
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions,
-    TopologyType, Verdict,
+    AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
 use std::collections::{BTreeMap, VecDeque};
@@ -79,7 +78,7 @@ pub(super) struct Client {
     leaving: BTreeMap<ServerId, Server>,
     /// Somebody waits for a primary, or for any server.
     pub(super) selecting: bool,
-    /// The deployment is what was meant, so that every server has data or is an arbiter.
+    /// How often something was carried out.
     pub(super) steps: u64,
 }
 
@@ -91,7 +90,8 @@ impl Client {
         pool: PoolConfig,
         traced: bool,
     ) -> Self {
-        let mut log = Log { lines: traced.then(Vec::new), ..Log::default() };
+        let mut log = Log::default();
+        log.lines = traced.then(Vec::new);
         let config = options.validate().expect("hosts are hosts");
         let control = Control::new(now, TopologyId::new(1), config, monitor, &mut log).expect("memory");
         let mut client = Self {
@@ -225,12 +225,11 @@ impl Client {
     }
 
     /// Ends an operation, by an error or well.
-    pub(super) fn end(&mut self, op: Op, error: Option<AppErrorKind<'_>>, broken: Option<Cause>) -> Verdict {
+    pub(super) fn end(&mut self, op: Op, error: Option<AppErrorKind<'_>>, broken: Option<Cause>) {
         let Op { server, lease, generation, .. } = op;
         let is_member = self.servers.contains_key(&server);
         let servers = if is_member { &mut self.servers } else { &mut self.leaving };
         let at = servers.get_mut(&server).expect("a pool stays until all is returned");
-        let mut verdict = Verdict::default();
         if let Some(kind) = error {
             let error = AppError {
                 generation,
@@ -240,7 +239,7 @@ impl Client {
                 overloaded: false,
                 service_id: None,
             };
-            verdict = self.control.handle_app_error(self.now, server, &error, &mut self.log);
+            let verdict = self.control.handle_app_error(self.now, server, &error, &mut self.log);
             assert!(!verdict.marked_unknown || generation == at.pool.generation().get(), "a stale error (S10)");
             let timeout = kind == AppErrorKind::NetworkTimeout;
             assert!(!(timeout && verdict.marked_unknown), "an operation that times out says nothing (S12)");
@@ -251,7 +250,6 @@ impl Client {
         let health = broken.map_or(Health::Healthy, Health::Broken);
         at.pool.check_in(self.now, lease, health, &mut ()).expect("ours");
         self.settle();
-        verdict
     }
 
     pub(super) fn close(&mut self) {
@@ -276,10 +274,6 @@ impl Client {
 
     pub(super) fn pool_state(&self, server: ServerId) -> Option<PoolState> {
         self.servers.get(&server).map(|at| at.pool.state())
-    }
-
-    pub(super) fn note(&mut self, kind: Kind) {
-        self.log.seen.push(kind);
     }
 
     /// Whether the client finds whom it waits for.

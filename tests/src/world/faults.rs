@@ -211,7 +211,7 @@ impl World<'_> {
     fn jump(&mut self) {
         if self.rng.one_in(2) {
             self.counters.count(Kind::ClockForward);
-            let by = u64::from(self.rng.one_of(&[600, 15_000, 3_600_000])) * MS;
+            let by = u64::from(self.rng.one_of(&[600_u32, 15_000, 3_600_000])) * MS;
             self.skew = self.skew.saturating_add_unsigned(by);
             self.say(|| format!("== the client's clock jumps {} ms", by / MS));
         } else if self.clock() >= self.client.now {

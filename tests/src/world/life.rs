@@ -35,6 +35,8 @@ pub(super) struct World<'a> {
     pub(super) backlog: Vec<Vec<Event>>,
     pub(super) peace: bool,
     direct: Option<usize>,
+    /// The client was told the name of the set.
+    named: bool,
     heartbeat: u64,
     connect: u64,
     exhaust: bool,
@@ -100,7 +102,7 @@ impl<'a> World<'a> {
         }
         let exhaust = !rng.one_in(4);
         let trouble = rng.one_of(&[0, 5, 30, 100]);
-        let (faults_left, pause) = (rng.below(40), u64::from(rng.one_of(&[50, 300, 2_000])) * MS);
+        let (faults_left, pause) = (rng.below(40), u64::from(rng.one_of(&[50_u32, 300, 2_000])) * MS);
         Self {
             rng,
             counters,
@@ -115,6 +117,7 @@ impl<'a> World<'a> {
             backlog: (0..6).map(|_| Vec::new()).collect(),
             peace: false,
             direct,
+            named: replica_set.is_some(),
             heartbeat: heartbeat * MS,
             connect: connect * MS,
             exhaust,
@@ -400,7 +403,8 @@ impl<'a> World<'a> {
         let (is_lost, is_error) = (is_trouble && self.rng.one_in(2), is_trouble);
         let delay = self.delay();
         let of = self.net.links.get_mut(&link).expect("somebody is answered");
-        let mut snapshot = Snapshot { more_to_come, ..self.truth.snapshot(of.member) };
+        let mut snapshot = self.truth.snapshot(of.member);
+        snapshot.more_to_come = more_to_come;
         if is_lost || of.lost || self.truth.members[of.member].reach != Reach::Open {
             if is_lost {
                 self.counters.count(Kind::LostReply);
@@ -460,7 +464,7 @@ impl<'a> World<'a> {
     fn end(&mut self, op: Op) {
         let known = &self.truth.members[op.member];
         let topology_version = self.truth.topology_version(op.member);
-        let mut reply = |code| {
+        let reply = |code| {
             let command = Some(ReplyError { code: Some(code), message: "" });
             AppErrorKind::Command(CommandError { command, write_concern: None, topology_version })
         };
@@ -468,7 +472,11 @@ impl<'a> World<'a> {
             (Kind::OpTimeout, Some(AppErrorKind::NetworkTimeout), Some(Cause::NetworkTimeout))
         } else if !known.up || known.reach == Reach::Refused {
             (Kind::OpNetwork, Some(AppErrorKind::Network), Some(Cause::Network))
-        } else if known.view.server_type == ServerType::RsSecondary && self.rng.one_in(2) && self.direct.is_none() {
+        } else if !self.peace
+            && known.view.server_type == ServerType::RsSecondary
+            && self.rng.one_in(2)
+            && self.direct.is_none()
+        {
             (Kind::OpStateChange, Some(reply(10_107)), None)
         } else if !self.peace && self.rng.one_in(20) {
             (Kind::OpShutdown, Some(reply(91)), None)
@@ -497,7 +505,9 @@ impl<'a> World<'a> {
             .collect();
         for (&member, &server_type) in &seen {
             let known = &truth.members[member];
-            let right = if known.up { known.view.server_type } else { ServerType::Unknown };
+            // A direct connection to somebody of another set, or of none, is not what was wanted (SDAM-34).
+            let is_stranger = self.named && self.direct.is_some() && known.view.server_type == ServerType::RsGhost;
+            let right = if known.up && !is_stranger { known.view.server_type } else { ServerType::Unknown };
             let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
             assert!(is_right, "n{member} is {right}, and the client sees {see}");
         }

@@ -50,7 +50,6 @@ pub(super) struct Link {
     pub(super) up: bool,
     /// Nothing arrives any more, either way.
     pub(super) lost: bool,
-    pub(super) reset: bool,
     /// The client reads.
     pub(super) reading: bool,
     pub(super) inbox: VecDeque<Snapshot>,
@@ -95,7 +94,6 @@ impl Network {
             process: u32::MAX,
             up: false,
             lost: false,
-            reset: false,
             reading: false,
             inbox: VecDeque::new(),
             stream: None,
