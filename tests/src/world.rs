@@ -9,7 +9,7 @@ mod client;
 mod faults;
 mod kind;
 mod life;
-mod log;
+pub(crate) mod log;
 mod network;
 mod truth;
 

@@ -5,6 +5,10 @@
 
 use core::cell::RefCell;
 use libtest_mimic::{Arguments, Failed, Trial};
+use poolhouse_tests::choices::Choices;
+use poolhouse_tests::fuzz;
+use poolhouse_tests::rng::Rng;
+use poolhouse_tests::sim::caught;
 use poolhouse_tests::world::{self, Counters};
 use std::env;
 use std::process::ExitCode;
@@ -27,6 +31,7 @@ fn main() -> ExitCode {
         let name = format!("in {seeds} worlds the view converges once faults stop, and no step is seen half-done");
         trials.push(Trial::test(name, move || live_all(seeds)));
         trials.push(Trial::test("a seed lives the same life twice (P49)", same_twice));
+        trials.push(Trial::test("any inputs leave the control machine whole (S21)", random_bytes));
         trials.extend(REGRESSIONS.iter().map(|&(seed, what)| {
             Trial::test(format!("regress::seed_{seed}_{what}"), move || one(seed, &mut Counters::default()))
         }));
@@ -96,6 +101,16 @@ fn same_twice() -> Result<(), Failed> {
         if live() != live() {
             return Err(format!("seed {seed} lived two different lives").into());
         }
+    }
+    Ok(())
+}
+
+fn random_bytes() -> Result<(), Failed> {
+    for seed in 0..10_000 {
+        let mut rng = Rng::stream(seed, "control");
+        let len = rng.below(2_000);
+        let data: Vec<u8> = (0..len).map(|_| u8::try_from(rng.below(256)).unwrap_or(0)).collect();
+        caught(|| fuzz::control(&data)).map_err(|error| format!("bytes of seed {seed}: {error}"))?;
     }
     Ok(())
 }

@@ -20,17 +20,17 @@ struct Beats {
 }
 
 #[derive(Default)]
-pub(super) struct Log {
+pub(crate) struct Log {
     beats: BTreeMap<u32, Beats>,
     open: BTreeSet<u32>,
     types: BTreeMap<u32, ServerType>,
     latest: Option<Instant>,
     opened: bool,
     changed: bool,
-    pub(super) closed: bool,
-    pub(super) seen: Vec<Kind>,
+    pub(crate) closed: bool,
+    pub(crate) seen: Vec<Kind>,
     /// Lines, if anybody reads them.
-    pub(super) lines: Option<Vec<String>>,
+    pub(crate) lines: Option<Vec<String>>,
 }
 
 impl Log {
@@ -42,15 +42,20 @@ impl Log {
         }
     }
 
+    /// The instant of the last event.
+    pub(crate) const fn latest(&self) -> Option<Instant> {
+        self.latest
+    }
+
     /// Every check has ended (LOG-11).
-    pub(super) fn assert_over(&self) {
+    pub(crate) fn assert_over(&self) {
         for (server, beats) in &self.beats {
             assert_eq!(beats.started, None, "a check of server {server} never ended");
         }
         assert!(self.closed && self.open.is_empty());
     }
 
-    pub(super) fn is_checking(&self, server: u32) -> bool {
+    pub(crate) fn is_checking(&self, server: u32) -> bool {
         self.beats.get(&server).is_some_and(|beats| beats.started.is_some())
     }
 
