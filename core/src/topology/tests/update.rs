@@ -360,7 +360,7 @@ fn load_balanced_topology_is_ready_and_never_changes() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// SDAM-42, SDAM-44: a ghost says nothing of the deployment, until it speaks again in one that has no use for it.
+/// SDAM-41, SDAM-43: a ghost says nothing of the deployment, until it speaks again in one that has no use for it.
 #[test]
 fn ghost_stays_when_a_router_is_found_and_goes_when_it_speaks_again() {
     let mut net = ready(&["a", "b"]);
