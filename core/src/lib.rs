@@ -17,6 +17,8 @@ pub mod control;
 pub mod machine;
 pub mod monitor;
 pub mod pool;
+pub mod scan;
+pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;
@@ -28,5 +30,5 @@ pub mod wire;
 pub use cause::Cause;
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

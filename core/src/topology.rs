@@ -238,7 +238,7 @@ impl<M: Memory> Topology<M> {
         }
         for seed in options.seeds {
             let Some(address) = Address::parse(seed) else { continue };
-            let address = topology.texts.intern([address.as_bytes(), &[], &[]])?;
+            let address = topology.texts.intern_address(address.as_bytes())?;
             if topology.member_at(address).is_none() {
                 topology.add(address)?;
             }

@@ -29,6 +29,8 @@ struct Inner {
     hub: Arc<Hub<Smol>>,
     timeout: Option<Duration>,
     tasks: Tasks,
+    /// Held by whoever waits for the end of the tasks.
+    closing: smol::lock::Mutex<()>,
 }
 
 /// The background tasks. A task that is dropped is cancelled.
@@ -55,6 +57,21 @@ impl Client {
     ///
     /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        Self::start(options, Subscribers::default())
+    }
+
+    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
+        let events = Subscribers::default();
+        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        Ok((Self::start(options, events)?, subscription))
+    }
+
+    fn start(options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let metadata = ClientMetadata::new(&MetadataOptions {
@@ -71,8 +88,9 @@ impl Client {
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
         let seeds = [options.address.as_str()];
-        let topology =
-            TopologyOptions { seeds: &seeds, replica_set: None, direct_connection: true, load_balanced: false };
+        let load_balanced = options.pool.load_balanced;
+        let direct_connection = !load_balanced;
+        let topology = TopologyOptions { seeds: &seeds, replica_set: None, direct_connection, load_balanced };
         let config = HubConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
@@ -81,14 +99,15 @@ impl Client {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub =
-            Hub::new(Smol, config, topology.validate()?, Subscribers::default()).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(Smol, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Tasks::default();
         let clock = Arc::clone(&hub);
         let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks));
         lock(&tasks).extend([spawn(async move { clock.run_clock().await }), spawn(starter)]);
-        Ok(Self { inner: Arc::new(Inner { hub, timeout: options.timeout, tasks }) })
+        Ok(Self {
+            inner: Arc::new(Inner { hub, timeout: options.timeout, tasks, closing: smol::lock::Mutex::new(()) }),
+        })
     }
 
     /// Runs a command, and gives the reply of a server that says `ok`.
@@ -184,13 +203,13 @@ impl Client {
     /// closed when they are returned. Returns when all background tasks have ended.
     pub async fn close(&self) {
         self.inner.hub.close();
+        // One after the other: who comes second finds that all tasks have ended, too.
+        let _closing = self.inner.closing.lock().await;
         loop {
-            let tasks = core::mem::take(&mut *lock(&self.inner.tasks));
-            if tasks.is_empty() {
-                break;
-            }
-            for task in tasks {
-                task.await;
+            let task = lock(&self.inner.tasks).pop();
+            match task {
+                Some(task) => task.await,
+                None => break,
             }
         }
         self.inner.hub.events().close();

@@ -1,11 +1,16 @@
 //! Fuzz bodies: ordinary functions over bytes. A target in `fuzz/` is one line, and `cargo test` runs the same bodies
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
-mod control;
+pub mod control;
 pub mod monitor;
 pub mod pool;
+pub mod selection;
 pub mod topology;
-mod wire;
+pub mod wire;
 
 pub use self::control::control;
-pub use self::wire::{seeds as wire_seeds, wire};
+pub use self::monitor::monitor;
+pub use self::pool::pool;
+pub use self::selection::selection;
+pub use self::topology::topology;
+pub use self::wire::wire;

@@ -15,3 +15,8 @@ pub mod sim;
 pub mod spec;
 pub mod suite;
 pub mod world;
+
+/// The examples of the README, compiled and run like those of any documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

@@ -14,9 +14,10 @@ use crate::choices::Choices;
 use crate::model::pool::Room;
 use crate::rng::Rng;
 use core::cell::RefCell;
+use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use world::World;
 
 /// What is written down of a life, when somebody wants to read it.

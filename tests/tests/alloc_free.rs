@@ -9,6 +9,7 @@ use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
     WaiterId,
 };
+use poolhouse_core::topology::{self, HelloInfo, HelloLists, RoundTrip, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::{Cause, Instant, Observer};
 use std::alloc::System;
 
@@ -332,4 +333,76 @@ fn closing_with_a_thousand_waiters_allocates_nothing() {
         }
         while world.pool.poll_action(world.now).is_some() {}
     });
+}
+
+/// The lists of a reply.
+#[derive(Clone, Copy, Default)]
+struct Members<'a>(&'a [&'a str]);
+
+impl HelloLists for Members<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        [("dc", "ny"), ("use", "reporting")].into_iter()
+    }
+}
+
+/// A set of fifty whose members all answer as before; the first hello after each change included. Nor do failures allocate, nor
+/// errors of applications, nor a former primary that insists.
+#[test]
+fn hello_that_changes_nothing_allocates_nothing() {
+    let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
+    let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
+    let of = |number: usize| HelloInfo {
+        is_writable_primary: number == 0,
+        secondary: number > 0,
+        set_name: Some("rs"),
+        me: Some(hosts[number]),
+        primary: Some(hosts[0]),
+        max_wire_version: 21,
+        set_version: Some(2),
+        lists: Members(&hosts),
+        ..HelloInfo::default()
+    };
+    let config = TopologyOptions { seeds: &hosts[..1], ..TopologyOptions::default() }.validate().expect("one seed");
+    let now = Instant::ORIGIN;
+    let mut topology = Topology::<topology::OnHeap>::new(now, TopologyId::new(1), config, &mut ()).expect("room");
+    let times = Some(RoundTrip::default());
+    for (number, host) in hosts.iter().enumerate() {
+        let server = topology.find(host).expect("a member");
+        for round in 0..2 {
+            let (count, known) = allocations(|| {
+                let known = topology.handle_hello(now, server, &of(number), times, &mut ());
+                while topology.poll_action().is_some() {}
+                known
+            });
+            assert!(known);
+            assert!(round == 0 || count == 0, "{count} allocations for hello {round} of member {number}");
+        }
+    }
+    let primary = topology.find(hosts[0]).expect("a member");
+    let stale = HelloInfo { is_writable_primary: true, secondary: false, set_version: Some(1), ..of(1) };
+    let server = topology.find(hosts[1]).expect("a member");
+    for _ in 0..2 {
+        topology.handle_hello(now, server, &stale, times, &mut ());
+    }
+    let (count, ()) = allocations(|| {
+        for _ in 0..100 {
+            topology.handle_hello(now, server, &stale, times, &mut ());
+            topology.handle_failed(now, primary, Cause::Network, &mut ());
+            topology.handle_hello(now, primary, &of(0), times, &mut ());
+            while topology.poll_action().is_some() {}
+        }
+    });
+    assert_eq!(count, 0);
 }

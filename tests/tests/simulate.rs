@@ -21,7 +21,16 @@ const SEEDS: u64 = 10_000;
 /// How many lines of a failed life are shown.
 const LINES: usize = 60;
 /// Seeds that once failed, and what it was.
-const REGRESSIONS: [(u64, &str); 0] = [];
+const REGRESSIONS: [(u64, &str); 8] = [
+    (0, "late_check_out_got_a_connection"),
+    (0, "failure_of_a_stale_connection_cleared"),
+    (8, "pending_connections_were_abandoned_out_of_order"),
+    (16, "service_was_cleared_before_the_pool_was_ready"),
+    (86, "something_was_due_that_could_not_be_done"),
+    (118, "refused_check_out_did_not_refill"),
+    (852, "back_off_ended_with_no_place"),
+    (978, "fork_was_told_as_the_cause_later"),
+];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();

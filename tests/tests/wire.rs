@@ -46,14 +46,14 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 
 #[test]
 fn fuzz_body_holds_on_seeds() {
-    for seed in fuzz::wire_seeds() {
+    for seed in fuzz::wire::seeds() {
         fuzz::wire(&seed);
     }
 }
 
 #[test]
 fn fuzz_body_holds_on_mutations_of_seeds() {
-    let seeds = fuzz::wire_seeds();
+    let seeds = fuzz::wire::seeds();
     for number in 0..3_000_u64 {
         let mut random = Random(number);
         let mut bytes = seeds[random.below(seeds.len())].clone();

@@ -81,7 +81,7 @@ pub enum MonitorAction {
         line: LineId,
     },
     /// Give up whatever is being done on this connection, and close it. No answer is wanted; one that comes anyway is
-    /// [`Stale`].
+    /// [`Stale`](crate::Stale).
     Hangup(LineId),
 }
 

@@ -22,7 +22,7 @@ impl<M: Memory> Pool<M> {
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
-        if self.deadlines.earliest().is_some_and(|at| at <= now) {
+        if self.oldest_waiter().is_some() && self.deadlines.earliest().is_some_and(|at| at <= now) {
             self.expire(now, observer);
         }
         now
@@ -48,6 +48,8 @@ impl<M: Memory> Pool<M> {
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
+        let now = self.begin(now, observer);
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
             let Some(reason) = self.perished(now, index) else {
                 return Ok(self.grant_newest(now, index, observer));
@@ -93,15 +95,33 @@ impl<M: Memory> Pool<M> {
             Some(error) => Err(error),
             None => self.enter(now, deadline).ok_or(CheckOutError::Busy { waiting: self.counts().waiting }),
         };
-        if let Err(error) = entered {
-            self.emit_failed(now, now, error, observer);
+        match entered {
+            Ok(id) => {
+                self.serve_check_out(now, observer);
+                Ok(CheckOut::Queued(id))
+            }
+            Err(error) => {
+                self.refuse(now, error, observer);
+                Err(error)
+            }
         }
-        // Also after a refusal: perished connections may have been closed on the way.
+    }
+
+    /// Does what a check-out allows, and the filling that it triggers where there is no background (CMAP-55).
+    #[inline]
+    fn serve_check_out(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.serve(now, observer);
         if !self.config.options.background {
             self.populate(now, observer);
         }
-        entered.map(CheckOut::Queued)
+    }
+
+    /// A check-out fails at once. Perished connections may have been closed on the way.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&mut self, now: Instant, error: CheckOutError, observer: &mut impl Observer<PoolEvent>) {
+        self.emit_failed(now, now, error, observer);
+        self.serve_check_out(now, observer);
     }
 
     /// Adds a waiter at the end of the queue; `None` when a table is full.
@@ -331,12 +351,12 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) {
-        let conn = ConnId(self.conns.key(index));
-        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         let slot = self.conns.get(index);
         let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted;
         // `interrupted` tells that it is in use, and owes no interrupt.
         if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
+            let conn = ConnId(self.conns.key(index));
+            observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
             self.conns.get_mut(index).available_since = now;
             self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
         } else {
@@ -347,6 +367,9 @@ impl<M: Memory> Pool<M> {
     /// Takes back a connection that somebody waits for, or that is closed.
     #[inline(never)]
     fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
+        let now = self.begin(now, observer);
+        let conn = ConnId(self.conns.key(index));
+        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         self.set_pinned(index, Pinned::No);
         let slot = self.conns.get(index);
         let closed = match health {
@@ -539,117 +562,5 @@ impl<M: Memory> Pool<M> {
             transactions,
             others: self.counts().in_use.saturating_sub(cursors + transactions),
         })
-    }
-
-    /// The checks behind `assert_invariants`.
-    pub(super) fn check(&self) {
-        self.conns.assert_invariants();
-        self.waiters.assert_invariants();
-        self.services.assert_invariants();
-        let options = &self.config.options;
-        let counts = self.counts();
-        let max = options.max_pool_size;
-        assert!(max == 0 || counts.total() <= max, "more than maxPoolSize connections");
-        assert!(counts.pending <= options.max_connecting, "more than maxConnecting pending");
-        self.deadlines.assert_invariants(|index| self.deadline_of(index));
-        self.check_bindings();
-        if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
-            assert!(counts.available == 0, "somebody waits beside an available connection");
-            let blocked = (max > 0 && counts.total() == max) || counts.pending == options.max_connecting;
-            assert!(blocked || !self.conns.has_place(), "somebody waits without need");
-        }
-        if self.state != PoolState::Ready {
-            assert!(counts.waiting == 0, "somebody waits in a pool that is not ready");
-        }
-        if self.state == PoolState::Closed {
-            assert!(counts.pending == 0 && counts.available == 0, "connections are left in a closed pool");
-        }
-        if self.background != NIL {
-            let list = self.conns.list_of(self.background);
-            assert!(list == conn::OWES_ESTABLISH || list == conn::ESTABLISHING);
-        }
-        self.check_services();
-    }
-
-    /// The deadline that counts for the waiter at this place, worked out anew.
-    fn deadline_of(&self, index: u32) -> Option<Instant> {
-        let slot = self.waiters.get(index);
-        let timeout = self.config.options.wait_queue_timeout;
-        let queue = (!timeout.is_zero()).then(|| slot.started.saturating_add(timeout));
-        let at = match self.waiters.list_of(index) {
-            waiter::UNBOUND => [slot.deadline, queue].into_iter().flatten().min(),
-            waiter::BOUND => slot.deadline,
-            _ => None,
-        };
-        at.filter(|at| *at < Instant::MAX)
-    }
-
-    fn check_bindings(&self) {
-        let mut bound = 0;
-        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING, conn::AVAILABLE, conn::IN_USE, conn::OWES_INTERRUPT] {
-            let pending = list == conn::OWES_ESTABLISH || list == conn::ESTABLISHING;
-            let mut at = self.conns.front(list);
-            while let Some(index) = at {
-                let waiting = self.conns.get(index).waiter;
-                if waiting != NIL {
-                    assert!(pending, "only a pending connection is bound");
-                    assert_eq!(self.waiters.get(waiting).conn, index, "a binding is mutual");
-                    assert_eq!(self.waiters.list_of(waiting), waiter::BOUND);
-                    bound += 1;
-                } else if pending && index != self.background && !self.is_stale(self.conns.get(index)) {
-                    assert!(self.waiters.len(waiter::UNBOUND) == 0, "a pending connection serves nobody");
-                }
-                at = self.conns.next(index);
-            }
-        }
-        assert_eq!(bound, self.waiters.len(waiter::BOUND), "a bound waiter has no connection");
-        let newest_bound = self.waiters.back(waiter::BOUND).map(|index| self.waiters.key(index).serial);
-        let oldest_unbound = self.waiters.front(waiter::UNBOUND).map(|index| self.waiters.key(index).serial);
-        if let (Some(bound), Some(unbound)) = (newest_bound, oldest_unbound) {
-            assert!(bound < unbound, "an unbound waiter is older than a bound one");
-        }
-        for list in [waiter::OWES_WAKE, waiter::SETTLED] {
-            let mut at = self.waiters.front(list);
-            while let Some(index) = at {
-                let slot = self.waiters.get(index);
-                assert!(slot.verdict != Verdict::Waiting && slot.conn == NIL);
-                if let Verdict::Granted(granted) = slot.verdict {
-                    assert!(
-                        self.leased(&Lease { conn: granted, pool: self.id }).is_some(),
-                        "a granted connection is in use"
-                    );
-                }
-                at = self.waiters.next(index);
-            }
-        }
-    }
-
-    fn check_services(&self) {
-        let mut total = 0;
-        let mut at = self.services.front(0);
-        while let Some(index) = at {
-            assert!(self.services.get(index).count > 0, "a service without connections is kept");
-            total += self.services.get(index).count;
-            at = self.services.next(index);
-        }
-        let mut seen = 0;
-        let mut pinned = [0, 0];
-        for list in 0..7 {
-            let mut at = self.conns.front(list);
-            while let Some(index) = at {
-                let slot = self.conns.get(index);
-                if slot.service != NIL {
-                    seen += 1;
-                }
-                match slot.pinned {
-                    Pinned::No => {}
-                    Pinned::Cursor => pinned[0] += 1,
-                    Pinned::Transaction => pinned[1] += 1,
-                }
-                at = self.conns.next(index);
-            }
-        }
-        assert_eq!(total, seen, "services count their connections");
-        assert_eq!(pinned, self.pinned);
     }
 }

@@ -64,7 +64,6 @@ pub(super) struct Connection<R: Runtime> {
     ids: RequestIds,
     exchange: Exchange,
     limits: Limits,
-    established: Option<Established>,
 }
 
 /// Where a reply is in the input.
@@ -91,12 +90,7 @@ impl<R: Runtime> Connection<R> {
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             limits: Limits::DEFAULT,
-            established: None,
         }
-    }
-
-    pub(super) const fn established(&self) -> Option<&Established> {
-        self.established.as_ref()
     }
 
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
@@ -111,7 +105,7 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         mut handshake: Handshake<'_>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
-    ) -> Result<(), HandshakeError> {
+    ) -> Result<Established, HandshakeError> {
         loop {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
@@ -133,8 +127,7 @@ impl<R: Runtime> Connection<R> {
                 Next::Established(established) => {
                     self.limits = established.sizes.limits();
                     self.ids = established.request_ids;
-                    self.established = Some(established);
-                    return Ok(());
+                    return Ok(established);
                 }
             }
         }
@@ -216,7 +209,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.
-    fn discard_reply(&mut self) {
+    pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {

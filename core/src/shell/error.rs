@@ -16,7 +16,7 @@ pub enum OperationError {
     CheckOut(CheckOutError),
     /// The request or its reply did not get through.
     Exchange(ExchangeError),
-    /// The operation's deadline has passed. The connection is closed.
+    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet.
     Timeout,
     /// The server's monitor timed out, and the connection was interrupted.
     Interrupted,

@@ -5,7 +5,6 @@ use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
-use core::fmt;
 
 /// Anything that may be watched of a client, borrowed from what it happened to.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +45,9 @@ impl EventRef<'_> {
 }
 
 #[cfg(feature = "alloc")]
-impl fmt::Display for Event {
+impl core::fmt::Display for Event {
     /// The event's name, then what it tells, on one line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Pool(event) => event.fmt(f),
             Self::Heartbeat(event) => event.fmt(f),
@@ -67,6 +66,9 @@ pub trait Publish: Clone {
 
     /// Takes note of an event.
     fn publish(&self, now: Instant, event: EventRef<'_>);
+
+    /// Called after events were published, outside every lock: the place to wake whoever reads them.
+    fn deliver(&self) {}
 }
 
 /// Nobody listens.

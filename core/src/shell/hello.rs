@@ -35,7 +35,7 @@ pub(super) fn info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, Lists<'a>> {
         arbiter_only: reply.arbiter_only,
         hidden: reply.hidden,
         is_replica_set: reply.is_replica_set,
-        is_db_grid: reply.msg == Some("isdbgrid"),
+        is_db_grid: reply.is_db_grid(),
         is_cryptd: reply.is_cryptd,
         set_name: reply.set_name,
         set_version: reply.set_version,

@@ -5,7 +5,7 @@
 //! woken and sockets dropped after the lock is released.
 
 use super::error::OperationError;
-use super::event::Tap;
+use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
 use super::server::{PoolSnapshot, Server, is_earlier};
@@ -58,7 +58,12 @@ struct State<R: Runtime> {
     servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
     /// Tasks that wait for a suitable server.
     selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
-    wake_selectors: bool,
+    /// No place before this one is free.
+    selectors_taken: usize,
+    /// Where the waking of all selectors has come to; `None` when it is done.
+    wake_selectors: Option<usize>,
+    /// What operations are sent to, so that most of them need not look for it. Found anew by every step.
+    suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
     starter: Option<Waker>,
     clock: Option<Waker>,
@@ -109,7 +114,7 @@ impl<R: Runtime> State<R> {
                         entry.unsettled = true;
                     }
                 }
-                ControlAction::WakeSelectors => self.wake_selectors = true,
+                ControlAction::WakeSelectors => self.wake_selectors = Some(0),
             }
         }
     }
@@ -128,6 +133,7 @@ impl<R: Runtime> State<R> {
             }
         }
         if let Some(place) = self.servers.slots_mut().get_mut(index) {
+            debug_assert!(place.is_none(), "a server that is gone has left its place before another comes");
             *place = Some(entry);
         }
     }
@@ -140,6 +146,28 @@ impl<R: Runtime> State<R> {
         servers
             .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
             .map(|server| server.server())
+    }
+
+    /// The same with its handle; none once the client is closed.
+    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        let id = if self.closed { None } else { self.any_server() };
+        self.entry(id?).map(|entry| entry.server.clone())
+    }
+
+    /// A free place for a selector, which is to be filled in the same step.
+    fn take_selector(&mut self) -> Option<usize> {
+        let mut place = self.selectors_taken;
+        while let Some(selector) = self.selectors.slots().get(place) {
+            if matches!(selector, Selector::Free) {
+                break;
+            }
+            place += 1;
+        }
+        if place == self.selectors.slots().len() {
+            self.selectors.try_push(Selector::Free).ok()?;
+        }
+        self.selectors_taken = place + 1;
+        Some(place)
     }
 
     fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
@@ -171,15 +199,17 @@ impl<R: Runtime> State<R> {
                 *place = None;
             }
         }
-        if self.wake_selectors {
-            for selector in self.selectors.slots_mut() {
-                if matches!(selector, Selector::Waiting(_)) {
-                    if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
-                        return Some(Chore::Wake(waker));
-                    }
+        while let Some(place) = self.wake_selectors {
+            let Some(selector) = self.selectors.slots_mut().get_mut(place) else {
+                self.wake_selectors = None;
+                break;
+            };
+            self.wake_selectors = Some(place + 1);
+            if matches!(selector, Selector::Waiting(_)) {
+                if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
+                    return Some(Chore::Wake(waker));
                 }
             }
-            self.wake_selectors = false;
         }
         if self.closed {
             return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
@@ -207,7 +237,9 @@ impl<R: Runtime> Hub<R> {
             control,
             servers: Store::EMPTY,
             selectors: Store::EMPTY,
-            wake_selectors: false,
+            selectors_taken: 0,
+            wake_selectors: None,
+            suitable: None,
             starter: None,
             clock: None,
             armed: None,
@@ -247,17 +279,49 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    ///
+    /// What others have left to do is done first: a server that is added may take the place of one that was removed, whose
+    /// tasks and waiters must have been woken by then.
     fn step<T>(&self, change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.step_state(|state, now, tap| change(&mut state.control, now, tap))
+        let mut change = Some(change);
+        loop {
+            let left = self.state.with(|state| match (state.chore(), change.take()) {
+                (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
+                (chore, kept) => {
+                    change = kept;
+                    Err(chore)
+                }
+            });
+            match left {
+                Ok((result, chore)) => {
+                    self.finish(chore);
+                    return result;
+                }
+                Err(chore) => self.finish(chore),
+            }
+        }
     }
 
     fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, mut chore) = self.state.with(|state| {
-            let now = self.now();
-            let result = change(state, now, &mut Tap::new(&self.events));
-            state.route(self, now);
-            (result, state.chore())
-        });
+        let (result, chore) = self.state.with(|state| self.change(state, change));
+        self.finish(chore);
+        result
+    }
+
+    fn change<T>(
+        &self,
+        state: &mut State<R>,
+        change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> (T, Option<Chore<R>>) {
+        let now = self.now();
+        let result = change(state, now, &mut Tap::new(&self.events));
+        state.route(self, now);
+        state.suitable = state.find_suitable();
+        (result, state.chore())
+    }
+
+    /// Does what is left to do without the lock.
+    fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
             match due {
                 Chore::Wake(waker) => waker.wake(),
@@ -265,7 +329,7 @@ impl<R: Runtime> Hub<R> {
             }
             chore = self.state.with(State::chore);
         }
-        result
+        self.events.deliver();
     }
 
     /// Waits until a server suits, and gives it.
@@ -275,6 +339,13 @@ impl<R: Runtime> Hub<R> {
     /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
     /// [`OperationError::Closed`] once the client is closed.
     pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
+        if let Some(server) = self.state.with(|state| state.suitable.clone()) {
+            return Ok(server);
+        }
+        self.wait_for_server(deadline).await
+    }
+
+    async fn wait_for_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
         let limit = self.now().saturating_add(self.config.server_selection_timeout);
         let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
         let mut place = SelectorPlace { hub: self, index: None };
@@ -306,7 +377,7 @@ impl<R: Runtime> Hub<R> {
         self.step_state(|state, now, tap| {
             state.control.close(now, tap);
             state.closed = true;
-            state.wake_selectors = true;
+            state.wake_selectors = Some(0);
         });
     }
 
@@ -402,8 +473,15 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The hello of an application's connection is news of the server, too (MON-20).
-    pub(super) fn report_hello(&self, server: ServerId, hello: &HelloReply<'_>) {
-        self.step(|control, now, tap| control.handle_app_hello(now, server, &super::hello::info(hello), tap));
+    ///
+    /// Unless the pool was cleared since that connection was created: the server was marked after it was greeted, and only
+    /// a check can tell that it is well again.
+    pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
+        self.step(|control, now, tap| {
+            if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
+                control.handle_app_hello(now, server.id(), &super::hello::info(hello), tap);
+            }
+        });
     }
 
     /// News of a monitoring connection.
@@ -531,23 +609,15 @@ impl<R: Runtime> SelectorPlace<'_, R> {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(id) = state.any_server() {
-                if let Some(entry) = state.entry(id) {
-                    return Poll::Ready(Ok(entry.server.clone()));
-                }
+            if let Some(server) = state.find_suitable() {
+                return Poll::Ready(Ok(server));
             }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);
             let place = match *index {
                 Some(place) => place,
                 None => {
-                    let free = state.selectors.slots().iter().position(|selector| matches!(selector, Selector::Free));
-                    let Some(place) = free.or_else(|| {
-                        state.selectors.try_push(Selector::Free).ok()?;
-                        Some(state.selectors.slots().len() - 1)
-                    }) else {
-                        return Poll::Ready(Err(OperationError::Busy));
-                    };
+                    let Some(place) = state.take_selector() else { return Poll::Ready(Err(OperationError::Busy)) };
                     *index = Some(place);
                     place
                 }
@@ -571,6 +641,7 @@ impl<R: Runtime> Drop for SelectorPlace<'_, R> {
         self.hub.state.with(|state| {
             if let Some(selector) = state.selectors.slots_mut().get_mut(index) {
                 *selector = Selector::Free;
+                state.selectors_taken = state.selectors_taken.min(index);
             }
         });
     }

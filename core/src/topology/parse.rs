@@ -147,13 +147,24 @@ impl<M: Memory> Topology<M> {
     ) -> Result<u16, ServerError> {
         self.texts.unmark_all();
         for (host, at) in hosts.zip(0..) {
-            let host = self.intern_address(host, field, at)?;
+            let host = match self.same_as_before(place, host) {
+                Some(known) => known,
+                None => self.intern_address(host, field, at)?,
+            };
             if self.texts.mark(host) {
                 self.push_name(place, host)?;
             }
         }
         let names = self.servers.slots()[place].description.names.slots().len();
         Ok(u16::try_from(names).unwrap_or(u16::MAX))
+    }
+
+    /// The name that the previous description had where the next one goes now, if it is this host.
+    fn same_as_before(&self, place: usize, host: &str) -> Option<TextId> {
+        let slot = &self.servers.slots()[place];
+        let before = self.spares[usize::from(slot.saved?)].names.slots();
+        let known = *before.get(slot.description.names.slots().len())?;
+        self.texts.is_address(known, host).then_some(known)
     }
 
     fn push_name(&mut self, place: usize, name: TextId) -> Result<(), ServerError> {
@@ -165,13 +176,20 @@ impl<M: Memory> Topology<M> {
     }
 
     fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
+        // Almost always it is known, and written as it is kept.
+        if let Some(known) = self.texts.find_address(text) {
+            return Ok(known);
+        }
         let address = Address::parse(text).ok_or(ServerError::BadAddress { field, place })?;
-        self.intern([address.as_bytes(), &[], &[]])
+        self.texts.intern_address(address.as_bytes()).map_err(|Full| self.no_text())
     }
 
     fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, ServerError> {
-        let count = self.texts.limit();
-        self.texts.intern(parts).map_err(|Full| ServerError::Beyond { limit: Limit::Texts, count })
+        self.texts.intern(parts).map_err(|Full| self.no_text())
+    }
+
+    fn no_text(&self) -> ServerError {
+        ServerError::Beyond { limit: Limit::Texts, count: self.texts.limit() }
     }
 
     /// Forgets texts that nobody names.

@@ -150,11 +150,8 @@ impl<M: Memory> Topology<M> {
             self.owing as usize,
             "owed is counted wrong"
         );
-        assert_eq!(
-            slots.iter().filter(|slot| slot.owed.has_check()).count(),
-            self.owing_checks as usize,
-            "owed checks are counted wrong"
-        );
+        let checks = slots.iter().filter(|slot| slot.owed.has_check()).count();
+        assert_eq!(checks, self.owing_checks as usize, "owed checks are counted wrong");
         let first = slots.iter().position(|slot| slot.owed.is_any());
         assert!(first.is_none_or(|first| first >= self.owing_from as usize), "something owed is not found");
         assert!(self.saved.is_empty() && self.meta == self.meta_before, "an update was not finished");

@@ -7,11 +7,11 @@ mod members;
 mod update;
 
 use super::*;
-use crate::Observer;
+use crate::{ObjectId, Observer};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::time::Duration;
-use std::format;
-use std::string::{String, ToString};
-use std::vec::Vec;
 
 /// The lists of a reply.
 #[derive(Clone, Copy, Debug, Default)]
@@ -71,8 +71,6 @@ fn mongos<'a>() -> Hello<'a> {
 fn elected<'a>(hosts: &'a [&'a str], election: u8, version: i64) -> Hello<'a> {
     HelloInfo { election_id: Some(ObjectId([election; 12])), set_version: Some(version), ..primary(hosts) }
 }
-
-use crate::ObjectId;
 
 /// Events as lines.
 #[derive(Default)]

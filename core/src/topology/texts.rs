@@ -31,6 +31,8 @@ pub struct TextSlot {
     /// The next one of its bucket, or the next free one.
     next: u16,
     used: bool,
+    /// It was given as an address, and is one in its normal form.
+    is_address: bool,
 }
 
 /// Texts to be read.
@@ -58,7 +60,7 @@ impl TextSlot {
     /// The place of a text that is only read.
     #[cfg(feature = "alloc")]
     pub(super) const fn at(offset: u32, len: u16) -> Self {
-        Self { offset, hash: 0, mark: 0, len, next: NONE, used: true }
+        Self { offset, hash: 0, mark: 0, len, next: NONE, used: true, is_address: false }
     }
 }
 
@@ -127,11 +129,29 @@ impl<M: Stores> Texts<M> {
         }
         self.bytes.reserve(end)?;
         let hash = hash(parts);
-        let id = self.place(TextSlot { offset, hash, mark: 0, len, next: NONE, used: true })?;
+        let id = self.place(TextSlot { offset, hash, mark: 0, len, next: NONE, used: true, is_address: false })?;
         let head = id.0.to_le_bytes().into_iter().chain(len.to_le_bytes());
         for byte in head.chain(parts.into_iter().flatten().copied()) {
             self.bytes.try_push(byte)?;
         }
+        Ok(id)
+    }
+
+    /// The number of a text that is known to be an address in its normal form.
+    pub(super) fn find_address(&self, text: &str) -> Option<TextId> {
+        let id = self.find([text.as_bytes(), &[], &[]])?;
+        self.slots.slots()[usize::from(id.0)].is_address.then_some(id)
+    }
+
+    /// Whether a text is this one, and known to be an address in its normal form.
+    pub(super) fn is_address(&self, id: TextId, text: &str) -> bool {
+        self.slots.slots()[usize::from(id.0)].is_address && self.view().bytes(id) == text.as_bytes()
+    }
+
+    /// As [`Texts::intern`], for an address in its normal form.
+    pub(super) fn intern_address(&mut self, address: &[u8]) -> Result<TextId, Full> {
+        let id = self.intern([address, &[], &[]])?;
+        self.slots.slots_mut()[usize::from(id.0)].is_address = true;
         Ok(id)
     }
 
@@ -302,5 +322,11 @@ fn is_text(text: &[u8], parts: [&[u8]; 3]) -> bool {
 
 /// FNV-1a over the parts together.
 fn hash(parts: [&[u8]; 3]) -> u32 {
-    parts.into_iter().flatten().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+    let mut hash = 0x811c_9dc5_u32;
+    for part in parts {
+        for byte in part {
+            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+    hash
 }

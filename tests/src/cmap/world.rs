@@ -456,7 +456,10 @@ impl Observer<PoolEvent> for Log {
                 value["error"] = json!(error.to_string());
                 value["duration"] = millis(duration);
             }
-            _ => {}
+            PoolEvent::PoolReady { .. }
+            | PoolEvent::PoolClosed { .. }
+            | PoolEvent::ConnectionCheckOutStarted { .. } => {}
+            _ => unreachable!("an event that the format does not know: {event:?}"),
         }
         self.events.push(value);
     }

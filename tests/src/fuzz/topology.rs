@@ -1,1 +1,461 @@
-//! x
+//! Any news to a topology, in any order, against the naive model of it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use core::time::Duration;
+
+use poolhouse_core::pool::Clear;
+use poolhouse_core::topology::{
+    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloLists, Memory, OnHeap, PoolCommand, ReplyError,
+    RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions,
+};
+use poolhouse_core::{Cause, Instant, ObjectId, Observer, ServerId, TopologyVersion};
+
+use crate::model::topology::{
+    ModelAction, ModelError, ModelErrorKind, ModelEvent, ModelTopology, ModelVerdict, Reply, Server,
+};
+
+/// Runs one life of a topology that the bytes describe, on the heap and in place.
+///
+/// # Panics
+///
+/// When a topology does what it must not: that is a finding.
+pub fn topology(data: &[u8]) {
+    lives(data);
+    hostile(data);
+}
+
+/// One life, on the heap and in place; says what it has seen.
+///
+/// # Panics
+///
+/// When a topology does what it must not: that is a finding.
+pub fn lives(data: &[u8]) -> Counts {
+    let on_heap = life::<OnHeap>(data);
+    let in_place = life::<Fixed<24, 32, 48, 1024>>(data);
+    assert_eq!(on_heap, in_place, "the kind of memory makes no difference");
+    on_heap
+}
+
+/// What a life has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// News.
+    pub news: u64,
+    /// Events.
+    pub events: u64,
+    /// Servers that came.
+    pub added: u64,
+    /// Servers that went.
+    pub removed: u64,
+    /// Updates after which there was a primary.
+    pub primaries: u64,
+    /// Primaries that were deposed or stale.
+    pub stale: u64,
+    /// Errors that cleared a pool.
+    pub clears: u64,
+    /// News of servers that had gone.
+    pub late: u64,
+    /// Times that the topology was one of a sharded cluster.
+    pub sharded: u64,
+}
+
+impl Counts {
+    /// Adds those of another life.
+    pub const fn add(&mut self, other: &Self) {
+        self.news += other.news;
+        self.events += other.events;
+        self.added += other.added;
+        self.removed += other.removed;
+        self.primaries += other.primaries;
+        self.stale += other.stale;
+        self.clears += other.clears;
+        self.late += other.late;
+        self.sharded += other.sharded;
+    }
+}
+
+/// Runs one life against the model; says what it has seen.
+fn life<M: Memory>(data: &[u8]) -> Counts {
+    let mut choices = Choices(data);
+    let mut life = Life::<M>::new(&mut choices);
+    while !choices.0.is_empty() {
+        life.step(&mut choices);
+        life.compare();
+    }
+    life.end()
+}
+
+/// Choices out of bytes; all zero when they have run out.
+struct Choices<'a>(&'a [u8]);
+
+impl Choices<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    fn below(&mut self, count: u8) -> u8 {
+        self.byte() % count
+    }
+
+    fn one_in(&mut self, count: u8) -> bool {
+        self.below(count) == count - 1
+    }
+
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[usize::from(self.byte()) % values.len()]
+    }
+}
+
+/// The hosts of this world.
+const HOSTS: [&str; 7] = ["a:27017", "b:27017", "c:27017", "d:1", "[::1]:27017", "/tmp/s.sock", "x:27017"];
+
+/// What was told.
+#[derive(Default)]
+struct Told {
+    /// Since the last comparison.
+    events: Vec<ModelEvent>,
+    count: u64,
+}
+
+impl Observer<SdamEvent<'_>> for Told {
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'_>) {
+        self.count += 1;
+        self.events.push(match *event {
+            SdamEvent::ServerDescriptionChanged { address, previous, new, .. } => {
+                assert_eq!(previous.address(), address);
+                assert_eq!(new.address(), address);
+                ModelEvent::ServerChanged(address.to_owned(), previous.server_type().name(), new.server_type().name())
+            }
+            SdamEvent::ServerClosed { address, .. } => ModelEvent::ServerClosed(address.to_owned()),
+            SdamEvent::ServerOpening { address, .. } => ModelEvent::ServerOpening(address.to_owned()),
+            SdamEvent::TopologyDescriptionChanged { previous, new, .. } => {
+                assert!(previous.servers().count() <= HOSTS.len());
+                ModelEvent::TopologyChanged(previous.topology_type().name(), new.topology_type().name())
+            }
+            SdamEvent::TopologyOpening { .. } | SdamEvent::TopologyClosed { .. } | SdamEvent::NoServers { .. } | _ => {
+                return;
+            }
+        });
+    }
+}
+
+struct Life<M: Memory> {
+    topology: Topology<M>,
+    model: ModelTopology,
+    told: Told,
+    /// Every server that there ever was.
+    ids: Vec<(ServerId, String)>,
+    /// Whether hosts mostly agree.
+    calm: bool,
+    now: Instant,
+    counts: Counts,
+}
+
+impl<M: Memory> Life<M> {
+    fn new(choices: &mut Choices<'_>) -> Self {
+        let calm = choices.below(3) != 0;
+        let count = 1 + usize::from(choices.below(3));
+        let direct_connection = count == 1 && choices.one_in(4);
+        let replica_set = choices.one_in(3).then_some("rs");
+        let seeds = &HOSTS[..count];
+        let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
+        let config = options.validate().expect("options that go together");
+        let now = Instant::from_nanos(u64::from(choices.byte()));
+        let mut told = Told::default();
+        let topology = Topology::new(now, TopologyId::new(1), config, &mut told).expect("room for three seeds");
+        told.events.clear();
+        let names: Vec<String> = seeds.iter().map(|&seed| seed.to_owned()).collect();
+        let model = ModelTopology::new(&names, config.topology_type(), replica_set.map(str::to_owned));
+        let mut life = Self { topology, model, told, ids: Vec::new(), calm, now, counts: Counts::default() };
+        life.note_ids();
+        life
+    }
+
+    fn step(&mut self, choices: &mut Choices<'_>) {
+        self.now = self.now.saturating_add(Duration::from_millis(1));
+        self.counts.news += 1;
+        let (server, address) = self.ids[usize::from(choices.byte()) % self.ids.len()].clone();
+        let is_late = self.topology.server(server).is_none();
+        self.counts.late += u64::from(is_late);
+        // The model knows addresses only: news of one that went must not reach its heir.
+        let address = if is_late { "nobody" } else { address.as_str() };
+        match choices.below(8) {
+            0 => {
+                let cause = choices.pick(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
+                self.topology.handle_failed(self.now, server, cause, &mut self.told);
+                self.model.failed(address, cause);
+            }
+            1 => self.app_error(server, address, choices),
+            2 => self.take_actions(),
+            _ => {
+                let reply = reply(address, self.calm, choices);
+                let spelled = if choices.one_in(4) { respelled(&reply) } else { reply.clone() };
+                let times = choices.one_in(2).then_some(RoundTrip::default());
+                let known = self.topology.handle_hello(self.now, server, &spelled.info(), times, &mut self.told);
+                assert_eq!(known, self.model.hello(address, &reply), "whether the server is known");
+            }
+        }
+        self.note_ids();
+    }
+
+    fn app_error(&mut self, server: ServerId, address: &str, choices: &mut Choices<'_>) {
+        let codes = [11_600, 91, 11_602, 13_436, 189, 10_107, 13_435, 10_058, 18, 0];
+        let kind = match choices.below(6) {
+            0 => ModelErrorKind::Network,
+            1 => ModelErrorKind::Timeout,
+            2 => ModelErrorKind::Certificate,
+            _ => ModelErrorKind::Code(choices.pick(&codes), version(choices)),
+        };
+        let error =
+            ModelError { current: !choices.one_in(8), before: choices.one_in(2), kind, overloaded: choices.one_in(4) };
+        let app_error = AppError {
+            generation: if error.current { 3 } else { choices.pick(&[0, 2, 4, u64::MAX]) },
+            pool_generation: 3,
+            phase: if error.before { HandshakePhase::Before } else { HandshakePhase::After },
+            kind: match kind {
+                ModelErrorKind::Network => AppErrorKind::Network,
+                ModelErrorKind::Timeout => AppErrorKind::NetworkTimeout,
+                ModelErrorKind::Certificate => AppErrorKind::Other(Cause::Certificate),
+                ModelErrorKind::Code(code, topology_version) => AppErrorKind::Command(CommandError {
+                    command: Some(ReplyError { code: Some(code), message: "not master" }),
+                    write_concern: None,
+                    topology_version,
+                }),
+            },
+            overloaded: error.overloaded,
+            service_id: None,
+        };
+        let verdict = self.topology.handle_app_error(self.now, server, &app_error, &mut self.told);
+        let expected = self.model.app_error(address, &error);
+        let found = ModelVerdict {
+            clear: verdict.clear == Some(Clear::All { interrupt_in_use_connections: false }),
+            unknown: verdict.marked_unknown,
+            check: verdict.request_check,
+            cancel: verdict.cancel_check,
+            scan: verdict.scan_stale,
+        };
+        assert_eq!(found, expected, "the verdict on {error:?}");
+        self.counts.clears += u64::from(found.clear);
+    }
+
+    /// The host does everything that is owed.
+    fn take_actions(&mut self) {
+        let names: BTreeMap<ServerId, String> = self.ids.iter().cloned().collect();
+        let name = |server| names[&server].clone();
+        let mut found = BTreeSet::new();
+        let mut is_over = false;
+        while let Some(action) = self.topology.poll_action() {
+            assert!(!is_over, "selectors are woken last, and once");
+            let is_new = found.insert(match action {
+                TopologyAction::ServerAdded(server) => ModelAction::Added(name(server)),
+                TopologyAction::ServerRemoved(server) => {
+                    assert_eq!(self.topology.address(server), None);
+                    ModelAction::Removed(name(server))
+                }
+                TopologyAction::Pool(server, PoolCommand::Ready) => ModelAction::Ready(name(server)),
+                TopologyAction::Pool(server, PoolCommand::Clear { interrupt_in_use_connections, .. }) => {
+                    ModelAction::Clear(name(server), interrupt_in_use_connections)
+                }
+                TopologyAction::CancelCheck(server) => ModelAction::Cancel(name(server)),
+                TopologyAction::RequestCheck(server) => ModelAction::Check(name(server)),
+                TopologyAction::WakeSelectors => {
+                    is_over = true;
+                    continue;
+                }
+            });
+            // A name that went and came may go again.
+            assert!(is_new || matches!(action, TopologyAction::ServerRemoved(_)), "{action:?} is owed twice");
+        }
+        self.topology.assert_invariants();
+        let expected = core::mem::take(&mut self.model.actions);
+        assert_eq!(found, expected, "what is owed");
+        let count = |which: fn(&ModelAction) -> bool| found.iter().filter(|action| which(action)).count() as u64;
+        self.counts.added += count(|action| matches!(action, ModelAction::Added(_)));
+        self.counts.removed += count(|action| matches!(action, ModelAction::Removed(_)));
+    }
+
+    fn note_ids(&mut self) {
+        for server in self.topology.servers() {
+            if !self.ids.iter().any(|(id, _)| *id == server.server()) {
+                self.ids.push((server.server(), server.address().to_owned()));
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        self.topology.assert_invariants();
+        let found = self.topology.description();
+        let state = &self.model.state;
+        assert_eq!(found.topology_type(), state.topology_type);
+        assert_eq!(found.set_name(), state.set_name.as_deref());
+        assert_eq!(found.max_set_version(), state.max_set_version);
+        assert_eq!(found.max_election_id(), state.max_election_id);
+        assert_eq!(found.is_compatible(), state.is_compatible());
+        assert_eq!(found.logical_session_timeout_minutes(), state.session_timeout());
+        assert_eq!(found.servers().count(), state.servers.len());
+        for server in found.servers() {
+            let wanted = state.servers.get(server.address());
+            compare_server(server, wanted.expect("a server that the model has not"));
+        }
+        let copy = found.to_owned();
+        assert_eq!(copy.get().to_string(), found.to_string());
+        self.counts.events += self.told.events.len() as u64;
+        let mut events = core::mem::take(&mut self.told.events);
+        let rank = |event: &ModelEvent| match event {
+            ModelEvent::ServerChanged(..) => 0,
+            ModelEvent::ServerClosed(_) => 1,
+            ModelEvent::ServerOpening(_) => 2,
+            ModelEvent::TopologyChanged(..) => 3,
+        };
+        assert!(events.is_sorted_by_key(rank), "the order of {events:?}");
+        let mut expected = core::mem::take(&mut self.model.events);
+        assert_eq!(events.first().map(rank), expected.first().map(rank));
+        events.sort();
+        expected.sort();
+        assert_eq!(events, expected, "the events");
+        use poolhouse_core::topology::{ServerError, TopologyType};
+        self.counts.primaries += u64::from(found.topology_type() == TopologyType::ReplicaSetWithPrimary);
+        self.counts.sharded += u64::from(found.topology_type() == TopologyType::Sharded);
+        let stale = |error| matches!(error, ServerError::StalePrimary { .. } | ServerError::NewerPrimary);
+        self.counts.stale += u64::from(found.servers().any(|server| server.error().is_some_and(stale)));
+    }
+
+    fn end(mut self) -> Counts {
+        self.take_actions();
+        self.topology.close(self.now, &mut self.told);
+        self.topology.assert_invariants();
+        let removed = core::iter::from_fn(|| self.topology.poll_action())
+            .filter(|action| matches!(action, TopologyAction::ServerRemoved(_)))
+            .count();
+        assert_eq!(removed, self.model.state.servers.len(), "every server goes in the end");
+        assert_eq!(self.topology.servers().count(), 0);
+        self.counts
+    }
+}
+
+fn compare_server(found: ServerDescription<'_>, wanted: &Server) {
+    let reply = &wanted.reply;
+    assert_eq!(found.server_type(), wanted.server_type, "{}", found.address());
+    assert_eq!(found.error().map(|error| error.to_string()), wanted.error, "{}", found.address());
+    assert_eq!(found.set_name(), reply.set_name.as_deref());
+    assert_eq!(found.set_version(), reply.set_version);
+    assert_eq!(found.election_id(), reply.election_id);
+    assert_eq!(found.me(), reply.me.as_deref());
+    assert_eq!(found.primary(), reply.primary.as_deref());
+    assert_eq!(found.min_wire_version().zip(found.max_wire_version()), Some(reply.wire));
+    assert_eq!(found.logical_session_timeout_minutes(), reply.session_timeout);
+    assert_eq!(found.topology_version(), reply.version);
+    let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
+    let of = |list: &mut dyn Iterator<Item = &str>| list.map(str::to_owned).collect::<BTreeSet<_>>();
+    assert_eq!(of(&mut found.hosts()), set(&reply.hosts));
+    assert_eq!(of(&mut found.passives()), set(&reply.passives));
+    assert_eq!(of(&mut found.arbiters()), set(&reply.arbiters));
+    let tags: BTreeSet<_> = found.tags().collect();
+    assert_eq!(tags, reply.tags().collect());
+}
+
+fn version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
+    let process_id = ObjectId([choices.pick(&[1, 1, 1, 2]); 12]);
+    let counter = choices.pick(&[0, 1, 2, 3, i64::MIN, i64::MAX]);
+    choices.one_in(2).then_some(TopologyVersion { process_id, counter })
+}
+
+/// A reply of the server at this address.
+fn reply(address: &str, calm: bool, choices: &mut Choices<'_>) -> Reply {
+    let role = if calm { choices.below(12) } else { choices.below(16) };
+    let mut reply = Reply {
+        writable: role < 4,
+        secondary: (4..8).contains(&role) || (!calm && choices.one_in(8)),
+        arbiter: role == 8,
+        hidden: role == 9 || (!calm && choices.one_in(16)),
+        ghost: role == 12,
+        mongos: role == 13,
+        set_name: (role < 12).then(|| "rs".to_owned()),
+        set_version: choices.pick(&[None, Some(1), Some(2), Some(3)]),
+        election_id: choices.pick(&[None, Some(1), Some(2), Some(3)]).map(|id| ObjectId([id; 12])),
+        me: choices.one_in(2).then(|| address.to_owned()),
+        primary: choices.one_in(3).then(|| choices.pick(&HOSTS).to_owned()),
+        wire: (choices.pick(&[0, 0, 0, 6, 26]), choices.pick(&[21, 21, 25, 17, 16, 16, 7])),
+        session_timeout: choices.pick(&[None, Some(30), Some(20), Some(20)]),
+        version: version(choices),
+        ..Reply::default()
+    };
+    if choices.one_in(16) {
+        reply.set_name = choices.pick(&[None, Some("other")]).map(str::to_owned);
+    }
+    if choices.one_in(12) {
+        reply.me = Some(choices.pick(&HOSTS).to_owned());
+    }
+    let members = if calm { choices.pick(&[0b000_0111, 0b000_0111, 0b001_0011]) } else { choices.byte() };
+    for (place, host) in HOSTS.iter().enumerate() {
+        if members >> place & 1 == 1 {
+            let lists = [&mut reply.hosts, &mut reply.passives, &mut reply.arbiters];
+            let [hosts, passives, arbiters] = lists;
+            match choices.below(8) {
+                0 => passives.push((*host).to_owned()),
+                1 => arbiters.push((*host).to_owned()),
+                2 => hosts.insert(0, (*host).to_owned()),
+                _ => hosts.push((*host).to_owned()),
+            }
+        }
+    }
+    if choices.one_in(8) {
+        reply.hosts.extend(reply.hosts.first().cloned());
+    }
+    if choices.one_in(4) {
+        let value = choices.pick(&["ny", "sf"]);
+        reply.tags = vec![("dc".to_owned(), value.to_owned()), ("use".to_owned(), String::new())];
+    }
+    reply
+}
+
+/// The same reply in other words: capital letters, no default port.
+fn respelled(reply: &Reply) -> Reply {
+    let spell = |text: &String| match text.strip_suffix(":27017") {
+        Some(host) => host.to_uppercase(),
+        None => text.clone(),
+    };
+    let all = |list: &[String]| list.iter().map(spell).collect();
+    Reply {
+        me: reply.me.as_ref().map(spell),
+        primary: reply.primary.as_ref().map(spell),
+        hosts: all(&reply.hosts),
+        passives: all(&reply.passives),
+        arbiters: all(&reply.arbiters),
+        ..reply.clone()
+    }
+}
+
+/// Replies of any text to a topology with little room: values or errors, and nothing worse.
+fn hostile(data: &[u8]) {
+    let options = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() };
+    let config = options.validate().expect("options that go together");
+    let mut topology: Topology<Fixed<3, 6, 8, 96>> =
+        Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room for a seed");
+    let text = String::from_utf8_lossy(data);
+    let mut pieces = text.split(['\n', '\u{fffd}', '|', '\u{7}']).map(str::to_owned);
+    while let Some(piece) = pieces.next() {
+        let kind = piece.len();
+        let reply = Reply {
+            writable: kind % 3 == 0,
+            secondary: kind % 2 == 0,
+            set_name: pieces.next(),
+            me: pieces.next().filter(|_| kind % 5 == 0),
+            primary: pieces.next().filter(|_| kind % 7 == 0),
+            wire: (0, 21),
+            hosts: piece.split(',').map(str::to_owned).chain(["a".to_owned()]).collect(),
+            tags: pieces.next().into_iter().map(|tag| (tag.clone(), tag)).collect(),
+            ..Reply::default()
+        };
+        let Some(server) = topology.servers().map(|server| server.server()).nth(kind % 3) else { continue };
+        topology.handle_hello(Instant::ORIGIN, server, &reply.info(), None, &mut ());
+        topology.assert_invariants();
+        if kind % 4 != 0 {
+            while topology.poll_action().is_some() {}
+        }
+    }
+    topology.close(Instant::ORIGIN, &mut ());
+    topology.assert_invariants();
+}

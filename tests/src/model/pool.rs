@@ -517,7 +517,11 @@ const fn reason_of(error: CheckOutError) -> CheckOutFailedReason {
     match error {
         CheckOutError::PoolClosed => CheckOutFailedReason::PoolClosed,
         CheckOutError::WaitQueueTimeout { .. } => CheckOutFailedReason::Timeout,
-        _ => CheckOutFailedReason::ConnectionError,
+        CheckOutError::PoolCleared { .. }
+        | CheckOutError::EstablishFailed { .. }
+        | CheckOutError::Busy { .. }
+        | CheckOutError::Cancelled
+        | _ => CheckOutFailedReason::ConnectionError,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares a topology and its events with what a test expects.
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use poolhouse_core::topology::{OwnedSdamEvent, ServerDescription, TopologyDescription, TopologyId};
 use poolhouse_core::{ServerId, ServerType};

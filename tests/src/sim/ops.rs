@@ -49,7 +49,21 @@ impl<M: Memory> World<'_, M> {
             Kind::Drain => !self.shape.tiny || self.owes(),
             Kind::PollEstablish => !self.shape.tiny || !self.model.owed_establishes().is_empty(),
             Kind::TimeExact => self.pool.poll_timeout().is_some(),
-            _ => true,
+            Kind::CheckInForeign
+            | Kind::PollAction
+            | Kind::PollPrompt
+            | Kind::Clear
+            | Kind::ClearInterrupt
+            | Kind::ClearService
+            | Kind::ClearWrongMode
+            | Kind::Close
+            | Kind::Fork
+            | Kind::PinForeign
+            | Kind::TimeBefore
+            | Kind::TimePast
+            | Kind::TimeOnly
+            | Kind::TimeBack
+            | Kind::Tick => true,
         }
     }
 
@@ -170,19 +184,19 @@ impl<M: Memory> World<'_, M> {
         // Not to the end of time: after that everything is due for ever.
         let due = due.filter(|&due| due < 1_000_000_000 * MS);
         let was = self.now;
-        match kind {
-            Kind::TimeExact => self.now = due.unwrap_or(self.now).max(self.now),
-            Kind::TimeBefore => self.now = due.map_or(self.now, |due| due - 1).max(self.now),
-            Kind::TimePast => self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]),
-            Kind::TimeOnly => {
-                let step = choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
-                self.now += step;
-                self.note(|| "time goes on".into());
-                return;
-            }
+        if kind == Kind::TimeExact {
+            self.now = due.unwrap_or(self.now).max(self.now);
+        } else if kind == Kind::TimeBefore {
+            self.now = due.map_or(self.now, |due| due - 1).max(self.now);
+        } else if kind == Kind::TimePast {
+            self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]);
+        } else if kind == Kind::TimeOnly {
+            self.now += choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
+            self.note(|| "time goes on".into());
+            return;
+        } else if kind == Kind::TimeBack {
             // For this call only.
-            Kind::TimeBack => self.now -= choices.one_of(&[1, MS, 500 * MS]),
-            _ => {}
+            self.now -= choices.one_of(&[1, MS, 500 * MS]);
         }
         self.tick();
         self.now = self.now.max(was);

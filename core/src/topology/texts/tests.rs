@@ -1,7 +1,7 @@
 use super::super::memory::{Fixed, OnHeap};
 use super::*;
-use std::format;
-use std::vec::Vec;
+use alloc::format;
+use alloc::vec::Vec;
 
 fn intern<M: Stores>(texts: &mut Texts<M>, text: &str) -> Result<TextId, Full> {
     let id = texts.intern([text.as_bytes(), &[], &[]]);

@@ -96,7 +96,7 @@ impl Model {
             return;
         }
         self.begin(now);
-        let outcome = self.waiter(number).expect("it is known").outcome;
+        let Some(outcome) = self.waiter(number).map(|waiter| waiter.outcome) else { return };
         match outcome {
             Outcome::Waiting => {
                 if let Some(id) = self.fail(number, CheckOutError::Cancelled) {

@@ -43,7 +43,7 @@ impl Model {
             return false;
         }
         self.begin(now);
-        let conn = self.conn(id).cloned().expect("it is pending");
+        let Some(conn) = self.conn(id).cloned() else { return false };
         let good = if self.is_stale(&conn) {
             self.close_conn(id, ClosedReason::Stale, None, None);
             if let Some(number) = conn.bound {
@@ -78,7 +78,7 @@ impl Model {
         }
         self.begin(now);
         let clear = error.clear.filter(|&clear| self.is_of_mode(clear));
-        let conn = self.conn(id).cloned().expect("it is pending");
+        let Some(conn) = self.conn(id).cloned() else { return false };
         let clear = clear.filter(|_| !self.is_stale(&conn));
         if let Some(clear) = clear {
             self.raise(clear, Some(error.cause));
