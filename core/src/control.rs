@@ -266,6 +266,10 @@ impl<M: Memory> Control<M> {
     /// Begins the checks that are due, and ends those that are too late: the earliest first.
     ///
     /// Cost: O(log n) in the number of servers for each one concerned, besides what its outcome costs.
+    ///
+    /// # Panics
+    ///
+    /// When a monitor does not do what is due, which is a bug in this crate.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let now = self.hold_clock(now);
         while self.due.earliest().is_some_and(|at| at <= now) {

@@ -9,10 +9,10 @@ use super::*;
 use crate::monitor::{MonitorOptions, ServerMonitoringMode};
 use crate::topology::{Fixed, OnHeap, SdamEvent, TopologyOptions};
 use crate::{ObjectId, ServerType, TopologyVersion};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::time::Duration;
-use std::format;
-use std::string::{String, ToString};
-use std::vec::Vec;
 
 /// The members of the set "rs".
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,7 @@
 use crate::choices::{Bytes, Choices};
 use crate::world::Kind;
 use crate::world::log::Log;
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
 use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
@@ -13,7 +14,6 @@ use poolhouse_core::topology::{
     ReplyError, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
-use std::collections::BTreeMap;
 
 /// Who may be named, and names that are none.
 const HOSTS: [&str; 8] = ["a:1", "b:1", "C:1", "d:27017", "e", "/tmp/f.sock", "bad:0", ""];

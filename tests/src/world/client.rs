@@ -3,6 +3,7 @@
 use super::kind::Kind;
 use super::log::Log;
 use super::truth::{HOSTS, Snapshot};
+use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
 use poolhouse_core::monitor::{CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorConfig};
@@ -14,7 +15,6 @@ use poolhouse_core::topology::{
     AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
-use std::collections::{BTreeMap, VecDeque};
 
 /// What the client wants of the network.
 #[derive(Debug)]
@@ -188,10 +188,12 @@ impl Client {
     pub(super) fn not_established(&mut self, server: ServerId, conn: ConnId, cause: Cause, overloaded: bool) {
         let Some(at) = self.servers.get_mut(&server) else { return };
         let Some(generation) = at.pool.conn_generation(conn) else { return };
-        let kind = match cause {
-            Cause::Network => AppErrorKind::Network,
-            Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
-            _ => AppErrorKind::Other(cause),
+        let kind = if cause == Cause::Network {
+            AppErrorKind::Network
+        } else if cause == Cause::NetworkTimeout {
+            AppErrorKind::NetworkTimeout
+        } else {
+            AppErrorKind::Other(cause)
         };
         let error = AppError {
             generation: generation.get(),

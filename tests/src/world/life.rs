@@ -7,12 +7,12 @@ use super::truth::{Deployment, HOSTS, Reach, Snapshot, Truth};
 use crate::choices::Choices;
 use crate::rng::Rng;
 use crate::sim::Trace;
+use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::monitor::{HelloKind, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::pool::{PoolOptions, PoolState};
 use poolhouse_core::topology::{AppErrorKind, CommandError, ReplyError, TopologyOptions, TopologyType};
 use poolhouse_core::{Cause, Instant, ServerType};
-use std::collections::BTreeMap;
 
 pub(super) const MS: u64 = 1_000_000;
 const START: u64 = 1_000_000 * MS;
@@ -491,7 +491,7 @@ impl<'a> World<'a> {
     }
 
     /// The client sees what there is, and its pools work (S19, P51).
-    fn converged(&mut self) {
+    fn converged(&self) {
         let topology = self.client.control.topology();
         let description = topology.description();
         let see = format!("{description}");

@@ -1,11 +1,11 @@
 //! What the client tells its observers, checked as it comes (S2, S3, S6; LOG-01, LOG-02, LOG-11).
 
 use super::kind::Kind;
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::topology::SdamEvent;
 use poolhouse_core::{Cause, Instant, Observer, ServerType};
-use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 
@@ -99,10 +99,8 @@ impl Observer<MonitorEvent> for Log {
                 self.end(now, server, awaited, Some(cause));
                 let known = self.types.get(&server).is_some_and(|known| known.is_known());
                 self.beats.entry(server).or_default().was_known = known;
-                self.seen.push(match cause {
-                    Cause::Cancelled | Cause::Closed => Kind::CheckCancelled,
-                    _ => Kind::CheckFailed,
-                });
+                let is_given_up = matches!(cause, Cause::Cancelled | Cause::Closed);
+                self.seen.push(if is_given_up { Kind::CheckCancelled } else { Kind::CheckFailed });
             }
             _ => unreachable!("an event that nobody knows"),
         }
@@ -135,12 +133,12 @@ impl Observer<SdamEvent<'_>> for Log {
             }
             SdamEvent::TopologyDescriptionChanged { new, .. } => {
                 // The first one comes before the servers open.
-                if core::mem::replace(&mut self.changed, true) {
-                    assert_eq!(new.servers().count(), self.open.len(), "members and their events differ");
-                }
+                let is_first = !core::mem::replace(&mut self.changed, true);
+                assert!(is_first || new.servers().count() == self.open.len(), "members and their events differ");
             }
             SdamEvent::TopologyClosed { .. } => self.closed = true,
-            _ => {}
+            SdamEvent::NoServers { .. } => {}
+            _ => unreachable!("an event that nobody knows"),
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What lies between the client and the members: connections, messages under way, and when they arrive.
 
 use super::truth::Snapshot;
+use alloc::collections::{BTreeMap, VecDeque};
 use poolhouse_core::monitor::{HelloKind, LineId};
 use poolhouse_core::pool::ConnId;
 use poolhouse_core::{ServerId, TopologyVersion};
-use std::collections::{BTreeMap, VecDeque};
 
 /// What happens at an instant.
 #[derive(Debug)]

@@ -99,7 +99,7 @@ fn place_is_used_again_by_another_server_and_old_news_is_stale() {
 fn no_change_of_members_is_missed() {
     let mut rig = open(&["a"]);
     let all = ["b", "c", "d", "e"];
-    let mut hosts = std::vec!["a"];
+    let mut hosts = alloc::vec!["a"];
     rig.check("a", &primary(&hosts, 1));
     // Every way from one set of the others to another.
     for step in 1..=256_u32 {
