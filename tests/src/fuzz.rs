@@ -1,12 +1,14 @@
 //! Fuzz bodies: ordinary functions over bytes. A target in `fuzz/` is one line, and `cargo test` runs the same bodies
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
+pub mod control;
 pub mod monitor;
 pub mod pool;
 pub mod selection;
 pub mod topology;
 pub mod wire;
 
+pub use self::control::control;
 pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::selection::selection;
