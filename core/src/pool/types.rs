@@ -82,7 +82,7 @@ impl Lease {
 pub enum CheckOut {
     /// A connection was there.
     Granted(Lease),
-    /// It waits: see [`Pool::claim`].
+    /// It waits: see [`Pool::claim`](super::Pool::claim).
     Queued(WaiterId),
 }
 
@@ -166,7 +166,7 @@ impl fmt::Display for Generation {
 /// Whether a pool hands out connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PoolState {
-    /// Not until [`Pool::ready`].
+    /// Not until [`Pool::ready`](super::Pool::ready).
     Paused,
     /// Yes.
     Ready,
@@ -205,7 +205,7 @@ pub enum PoolAction {
     Interrupt(ConnId),
     /// Close the socket of this connection, without waiting for it.
     Close(ConnId),
-    /// Connect, shake hands and authenticate, then report [`Pool::handle_established`] or
-    /// [`Pool::handle_establish_failed`].
+    /// Connect, shake hands and authenticate, then report [`Pool::handle_established`](super::Pool::handle_established) or
+    /// [`Pool::handle_establish_failed`](super::Pool::handle_establish_failed).
     Establish(ConnId),
 }
