@@ -4,9 +4,11 @@
 pub mod monitor;
 pub mod pool;
 pub mod topology;
+pub mod uri;
 pub mod wire;
 
 pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::topology::topology;
+pub use self::uri::uri;
 pub use self::wire::wire;

@@ -165,11 +165,7 @@ impl Credential {
         match credential.broken_rule(broken) {
             Some(rule) => {
                 let mechanism = mechanism.map_or("the default mechanism", AuthMechanism::name);
-                Err(UriError {
-                    kind: UriErrorKind::Credential { mechanism, rule },
-                    option: options.auth_mechanism.map(|_| "authMechanism"),
-                    offset: None,
-                })
+                Err(UriError::new(UriErrorKind::Credential { mechanism, rule }))
             }
             None => {
                 if mechanism == Some(AuthMechanism::Gssapi) && credential.properties.get(SERVICE_NAME).is_none() {

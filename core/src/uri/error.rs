@@ -14,6 +14,10 @@ pub struct UriError {
 }
 
 impl UriError {
+    pub(super) const fn new(kind: UriErrorKind) -> Self {
+        Self { kind, option: None, offset: None }
+    }
+
     pub(super) const fn at(kind: UriErrorKind, offset: usize) -> Self {
         Self { kind, option: None, offset: Some(offset) }
     }

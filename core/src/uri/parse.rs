@@ -48,9 +48,8 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Some(name) => parse_database(name, begin + end + 1)?,
         None => None,
     };
-    let mut parser = Parser::default();
     // Without an at-sign in its place, one in the options may end a password that had to be escaped.
-    parser.hides_names = user.is_none() && query.contains('@');
+    let mut parser = Parser { hides_names: user.is_none() && query.contains('@'), ..Parser::default() };
     parser.query(query, uri.len() - query.len(), |_| true)?;
     check::presence(scheme, parser.seen)?;
     check::values(scheme, hosts.len(), &parser.options)?;
