@@ -14,8 +14,11 @@ use serde_json::{Map, Value};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
+/// Runs a case.
+type Check = fn(&Value) -> Outcome;
+
 /// The folders, and how their cases are compared.
-const FOLDERS: [(&str, &str, fn(&Value) -> Outcome); 3] = [
+const FOLDERS: [(&str, &str, Check); 3] = [
     ("connection-string", "connection-string/tests", options_case),
     ("uri-options", "uri-options/tests", options_case),
     ("auth", "auth/tests/legacy", credential_case),
@@ -44,7 +47,7 @@ fn main() -> ExitCode {
 }
 
 /// Adds the cases of a file; a file that cannot be read is a case that fails.
-fn add(mut suite: Suite, prefix: &str, path: &Path, check: fn(&Value) -> Outcome) -> Suite {
+fn add(mut suite: Suite, prefix: &str, path: &Path, check: Check) -> Suite {
     let cases = match read(path) {
         Ok(cases) => cases,
         Err(error) => {
@@ -64,10 +67,7 @@ fn add(mut suite: Suite, prefix: &str, path: &Path, check: fn(&Value) -> Outcome
 
 fn read(path: &Path) -> Result<Vec<Value>, Box<dyn Error>> {
     let mut file: Value = serde_json::from_slice(&fs::read(path)?)?;
-    match file["tests"].take() {
-        Value::Array(cases) => Ok(cases),
-        other => Err(format!("tests is {other}").into()),
-    }
+    Ok(file["tests"].as_array_mut().map(core::mem::take).ok_or("tests is no list")?)
 }
 
 /// A case of connection-string or uri-options: null is not compared.

@@ -5,6 +5,9 @@ use core::fmt::Write;
 use poolhouse_core::topology::TopologyOptions;
 use poolhouse_core::uri::{ConnectionString, Host, Scheme};
 
+#[cfg(test)]
+mod tests;
+
 /// What a password of the strings made here looks like.
 const PASSWORD: &str = "pa55w0rd-0f-ann";
 
