@@ -6,10 +6,9 @@ fn credential(uri: &str) -> Credential {
 
 /// The rule that a credential breaks.
 fn rule(uri: &str) -> &'static str {
-    match error(uri).kind() {
-        UriErrorKind::Credential { rule, .. } => rule,
-        other => panic!("{other:?}"),
-    }
+    let kind = error(uri).kind();
+    let UriErrorKind::Credential { rule, .. } = kind else { panic!("{kind:?}") };
+    rule
 }
 
 #[test]

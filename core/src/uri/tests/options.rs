@@ -193,7 +193,7 @@ fn value_at_the_end_of_its_range_counts() {
         "srvMaxHosts=0",
     ] {
         let uri = quiet(&format!("mongodb+srv://a/?{option}"));
-        let shown: Vec<_> = uri.options().iter().map(|(name, value)| (name, value)).collect();
+        let shown: Vec<_> = uri.options().iter().collect();
         let (name, value) = option.split_once('=').unwrap();
         assert_eq!(shown, [(name, OptionValue::Number(value.parse().unwrap()))]);
     }
