@@ -10,7 +10,7 @@
 //! let seeds: Vec<&str> = uri.seeds().collect();
 //! assert_eq!(seeds, ["db1.example.com", "db2.example.com:27018"]);
 //! assert_eq!(uri.pool_options().max_pool_size, 5);
-//! assert_eq!(uri.warnings()[0].to_string(), "foo: unknown option, ignored (at byte 79)");
+//! assert_eq!(uri.warnings()[0].to_string(), "foo: unknown option, ignored (at byte 78)");
 //! assert_eq!(uri.to_string(), "mongodb://db1.example.com,db2.example.com:27018/shop?maxPoolSize=5");
 //! # Ok::<(), poolhouse_core::uri::UriError>(())
 //! ```
