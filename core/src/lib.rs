@@ -26,6 +26,8 @@ pub mod shell;
 pub mod storage;
 mod time;
 pub mod topology;
+#[cfg(feature = "alloc")]
+pub mod uri;
 pub mod wire;
 
 pub use cause::Cause;

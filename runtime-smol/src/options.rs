@@ -6,6 +6,7 @@ use poolhouse_core::ConfigError;
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
+use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
 
 /// The options of a [`Client`](crate::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// What of a connection string was left out, and why.
+    pub warnings: Vec<UriWarning>,
 }
 
 impl ClientOptions {
@@ -46,49 +49,48 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            warnings: Vec::new(),
         }
     }
 
-    /// The defaults, for the servers of a plain connection string: `mongodb://host[:port][,host..][/][?replicaSet=..][&directConnection=..]`.
+    /// The options of a connection string.
+    ///
+    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`] for anything else: credentials and further options in the string are not implemented
-    /// yet and refused, so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
+    /// TLS, compression, a proxy), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        let rest = uri.strip_prefix("mongodb://").ok_or(Error::Uri("it does not begin with mongodb://"))?;
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        if hosts.contains('@') {
-            return Err(Error::Uri("credentials are not implemented"));
+        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        if uri.scheme() == Scheme::MongodbSrv {
+            return Err(Error::Unsupported("mongodb+srv"));
         }
-        if !database.is_empty() {
-            return Err(Error::Uri("a database in it is not implemented"));
+        if uri.credential().is_some() {
+            return Err(Error::Unsupported("credentials"));
         }
-        let mut options = Self::new("");
-        options.hosts = hosts
-            .split(',')
-            .map(|host| {
-                let is_socket = host.to_ascii_lowercase().ends_with(".sock");
-                if is_socket { host.replace("%2F", "/").replace("%2f", "/") } else { host.to_owned() }
-            })
-            .collect();
-        for option in query.split('&').filter(|option| !option.is_empty()) {
-            match option.split_once('=') {
-                Some((name, value)) if name.eq_ignore_ascii_case("replicaSet") && !value.is_empty() => {
-                    options.replica_set = Some(value.to_owned());
-                }
-                Some((name, value)) if name.eq_ignore_ascii_case("directConnection") => {
-                    options.direct_connection = match value {
-                        "true" => true,
-                        "false" => false,
-                        _ => return Err(Error::Uri("directConnection is neither true nor false")),
-                    };
-                }
-                _ => return Err(Error::Uri("an option other than replicaSet and directConnection is not implemented")),
-            }
+        if uri.tls() {
+            return Err(Error::Unsupported("tls"));
         }
-        Ok(options)
+        if !uri.compressors().is_empty() {
+            return Err(Error::Unsupported("compressors"));
+        }
+        if uri.proxy().is_some() {
+            return Err(Error::Unsupported("proxyHost"));
+        }
+        let given = uri.options();
+        Ok(Self {
+            hosts: uri.seeds().map(str::to_owned).collect(),
+            replica_set: given.replica_set.clone(),
+            direct_connection: given.direct_connection.unwrap_or_default(),
+            app_name: given.app_name.clone(),
+            pool: uri.pool_options(),
+            monitor: uri.monitor_options(),
+            server_selection_timeout: uri.server_selection_timeout(),
+            local_threshold: uri.local_threshold(),
+            timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            warnings: uri.warnings().to_vec(),
+        })
     }
 }
 

@@ -6,6 +6,7 @@ pub mod monitor;
 pub mod pool;
 pub mod selection;
 pub mod topology;
+pub mod uri;
 pub mod wire;
 
 pub use self::control::control;
@@ -13,4 +14,5 @@ pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::selection::selection;
 pub use self::topology::topology;
+pub use self::uri::uri;
 pub use self::wire::wire;

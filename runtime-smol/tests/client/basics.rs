@@ -94,9 +94,13 @@ fn options_out_of_range_start_nothing() {
         assert!(matches!(refused(Client::new(named)), Error::Metadata(_)));
         assert!(matches!(refused(Client::new(ClientOptions::new("a:0"))), Error::Topology(_)));
         for uri in
-            ["http://a", "mongodb://u:p@a", "mongodb://a,", "mongodb://a/?tls=true", "mongodb://:1", "mongodb://"]
+            ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {
             assert!(matches!(refused(Client::connect(uri)), Error::Uri(_)), "{uri}");
+        }
+        for uri in ["mongodb://u:p@a", "mongodb://a/?tls=true", "mongodb+srv://a.b.c", "mongodb://a/?compressors=zlib"]
+        {
+            assert!(matches!(refused(Client::connect(uri)), Error::Unsupported(_)), "{uri}");
         }
         // Whoever comes next is the first: nobody came before.
         let client = client(options(&server));
