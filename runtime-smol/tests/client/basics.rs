@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Error, Event, Guard, Notice, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 
 #[test]
@@ -110,6 +110,26 @@ fn options_out_of_range_start_nothing() {
     });
 }
 
+/// SDAM-86: what a monitor's hello told of sizes counts for nobody else; each connection goes by its own.
+#[test]
+fn each_connection_keeps_the_sizes_of_its_own_hello() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        let first = client.check_out().await.expect("a connection");
+        server.update_state(|state| state.document_bytes_max = 1_000_000);
+        let mut second = client.check_out().await.expect("another");
+        let mut first = first;
+        let bytes = |guard: &mut Guard<'_>| guard.raw().established().map(|told| told.sizes.max_bson_object_bytes);
+        assert_eq!(bytes(&mut first), Some(16 * 1024 * 1024));
+        assert_eq!(bytes(&mut second), Some(1_000_000));
+        let large = bson::doc! { "insert": "some", "documents": [{ "text": "x".repeat(2_000_000) }] };
+        first.run_command("db", large.clone()).await.expect("the first still takes it");
+        assert!(matches!(operation(&refused(second.run_command("db", large).await)), OperationError::Exchange(_)));
+    });
+}
+
+/// CMAP-74: a scope that always gives its connection back.
 #[test]
 fn with_connection_keeps_one_connection_and_returns_it() {
     run(async {

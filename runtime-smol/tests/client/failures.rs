@@ -8,7 +8,7 @@ use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, Event};
+use poolhouse_smol::{Client, Event, ServerMonitoringMode};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -81,6 +81,33 @@ fn silent_server_ends_at_the_connect_timeout() {
         assert_eq!(watch.until_closed().await, ClosedReason::Error);
         ping(&client).await.expect("a ping");
         at_rest(&server, &client, 1).await;
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// CMAP-60: what is established in the background ends at connectTimeoutMS, too, and is tried again.
+#[test]
+fn background_establishment_ends_at_the_connect_timeout() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.monitor.connect_timeout = Duration::from_millis(100);
+        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+        options.pool.min_pool_size = 1;
+        // So that there is always another to be established.
+        options.pool.max_idle_time = Duration::from_millis(50);
+        let client = client(options);
+        known(&client).await;
+        let mut watch = Watch::of(&client);
+        server.inject(FaultRule::once(Fault::Silence));
+        let timed_out = |event: &PoolEvent| {
+            let cause = Some(Cause::NetworkTimeout);
+            matches!(event, PoolEvent::ConnectionClosed { reason: ClosedReason::Error, cause: why, .. } if *why == cause)
+        };
+        watch.until_pool("ConnectionClosed at the time limit", timed_out).await;
+        watch.until_pool("ConnectionReady", |event| matches!(event, PoolEvent::ConnectionReady { .. })).await;
         assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
         client.close().await;
     });
