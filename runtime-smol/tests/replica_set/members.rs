@@ -26,10 +26,8 @@ fn removed_member_is_given_up_wholly() {
         known(&client, &set).await;
         // Two connections of the monitor besides.
         eventually("its pool is filled", || set.server(gone).open_count() == 5).await;
-        let only = Wanted {
-            criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)),
-            deprioritized: &[],
-        };
+        let only =
+            Wanted { criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)), deprioritized: &[] };
         let handle = loop {
             let handle = client.hub().select_server(&only, None).await.expect("a secondary");
             if handle.address() == set.address(gone).to_string() {
@@ -39,9 +37,11 @@ fn removed_member_is_given_up_wholly() {
         let mut events = client.subscribe_where(rare);
         set.remove(gone);
         let mut pool_closed = false;
-        next(&mut events, "ServerClosed", |event| {
-            matches!(event, Event::Sdam(event) if matches!(&**event, OwnedSdamEvent::ServerClosed { .. }))
-        })
+        next(
+            &mut events,
+            "ServerClosed",
+            |event| matches!(event, Event::Sdam(event) if matches!(&**event, OwnedSdamEvent::ServerClosed { .. })),
+        )
         .await;
         while !pool_closed {
             let (_, event) = next(&mut events, "PoolClosed", |event| matches!(event, Event::Pool(_))).await;

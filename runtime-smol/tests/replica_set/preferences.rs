@@ -13,8 +13,7 @@ fn preferring(preference: ReadPreference<'_>) -> CommandOptions<'_> {
 fn tagged() -> FakeReplicaSet {
     let mut options = FakeReplicaSetOptions::of(0).by_hand();
     let tags = [bson::doc! { "dc": "ny" }, bson::doc! { "dc": "ny", "rack": "1" }, bson::doc! { "dc": "sf" }];
-    options.members =
-        tags.into_iter().map(|tags| MemberOptions::default().tags(tags)).collect();
+    options.members = tags.into_iter().map(|tags| MemberOptions::default().tags(tags)).collect();
     FakeReplicaSet::start(options).expect("the set starts")
 }
 
@@ -74,11 +73,7 @@ fn tag_sets_and_staleness_decide_and_are_sent() {
         let client = client(options(&set.uri()));
         known(&client, &set).await;
         let tag_sets: &[&[(&str, &str)]] = &[&[("dc", "tokyo")], &[("dc", "ny"), ("rack", "1")], &[]];
-        let preference = ReadPreferenceOptions {
-            mode: ReadMode::Nearest,
-            tag_sets,
-            max_staleness_seconds: Some(120),
-        };
+        let preference = ReadPreferenceOptions { mode: ReadMode::Nearest, tag_sets, max_staleness_seconds: Some(120) };
         let preference = preference.validate().expect("a right preference");
         for _ in 0..10 {
             ping_with(&client, preferring(preference)).await.expect("a ping");

@@ -63,12 +63,19 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
         options.server_selection_timeout = Duration::from_millis(300);
         let client = client(options);
         known(&client, &set).await;
-        set.server(primary).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10107));
-        set.server(primary).inject(
-            poolhouse_tests::fake::FaultRule::always(poolhouse_tests::fake::Fault::Silence).on_command("hello"),
-        );
-        let error = refused(ping_with(&client, CommandOptions::new().repeatable()).await);
-        assert_eq!(command_error(&error), 10107);
+        set.server(primary)
+            .set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));
+        let pinging = smol::spawn({
+            let client = client.clone();
+            async move { ping_with(&client, CommandOptions::new().repeatable()).await }
+        });
+        eventually("the first attempt is sent", || set.server(primary).count_of("ping") == 1).await;
+        // Nobody is elected.
+        set.kill(primary).expect("it dies");
+        let error = refused(pinging.await);
+        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted) = error else {
+            panic!("not the first attempt's: {error:?}")
+        };
         client.close().await;
     });
 }
@@ -122,7 +129,10 @@ fn cleared_pool_is_retried_without_leave() {
         eventually("all wait", || pool(&client, &set, old).counts.waiting == 8).await;
         set.kill(old).expect("it dies");
         let error = refused(held.run_command("admin", bson::doc! { "ping": 1 }).await);
-        assert!(matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted)), "{error:?}");
+        assert!(
+            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted)),
+            "{error:?}"
+        );
         eventually("the pool is cleared", || pool(&client, &set, old).state == PoolState::Paused).await;
         set.elect((old + 1) % 3);
         for task in waiting {

@@ -74,17 +74,23 @@ pub(crate) fn server_type(client: &Client, server: &FakeServer) -> ServerType {
 
 /// Waits until the client knows one primary, and all other members of the configuration as secondaries.
 pub(crate) async fn known(client: &Client, set: &FakeReplicaSet) {
-    eventually("the client knows the set as it is", || {
+    let begun = Instant::now();
+    loop {
         let members = set.config();
         let primary = set.primary();
-        client.servers().len() == members.len()
+        let is_known = client.servers().len() == members.len()
             && members.iter().all(|entry| {
                 let expected =
                     if Some(entry.member) == primary { ServerType::RsPrimary } else { ServerType::RsSecondary };
                 server_type(client, &set.server(entry.member)) == expected
-            })
-    })
-    .await;
+            });
+        if is_known {
+            return;
+        }
+        let seen = client.servers();
+        assert!(begun.elapsed() < PATIENCE, "the set is {members:#?}, primary {primary:?}; the client sees {seen:#?}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
 }
 
 /// The commands of this name that a server was sent.
@@ -108,9 +114,7 @@ pub(crate) async fn counts_agree(client: &Client, servers: &[Arc<FakeServer>], m
             })
             .collect();
         let agrees = seen.iter().all(|(open, counts)| match counts {
-            Some(it) => {
-                it.in_use + it.pending + it.waiting == 0 && *open == monitoring + it.available as usize
-            }
+            Some(it) => it.in_use + it.pending + it.waiting == 0 && *open == monitoring + it.available as usize,
             None => *open == 0,
         });
         if agrees {
