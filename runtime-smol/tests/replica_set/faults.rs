@@ -13,8 +13,14 @@ use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 /// Options whose monitor finds a silent member within half a second.
 fn watchful(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
-    options.monitor.heartbeat_frequency = Duration::from_millis(500);
     options.monitor.connect_timeout = Duration::from_millis(500);
+    options
+}
+
+/// Options whose next poll is ten seconds away.
+fn patient(set: &FakeReplicaSet) -> ClientOptions {
+    let mut options = options(&set.uri());
+    options.monitor.heartbeat_frequency = Duration::from_secs(10);
     options
 }
 
@@ -25,7 +31,7 @@ fn step_down_is_learnt_from_the_stream() {
     run(async {
         const ROUNDS: usize = 50;
         let set = still_set();
-        let client = client(options(&set.uri()));
+        let client = client(patient(&set));
         known(&client, &set).await;
         let mut times = Vec::new();
         for _ in 0..ROUNDS {
@@ -54,7 +60,7 @@ fn selection_wakes_when_the_primary_is_elected() {
     run(async {
         let set = still_set();
         let old = set.primary().expect("a primary");
-        let client = client(options(&set.uri()));
+        let client = client(patient(&set));
         known(&client, &set).await;
         set.step_down();
         let gone = || server_type(&client, &set.server(old)) == ServerType::RsSecondary;

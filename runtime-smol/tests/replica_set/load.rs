@@ -53,7 +53,6 @@ fn counts_agree_after_seconds_of_failovers() {
     run(async {
         let set = set();
         let mut options = options(&set.uri());
-        options.monitor.heartbeat_frequency = Duration::from_millis(500);
         options.monitor.connect_timeout = Duration::from_millis(500);
         options.pool.max_pool_size = 10;
         let client = client(options);

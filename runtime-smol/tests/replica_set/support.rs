@@ -36,8 +36,10 @@ pub(crate) fn set() -> FakeReplicaSet {
     FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).expect("the set starts")
 }
 
+/// Options whose monitor checks every half second, so that a member that starts again is soon found.
 pub(crate) fn options(uri: &str) -> ClientOptions {
     let mut options = ClientOptions::parse(uri).expect("the string is right");
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
     options.timeout = Some(PATIENCE);
     options
 }
