@@ -15,6 +15,8 @@ fn step_down_under_load_fails_no_repeatable_operation() {
         load.more_successes(200).await;
         for _ in 0..5 {
             set.fail_over().expect("another is elected");
+            known(&client, &set).await;
+            load.turn_over().await;
             load.more_successes(200).await;
         }
         let (succeeded, errors) = load.end().await;
@@ -40,6 +42,7 @@ fn killed_primary_under_load_fails_no_repeatable_operation() {
             load.more_successes(200).await;
             set.restart(old).expect("it starts");
             known(&client, &set).await;
+            load.turn_over().await;
         }
         let (succeeded, errors) = load.end().await;
         assert_eq!(errors, Vec::<String>::new(), "{succeeded} succeeded");
@@ -81,6 +84,7 @@ fn counts_agree_after_seconds_of_failovers() {
             }
             load.more_successes(50).await;
             known(&client, &set).await;
+            load.turn_over().await;
             rounds += 1;
         }
         let (succeeded, errors) = load.end().await;

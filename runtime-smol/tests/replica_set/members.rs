@@ -90,7 +90,7 @@ fn member_that_leaves_and_joins_again_and_again_leaves_nothing_behind() {
             load.more_successes(10).await;
             set.reconfigure(|members| members.push(MemberConfig::new(leaving, MemberOptions::default())));
             known(&client, &set).await;
-            load.more_successes(10).await;
+            load.turn_over().await;
         }
         let (_, errors) = load.end().await;
         assert_eq!(errors, Vec::<String>::new());

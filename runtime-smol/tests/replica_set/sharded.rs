@@ -91,6 +91,7 @@ fn killed_router_under_load_fails_no_repeatable_operation() {
             load.more_successes(200).await;
             router.restart().expect("it starts");
             all_known(&client, &routers).await;
+            load.turn_over().await;
         }
         let (succeeded, errors) = load.end().await;
         assert_eq!(errors, Vec::<String>::new(), "{succeeded} succeeded");

@@ -193,6 +193,8 @@ pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     succeeded: Arc<AtomicUsize>,
+    /// Operations that each task has ended.
+    ended: Arc<Vec<AtomicUsize>>,
     errors: Arc<Mutex<Vec<String>>>,
     tasks: Vec<Task<()>>,
 }
@@ -202,11 +204,12 @@ impl Load {
     pub(crate) fn start(client: &Client, tasks: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let succeeded = Arc::new(AtomicUsize::new(0));
+        let ended: Arc<Vec<_>> = Arc::new((0..tasks).map(|_| AtomicUsize::new(0)).collect());
         let errors = Arc::new(Mutex::new(Vec::new()));
         let tasks = (0..tasks)
             .map(|task| {
                 let (client, stop) = (client.clone(), Arc::clone(&stop));
-                let (succeeded, errors) = (Arc::clone(&succeeded), Arc::clone(&errors));
+                let (succeeded, ended, errors) = (Arc::clone(&succeeded), Arc::clone(&ended), Arc::clone(&errors));
                 smol::spawn(async move {
                     while !stop.load(Ordering::Acquire) {
                         let options = CommandOptions::new().repeatable();
@@ -221,17 +224,25 @@ impl Load {
                             }
                             Err(error) => errors.lock().expect("not poisoned").push(format!("{error:?}")),
                         }
+                        ended[task].fetch_add(1, Ordering::Release);
                         smol::future::yield_now().await;
                     }
                 })
             })
             .collect();
-        Self { stop, succeeded, errors, tasks }
+        Self { stop, succeeded, ended, errors, tasks }
     }
 
     pub(crate) async fn more_successes(&self, count: usize) {
         let from = self.succeeded.load(Ordering::Acquire);
         eventually("operations succeed", || self.succeeded.load(Ordering::Acquire) >= from + count).await;
+    }
+
+    /// Waits until every operation that is under way has ended: the next fault is the first that befalls those that follow.
+    pub(crate) async fn turn_over(&self) {
+        let from: Vec<_> = self.ended.iter().map(|count| count.load(Ordering::Acquire)).collect();
+        let has_ended = |(count, from): (&AtomicUsize, &usize)| count.load(Ordering::Acquire) > *from;
+        eventually("all operations end", || self.ended.iter().zip(&from).all(has_ended)).await;
     }
 
     /// Ends the load: how many operations succeeded, and the errors of the others.

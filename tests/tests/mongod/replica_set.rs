@@ -33,7 +33,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
         let set = Arc::clone(&set);
         smol::unblock(move || work(&mut lock(&set)))
     };
-    on(|set| Ok(set.settle(SETTLING)?)).await?;
+    on(|set| Ok(set.settle(SETTLING)?)).await.map_err(|error| error.to_string())?;
     let load = Load::start(&client);
     load.more_successes(200).await?;
 
@@ -120,7 +120,7 @@ fn server_type(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) ->
 fn clients_of(set: &MongodReplicaSet, member: usize) -> Result<u64, poolhouse_tests::mongod::MongodError> {
     let ours = doc! { "clientMetadata.driver.name": "poolhouse-smol" };
     let count = doc! {
-        "aggregate": 1, "cursor": {},
+        "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
         "pipeline": [
             { "$currentOp": { "allUsers": true, "idleConnections": true } }, { "$match": ours }, { "$count": "n" },
         ],
@@ -233,7 +233,7 @@ impl Load {
     ) -> Result<usize, Box<dyn core::error::Error>> {
         *held(&self.shared.slowest) = Duration::ZERO;
         *held(&self.shared.first) = None;
-        let member = fault.await?;
+        let member = fault.await.map_err(|error| error.to_string())?;
         let now = Instant::now();
         *held(&self.shared.fault) = Some(now);
         eventually("an operation succeeds after the fault", || Ok(held(&self.shared.first).is_some())).await?;
