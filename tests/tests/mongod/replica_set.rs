@@ -61,11 +61,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
 
     let removed = load.round("reconfig that removes a secondary", on(remove_secondary)).await?;
     eventually("the client has given it up", || Ok(client.servers().len() == 2)).await?;
-    eventually("no connection to it is left", || {
-        // Its own set's members may still be connected; clients' connections are those with an application's name or ours.
-        Ok(clients_of(&lock(&set), removed)? == 0)
-    })
-    .await?;
+    eventually("no connection to it is left", || Ok(clients_of(&lock(&set), removed) == Some(0))).await?;
     let set_again = Arc::clone(&set);
     let adding = smol::unblock(move || {
         lock(&set_again).reconfig_add(removed)?;
@@ -80,8 +76,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     client.close().await;
     eventually("no connection is left", || {
         let set = lock(&set);
-        let open = (0..3).map(|member| clients_of(&set, member)).collect::<Result<Vec<_>, _>>()?;
-        Ok(open.iter().all(|count| *count == 0))
+        Ok((0..3).all(|member| clients_of(&set, member) == Some(0)))
     })
     .await
 }
@@ -117,7 +112,9 @@ fn server_type(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) ->
 }
 
 /// The connections that clients of ours have to a member, by the name of the driver that they told.
-fn clients_of(set: &MongodReplicaSet, member: usize) -> Result<u64, poolhouse_tests::mongod::MongodError> {
+///
+/// `None` while the member does not say: one whose state changes hangs up on the harness, too.
+fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
     let ours = doc! { "clientMetadata.driver.name": "poolhouse-smol" };
     let count = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
@@ -125,10 +122,10 @@ fn clients_of(set: &MongodReplicaSet, member: usize) -> Result<u64, poolhouse_te
             { "$currentOp": { "allUsers": true, "idleConnections": true } }, { "$match": ours }, { "$count": "n" },
         ],
     };
-    let reply = set.member(member).run_command(count)?;
+    let reply = set.member(member).run_command(count).ok()?;
     let first = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let first = first.ok().and_then(|batch| batch.first()).and_then(bson::Bson::as_document);
-    Ok(first.and_then(|it| it.get_i32("n").ok()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+    Some(first.and_then(|it| it.get_i32("n").ok()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
 }
 
 /// Waits until the set has settled, the client sees it as it is, and each member counts the client's connections: those of its
@@ -146,9 +143,9 @@ async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load)
         let mut seen = Vec::new();
         for member in 0..3 {
             let address = lock(set).member(member).address().to_string();
-            let open = clients_of(&lock(set), member)?;
+            let open = clients_of(&lock(set), member);
             // The server's own count has connections of the other members in it, too.
-            let all = lock(set).member(member).server_status_connections()?.others();
+            let all = lock(set).member(member).server_status_connections().ok().map(|count| count.others());
             let status = client.servers().into_iter().find(|it| it.address == address);
             let status = status.map(|it| (it.server_type, it.pool.counts));
             seen.push((open, all, status));
@@ -157,7 +154,7 @@ async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load)
             let expected = if member == primary { ServerType::RsPrimary } else { ServerType::RsSecondary };
             status.is_some_and(|(server_type, counts)| {
                 let quiet = counts.in_use + counts.pending + counts.waiting == 0;
-                quiet && server_type == expected && *open == 2 + u64::from(counts.total()) && all >= open
+                quiet && server_type == expected && *open == Some(2 + u64::from(counts.total())) && all >= open
             })
         });
         if agrees {
