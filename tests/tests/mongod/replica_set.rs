@@ -59,6 +59,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     .await?;
     agree(&set, &client, &load).await?;
 
+    let before = counts_before(&lock(&set));
     let removed = load.round("reconfig that removes a secondary", on(remove_secondary)).await?;
     eventually("the client has given it up", || Ok(client.servers().len() == 2)).await?;
     eventually("no connection to it is left", || Ok(clients_of(&lock(&set), removed) == Some(0))).await?;
@@ -126,6 +127,12 @@ fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
     let first = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let first = first.ok().and_then(|batch| batch.first()).and_then(bson::Bson::as_document);
     Some(first.and_then(|it| it.get_i32("n").ok()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+}
+
+/// Of each member: all connections, and those of our client.
+fn counts_before(set: &MongodReplicaSet) -> Vec<(u64, u64)> {
+    let all = |member| set.member(member).server_status_connections().map_or(0, |count| count.others());
+    (0..set.members_count()).map(|member| (all(member), clients_of(set, member).unwrap_or(0))).collect()
 }
 
 /// Waits until the set has settled, the client sees it as it is, and each member counts the client's connections: those of its
