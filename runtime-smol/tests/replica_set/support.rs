@@ -213,7 +213,7 @@ impl Load {
                 smol::spawn(async move {
                     while !stop.load(Ordering::Acquire) {
                         let options = CommandOptions::new().repeatable();
-                        let outcome = if task % 2 == 0 {
+                        let outcome = if task.is_multiple_of(2) {
                             insert(&client, options).await
                         } else {
                             ping_with(&client, options).await
