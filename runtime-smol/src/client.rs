@@ -138,11 +138,15 @@ impl Client {
     ) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
         let deadline = self.deadline(options.timeout.or(self.inner.options.timeout));
-        let mut failed = None;
+        let mut failed: Option<(ServerId, Error)> = None;
         loop {
-            let deprioritized = failed.as_slice();
-            let wanted = self.wanted(options.read_preference, deprioritized);
-            let server = self.inner.hub.select_server(&wanted, deadline).await?;
+            let deprioritized = failed.as_ref().map(|(id, _)| *id);
+            let wanted = self.wanted(options.read_preference, deprioritized.as_slice());
+            let server = match self.inner.hub.select_server(&wanted, deadline).await {
+                Ok(server) => server,
+                // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
+                Err(error) => return Err(failed.map_or(Error::Operation(error), |(_, first)| first)),
+            };
             let id = server.id();
             let error = match self.inner.hub.check_out_of(server, deadline).await {
                 Ok(guard) => {
@@ -158,7 +162,7 @@ impl Client {
             if failed.is_some() || !again {
                 return Err(error);
             }
-            failed = Some(id);
+            failed = Some((id, error));
         }
     }
 

@@ -2,6 +2,9 @@
 
 extern crate alloc;
 
+#[path = "mongod/replica_set.rs"]
+mod replica_set;
+
 use alloc::sync::Arc;
 use core::future::Future;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
+        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()))
         .run()
 }
 

@@ -214,11 +214,11 @@ impl<R: Runtime> State<R> {
                     return Some(Chore::Wake(waker));
                 }
             }
-            if entry.fresh && self.starter.is_some() {
-                return self.starter.take().map(Chore::Wake);
-            }
-            if ended && !entry.fresh {
+            if ended {
+                // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
                 *place = None;
+            } else if entry.fresh && self.starter.is_some() {
+                return self.starter.take().map(Chore::Wake);
             }
         }
         while let Some(place) = self.wake_selectors {
