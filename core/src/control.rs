@@ -10,11 +10,26 @@
 //!
 //! What a monitor wants of its sockets is polled by line ([`Control::poll_line`]), because each line is driven by a task of its own.
 //! A load-balanced topology has no monitors.
+//!
+//! # Selectors
+//!
+//! Whoever finds no suitable server asks for a check of all ([`Control::request_check`]) and waits for
+//! [`ControlAction::WakeSelectors`], which follows every check that ends, whatever it brought (MON-18). The request is dropped where a
+//! check is in flight, so it is made anew at each wake-up: then a server is checked every 500 ms for as long as somebody waits (SDAM-85).
+//!
+//! # Time
+//!
+//! A clock that goes back is held at the last value seen, for all monitors and the topology alike, so that no event is
+//! earlier than the one before it.
+
+#[cfg(test)]
+mod tests;
 
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
 };
+use crate::storage::tree::Tree;
 use crate::storage::{Full, Store};
 use crate::topology::{
     AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology,
@@ -45,10 +60,18 @@ pub enum ControlAction {
 pub struct Control<M: Memory> {
     topology: Topology<M>,
     monitors: <M as Stores>::PerServer<Option<Monitor>>,
+    /// When each monitor wants to be called.
+    due: Due<M>,
     config: MonitorConfig,
+    /// The latest instant seen.
+    clock: Instant,
     /// The topology's membership when the monitors were last brought in step.
     membership: (u32, u32),
+    /// A check has ended, and selectors were not woken for it.
+    wake: bool,
 }
+
+type Due<M> = Tree<<M as Stores>::PerServer<Instant>, <M as Stores>::PerServer<Instant>>;
 
 impl<M: Memory> Control<M> {
     /// A topology of these options with a monitor for each seed, all of which check at once.
@@ -66,7 +89,15 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<Self, Full> {
         let topology = Topology::new(now, id, topology, observer)?;
-        let mut control = Self { topology, monitors: Store::EMPTY, config: monitor, membership: (0, 0) };
+        let mut control = Self {
+            topology,
+            monitors: Store::EMPTY,
+            due: Tree::EMPTY,
+            config: monitor,
+            clock: now,
+            membership: (0, 0),
+            wake: false,
+        };
         control.route(now, observer);
         Ok(control)
     }
@@ -102,20 +133,27 @@ impl<M: Memory> Control<M> {
         line: LineId,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
         let result = self.monitor_mut(server).ok_or(Stale)?.handle_dialed(now, line, observer);
-        self.apply_failure(now, server, observer);
+        self.conclude(now, server, observer);
         result
     }
 
     /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
     ///
-    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok.
+    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok, and
+    ///   a reply without it counts as that.
     ///
-    /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes.
+    /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes. Owes [`ControlAction::WakeSelectors`] if it ends
+    /// a check.
     ///
     /// # Errors
     ///
     /// [`Stale`]: the connection is given up; nothing changed.
+    ///
+    /// # Panics
+    ///
+    /// When a check succeeds by a reply without its `hello`.
     ///
     /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
     pub fn handle_reply<L: HelloLists>(
@@ -127,15 +165,18 @@ impl<M: Memory> Control<M> {
         hello: Option<&HelloInfo<'_, L>>,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
         let monitor = self.monitor_mut(server).ok_or(Stale)?;
-        monitor.handle_reply(now, line, reply, observer)?;
+        // A reply of which there is nothing to tell is none that is ok.
+        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
+        monitor.handle_reply(now, line, &reply, observer)?;
         let rtt = monitor.rtt();
         let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
         if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
             self.topology.handle_hello(now, server, hello, round_trip, observer);
             self.settle(now, server, observer);
         }
-        self.apply_failure(now, server, observer);
+        self.conclude(now, server, observer);
         Ok(())
     }
 
@@ -152,8 +193,9 @@ impl<M: Memory> Control<M> {
         cause: Cause,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
+        let now = self.hold_clock(now);
         self.monitor_mut(server).ok_or(Stale)?.handle_failed(now, line, cause, observer)?;
-        self.apply_failure(now, server, observer);
+        self.conclude(now, server, observer);
         Ok(())
     }
 
@@ -165,6 +207,7 @@ impl<M: Memory> Control<M> {
         hello: &HelloInfo<'_, L>,
         observer: &mut impl ControlObserver,
     ) {
+        let now = self.hold_clock(now);
         self.topology.handle_hello(now, server, hello, None, observer);
         self.sync_known(server);
         self.route(now, observer);
@@ -182,6 +225,7 @@ impl<M: Memory> Control<M> {
         error: &AppError<'_>,
         observer: &mut impl ControlObserver,
     ) -> Verdict {
+        let now = self.hold_clock(now);
         let verdict = self.topology.handle_app_error(now, server, error, observer);
         self.sync_known(server);
         self.route(now, observer);
@@ -189,9 +233,17 @@ impl<M: Memory> Control<M> {
     }
 
     /// Asks for a check of every server as soon as it may be: somebody found none that suits (MON-15, SDAM-85).
+    ///
+    /// Dropped, not remembered, where a check is in flight: see the [module](self) for who asks again, and when.
+    ///
+    /// Cost: O(servers).
     pub fn request_check(&mut self, now: Instant) {
-        for monitor in self.monitors.slots_mut().iter_mut().flatten() {
-            monitor.request_check(now);
+        let now = self.hold_clock(now);
+        for place in 0..self.monitors.slots().len() {
+            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
+                monitor.request_check(now);
+                self.rearm(place);
+            }
         }
     }
 
@@ -201,44 +253,57 @@ impl<M: Memory> Control<M> {
     ///
     /// Source: SDAM, "Client closing" (SDAM-10, MON-49, LOG-08).
     pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        for monitor in self.monitors.slots_mut().iter_mut().flatten() {
-            monitor.close(now, observer);
+        let now = self.hold_clock(now);
+        for place in 0..self.monitors.slots().len() {
+            if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
+                monitor.close(now, observer);
+                self.rearm(place);
+            }
         }
         self.topology.close(now, observer);
         self.route(now, observer);
     }
 
-    /// Begins the checks that are due, and ends those that are too late.
+    /// Begins the checks that are due, and ends those that are too late: the earliest first.
     ///
-    /// Cost: O(servers).
+    /// Cost: O(log n) in the number of servers for each one concerned, besides what its outcome costs.
+    ///
+    /// # Panics
+    ///
+    /// When a monitor does not do what is due, which is a bug in this crate.
     pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        for index in 0..self.monitors.slots().len() {
-            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) else { continue };
-            if monitor.poll_timeout().is_none_or(|at| at > now) {
-                continue;
-            }
+        let now = self.hold_clock(now);
+        while self.due.earliest().is_some_and(|at| at <= now) {
+            let Some(place) = self.due.first() else { break };
+            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place as usize) else { break };
             monitor.handle_timeout(now, observer);
             let server = monitor.server();
-            self.apply_failure(now, server, observer);
+            self.conclude(now, server, observer);
+            assert!(self.due.of(place).is_none_or(|at| at > now), "what was due is not done");
         }
     }
 
     /// The next action owed to the host, which carries out all of them before anybody else sees the machine.
     pub fn poll_action(&mut self) -> Option<ControlAction> {
-        loop {
-            return Some(match self.topology.poll_action()? {
+        while let Some(action) = self.topology.poll_action() {
+            return Some(match action {
                 TopologyAction::ServerAdded(id) => ControlAction::ServerAdded(id),
                 TopologyAction::ServerRemoved(id) => ControlAction::ServerRemoved(id),
                 TopologyAction::Pool(id, command) => ControlAction::Pool(id, command),
-                TopologyAction::WakeSelectors => ControlAction::WakeSelectors,
+                TopologyAction::WakeSelectors => {
+                    self.wake = false;
+                    ControlAction::WakeSelectors
+                }
                 // Passed on to the monitors within the step.
                 TopologyAction::CancelCheck(_) | TopologyAction::RequestCheck(_) => continue,
             });
         }
+        core::mem::take(&mut self.wake).then_some(ControlAction::WakeSelectors)
     }
 
     /// What a monitor wants of one of its connections, or `None` when it wants nothing now.
     pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
+        let now = self.hold_clock(now);
         self.monitor_mut(server)?.poll_line(now, line)
     }
 
@@ -254,10 +319,10 @@ impl<M: Memory> Control<M> {
         self.topology.server(server).is_none()
     }
 
-    /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(servers).
+    /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(1).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.monitors.slots().iter().flatten().filter_map(Machine::poll_timeout).min()
+        self.due.earliest()
     }
 
     /// Checks every internal invariant. For tests, fuzzing and simulation.
@@ -270,9 +335,28 @@ impl<M: Memory> Control<M> {
         for monitor in self.monitors.slots().iter().flatten() {
             monitor.assert_invariants();
             assert!(monitor.outcome().is_none(), "an outcome is applied in its own step");
-            let member = self.topology.server(monitor.server()).is_some();
-            assert!(member || monitor.state() == MonitorState::Closed, "a server that is gone is not checked");
+            let known = self.topology.server(monitor.server()).map(|server| server.server_type().is_known());
+            match known {
+                Some(known) => {
+                    assert_ne!(monitor.state(), MonitorState::Closed, "a member is checked");
+                    assert_eq!(monitor.is_server_known(), known, "a monitor knows what became of its server");
+                }
+                None => assert_eq!(monitor.state(), MonitorState::Closed, "a server that is gone is not checked"),
+            }
         }
+        let is_balanced = self.topology.description().topology_type() == TopologyType::LoadBalanced;
+        for server in self.topology.servers() {
+            let is_monitored = self.monitor(server.server()).is_some();
+            assert!(is_monitored != is_balanced || self.membership != self.topology.membership(), "not monitored");
+        }
+        self.due.assert_invariants(|place| {
+            self.monitors.slots().get(place as usize)?.as_ref().and_then(Machine::poll_timeout)
+        });
+    }
+
+    fn hold_clock(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
     }
 
     fn monitor_mut(&mut self, server: ServerId) -> Option<&mut Monitor> {
@@ -280,17 +364,19 @@ impl<M: Memory> Control<M> {
         monitor.filter(|monitor| monitor.server() == server)
     }
 
-    /// Applies the outcome of a check that failed, if there is one.
-    fn apply_failure(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
-        let Some(CheckOutcome::Failed { cause, .. }) = self.monitor(server).and_then(Monitor::outcome) else {
-            return;
-        };
-        self.topology.handle_failed(now, server, cause, observer);
-        self.settle(now, server, observer);
+    /// After news for a monitor: applies the outcome of a check that failed, if there is one, and notes when the monitor is due.
+    fn conclude(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
+        if let Some(CheckOutcome::Failed { cause, .. }) = self.monitor(server).and_then(Monitor::outcome) {
+            self.topology.handle_failed(now, server, cause, observer);
+            self.settle(now, server, observer);
+        }
+        self.rearm(server.index() as usize);
     }
 
     /// Lets a monitor go on after its outcome was applied.
     fn settle(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
+        // Even if it changed nothing: who waits asks for the next check (MON-18).
+        self.wake = true;
         self.route(now, observer);
         let known = self.is_known(server);
         if let Some(monitor) = self.monitor_mut(server) {
@@ -310,69 +396,73 @@ impl<M: Memory> Control<M> {
         }
     }
 
+    /// Notes when the monitor at this place wants to be called.
+    fn rearm(&mut self, place: usize) {
+        let Some(Some(monitor)) = self.monitors.slots().get(place) else { return };
+        note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
+    }
+
     /// Passes on what the topology owes to monitors: checks, and who came and went.
     fn route(&mut self, now: Instant, observer: &mut impl ControlObserver) {
         let membership = self.topology.membership();
-        if self.membership != membership {
+        if self.membership != membership && self.sync_monitors(now, observer).is_ok() {
             self.membership = membership;
-            self.sync_monitors(now, observer);
         }
         while let Some(action) = self.topology.poll_check_action() {
-            match action {
-                CheckAction::Request(server) => {
-                    if let Some(monitor) = self.monitor_mut(server) {
-                        monitor.request_check(now);
-                    }
+            let (CheckAction::Request(server) | CheckAction::Cancel(server)) = action;
+            // A primary that was deposed is Unknown, and not by a check of its own.
+            self.sync_known(server);
+            if let Some(monitor) = self.monitor_mut(server) {
+                match action {
+                    CheckAction::Request(_) => monitor.request_check(now),
+                    CheckAction::Cancel(_) => monitor.cancel_check(now, observer),
                 }
-                CheckAction::Cancel(server) => {
-                    if let Some(monitor) = self.monitor_mut(server) {
-                        monitor.cancel_check(now, observer);
-                    }
-                }
+                self.rearm(server.index() as usize);
             }
         }
     }
 
-    /// Closes the monitors of servers that are gone, and starts those of new ones.
-    fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) {
-        for index in 0..self.monitors.slots().len() {
-            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(index) else { continue };
+    /// Closes the monitors of servers that are gone, and starts those of new ones, which come in the order of their places.
+    ///
+    /// [`Full`]: memory is out. What is missing is made up for with the next news.
+    fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) -> Result<(), Full> {
+        for place in 0..self.monitors.slots().len() {
+            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
             if self.topology.server(monitor.server()).is_none() {
                 monitor.close(now, observer);
+                self.rearm(place);
             }
         }
         if self.topology.description().topology_type() == TopologyType::LoadBalanced {
-            return;
+            return Ok(());
         }
-        let mut last = 0;
-        // In the order of their numbers, which is that of their coming.
-        while let Some(server) = self
-            .topology
-            .servers()
-            .map(|server| server.server())
-            .filter(|id| id.number() > last)
-            .min_by_key(|id| id.number())
-        {
-            last = server.number();
-            if self.monitor(server).is_none() {
-                self.start_monitor(now, server, observer);
+        let Self { topology, monitors, due, config, .. } = self;
+        for server in topology.servers().map(|description| description.server()) {
+            let place = server.index() as usize;
+            while monitors.slots().len() <= place {
+                monitors.try_push(None)?;
+            }
+            due.grow(place + 1)?;
+            let Some(kept) = monitors.slots_mut().get_mut(place) else { continue };
+            if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
+                let monitor = kept.insert(Monitor::new(server, *config));
+                monitor.start(now, observer);
+                note_due::<M>(due, server.index(), monitor.poll_timeout());
             }
         }
+        Ok(())
     }
+}
 
-    fn start_monitor(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
-        let index = server.index() as usize;
-        while self.monitors.slots().len() <= index {
-            // As many places as the topology has; growing may fail when memory is out, and then the server is never known.
-            if self.monitors.try_push(None).is_err() {
-                return;
-            }
-        }
-        let mut monitor = Monitor::new(server, self.config);
-        monitor.start(now, observer);
-        if let Some(place) = self.monitors.slots_mut().get_mut(index) {
-            *place = Some(monitor);
-        }
+/// Notes when the monitor at this place wants to be called.
+fn note_due<M: Memory>(due: &mut Due<M>, place: u32, at: Option<Instant>) {
+    if due.of(place) == at {
+        return;
+    }
+    due.remove(place);
+    if let Some(at) = at {
+        let noted = due.insert(place, at);
+        assert!(noted.is_ok(), "a monitor has a place among the deadlines before it starts");
     }
 }
 

@@ -16,19 +16,24 @@ pub mod auth;
 mod cause;
 mod config;
 pub mod control;
+pub mod convert;
 pub mod machine;
 pub mod monitor;
 pub mod pool;
+pub mod scan;
+pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;
 pub mod storage;
 mod time;
 pub mod topology;
+#[cfg(feature = "alloc")]
+pub mod uri;
 pub mod wire;
 
 pub use cause::Cause;
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

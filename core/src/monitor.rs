@@ -478,6 +478,11 @@ impl Monitor {
         &self.rtt
     }
 
+    /// Whether the server is known, as far as the monitor was told.
+    pub(crate) const fn is_server_known(&self) -> bool {
+        self.known
+    }
+
     /// Whether the check in flight is one of a stream, so that the RTT connection is in use.
     #[must_use]
     pub const fn is_streaming(&self) -> bool {

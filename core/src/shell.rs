@@ -18,8 +18,8 @@ mod connection;
 mod error;
 mod event;
 mod guard;
-mod hello;
 mod hub;
+mod read_preference;
 mod runtime;
 mod server;
 #[cfg(feature = "std")]
@@ -27,12 +27,13 @@ mod subscriber;
 mod task;
 
 pub use connection::ExchangeError;
-pub use error::OperationError;
+pub use error::{OperationError, SelectionReport};
 #[cfg(feature = "alloc")]
 pub use event::Event;
 pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
-pub use hub::{Hub, HubConfig, ServerSnapshot};
+pub use hub::{Hub, HubConfig, ServerSnapshot, Wanted};
+pub use read_preference::append_read_preference;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
 pub use server::{PoolSnapshot, Server};
 #[cfg(feature = "std")]

@@ -1,6 +1,7 @@
 //! Where a machine keeps its slots: in place with a fixed capacity, or on the heap.
 
 pub(crate) mod table;
+pub(crate) mod tree;
 
 use core::fmt;
 

@@ -1,11 +1,12 @@
 //! Keeps a pool to a server busy and shows what happens.
 //!
 //! ```text
-//! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port] [--tasks N] [--seconds S]
+//! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]
 //! ```
 //!
-//! Without a connection string it starts a fake server in the process. On a terminal it draws a table twice a second;
-//! elsewhere it prints a line a second. It ends with status 0 only if operations succeeded and the last one did.
+//! Without a connection string it starts a fake replica set in the process and fails its primary over every three seconds. On a
+//! terminal it draws a table twice a second; elsewhere it prints a line for each server a second. It ends with status 0 only if operations
+//! succeeded and the last one did.
 
 extern crate alloc;
 
@@ -17,8 +18,8 @@ use hdrhistogram::Histogram;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::poolhouse_core::shell::{EventRef, Notice};
-use poolhouse_smol::{Client, ClientOptions, ServerStatus};
-use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_smol::{Client, ClientOptions, Error, ServerStatus};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +31,7 @@ struct Arguments {
     seconds: u64,
 }
 
-const USAGE: &str = "usage: watch [mongodb://host:port] [--tasks N] [--seconds S]";
+const USAGE: &str = "usage: watch [mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]";
 
 fn arguments() -> Result<Arguments, String> {
     let mut parsed = Arguments { uri: None, tasks: 64, seconds: 10 };
@@ -55,6 +56,7 @@ fn arguments() -> Result<Arguments, String> {
 struct Tally {
     waits: Histogram<u64>,
     succeeded: u64,
+    retried: u64,
     failed: u64,
     last_error: Option<String>,
     last_succeeded: bool,
@@ -78,14 +80,16 @@ fn main() -> ExitCode {
 }
 
 async fn watch(arguments: &Arguments) -> Result<bool, String> {
-    let mut fake = None;
+    let mut trouble = None;
     let uri = match &arguments.uri {
         Some(uri) => uri.clone(),
         None => {
-            let server = FakeServer::start(FakeOptions::default()).map_err(|error| format!("fake server: {error}"))?;
-            let uri = format!("mongodb://{}", server.address());
-            println!("No connection string was given: watching a fake server in this process at {uri}");
-            fake = Some(server);
+            let set =
+                FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).map_err(|error| format!("fake set: {error}"))?;
+            let uri = set.uri();
+            println!("No connection string was given: watching a fake replica set in this process at {uri}");
+            println!("Every three seconds its primary steps down, or is killed and comes back.");
+            trouble = Some(smol::spawn(make_trouble(set)));
             uri
         }
     };
@@ -101,6 +105,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     let tally = Arc::new(Mutex::new(Tally {
         waits: Histogram::new(3).map_err(|error| error.to_string())?,
         succeeded: 0,
+        retried: 0,
         failed: 0,
         last_error: None,
         last_succeeded: false,
@@ -122,28 +127,42 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     }
     client.close().await;
     listener.await;
-    drop(fake);
+    if let Some(trouble) = trouble {
+        trouble.cancel().await;
+    }
     screen.draw_events(&events);
     Ok(summary(&tally, started.elapsed()))
 }
 
-/// One task: ping, again and again.
+/// Fails the primary over, by turns gently and not.
+async fn make_trouble(set: FakeReplicaSet) {
+    for gentle in [true, false].into_iter().cycle() {
+        smol::Timer::after(Duration::from_secs(3)).await;
+        let Some(primary) = set.primary() else { continue };
+        if gentle {
+            set.step_down();
+        } else if set.kill(primary).is_ok() {
+            smol::Timer::after(Duration::from_secs(1)).await;
+            if let Err(error) = set.restart(primary) {
+                eprintln!("the fake server does not come back: {error}");
+            }
+        }
+    }
+}
+
+/// One task: ping the primary, again and again. What fails for a passing reason is tried once more, as an application would.
 async fn work(client: Client, tally: Shared<Tally>, end: Instant) {
     while Instant::now() < end {
-        let started = Instant::now();
-        let outcome = match client.check_out().await {
-            Ok(mut guard) => {
-                let wait = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
-                with(&tally, |tally| tally.waits.saturating_record(wait));
-                guard.run_command("admin", doc! { "ping": 1 }).await
-            }
-            Err(error) => Err(error),
-        };
+        let mut outcome = ping(&client, &tally).await;
+        if outcome.as_ref().is_err_and(|error| error.is_retryable() || error.is_transient()) {
+            with(&tally, |tally| tally.retried += 1);
+            outcome = ping(&client, &tally).await;
+        }
         let failed = outcome.is_err();
         with(&tally, |tally| {
             tally.last_succeeded = !failed;
             match outcome {
-                Ok(_) => tally.succeeded += 1,
+                Ok(()) => tally.succeeded += 1,
                 Err(error) => {
                     tally.failed += 1;
                     tally.last_error = Some(error.to_string());
@@ -154,6 +173,14 @@ async fn work(client: Client, tally: Shared<Tally>, end: Instant) {
             smol::Timer::after(Duration::from_millis(50)).await;
         }
     }
+}
+
+async fn ping(client: &Client, tally: &Mutex<Tally>) -> Result<(), Error> {
+    let started = Instant::now();
+    let mut guard = client.check_out().await?;
+    let wait = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
+    with(tally, |tally| tally.waits.saturating_record(wait));
+    guard.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
 /// Takes down what happens, but for the check-outs, which are counted.
@@ -200,38 +227,39 @@ impl Screen {
         events: &Mutex<VecDeque<String>>,
         from: Instant,
     ) {
-        let (succeeded, failed, p50, p99) = with(tally, |tally| {
+        let (succeeded, retried, failed, p50, p99) = with(tally, |tally| {
             let (p50, p99) = (tally.waits.value_at_quantile(0.5), tally.waits.value_at_quantile(0.99));
             tally.waits.reset();
-            (tally.succeeded, tally.failed, p50, p99)
+            (tally.succeeded, tally.retried, tally.failed, p50, p99)
         });
         let now = Instant::now();
         let rate = (succeeded - self.last.1) as f64 / now.duration_since(self.last.0).as_secs_f64().max(1e-9);
         self.last = (now, succeeded);
+        let operations = format!(
+            "{rate:.0} operations/s, wait p50 {p50} us, p99 {p99} us; succeeded {succeeded}, retried {retried}, failed {failed}"
+        );
+        let time = from.elapsed().as_secs_f64();
         let mut out = String::new();
         if self.live {
             with(events, |events| self.recent.extend(events.drain(..)));
             while self.recent.len() > RECENT_LINES {
                 self.recent.pop_front();
             }
-            out.push_str("\x1b[H\x1b[J");
-            out.push_str(&format!("Poolhouse, {:.0} s\n\n", from.elapsed().as_secs_f64()));
-            out.push_str(
-                "server                    type          RTT avg   RTT min  avail  in use  pending  waiting   ops/s  wait p50  wait p99\n",
-            );
+            out.push_str(&format!("\x1b[H\x1b[JPoolhouse, {time:.0} s: {operations}\n\n{HEADING}\n"));
             for server in servers {
-                out.push_str(&row(server, rate, p50, p99));
+                out.push_str(&row(server));
                 out.push('\n');
             }
-            out.push_str(&format!("\nsucceeded {succeeded}, failed {failed}\n\n"));
+            out.push('\n');
             for line in &self.recent {
                 out.push_str(line);
                 out.push('\n');
             }
         } else {
             self.draw_events(events);
+            out.push_str(&format!("{time:8.1} s  {operations}\n"));
             for server in servers {
-                out.push_str(&format!("{:7.1} s  {}\n", from.elapsed().as_secs_f64(), plain(server, rate, p50, p99)));
+                out.push_str(&format!("            {}\n", row(server)));
             }
         }
         print!("{out}");
@@ -246,38 +274,22 @@ impl Screen {
     }
 }
 
-fn row(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
-    let (average, minimum) = round_trips(server);
-    let counts = server.pool.counts;
-    format!(
-        "{:<25} {:<12} {average:>8} {minimum:>9}  {:>5}  {:>6}  {:>7}  {:>7}  {rate:>6.0}  {p50:>5} us  {p99:>5} us",
-        server.address,
-        server.server_type.name(),
-        counts.available,
-        counts.in_use,
-        counts.pending,
-        counts.waiting,
-    )
-}
+const HEADING: &str = "server                    type          RTT avg   RTT min  available  in use  pending  waiting";
 
-fn plain(server: &ServerStatus, rate: f64, p50: u64, p99: u64) -> String {
-    let (average, minimum) = round_trips(server);
-    let counts = server.pool.counts;
-    format!(
-        "{} {} rtt {average} min {minimum}, available {} in use {} pending {} waiting {}, {rate:.0} ops/s, wait p50 {p50} us p99 {p99} us",
-        server.address,
-        server.server_type.name(),
-        counts.available,
-        counts.in_use,
-        counts.pending,
-        counts.waiting,
-    )
-}
-
-fn round_trips(server: &ServerStatus) -> (String, String) {
+fn row(server: &ServerStatus) -> String {
     let show =
         |time: Option<Duration>| time.map_or("-".to_owned(), |time| format!("{:.2}ms", time.as_secs_f64() * 1e3));
-    (show(server.round_trip_average), show(server.round_trip_minimum))
+    let (average, minimum) = (show(server.round_trip_average), show(server.round_trip_minimum));
+    let counts = server.pool.counts;
+    format!(
+        "{:<25} {:<12} {average:>8} {minimum:>9}  {:>9}  {:>6}  {:>7}  {:>7}",
+        server.address,
+        server.server_type.name(),
+        counts.available,
+        counts.in_use,
+        counts.pending,
+        counts.waiting,
+    )
 }
 
 /// Says how it went; whether operations succeeded.
@@ -285,8 +297,9 @@ fn summary(tally: &Mutex<Tally>, elapsed: Duration) -> bool {
     with(tally, |tally| {
         let rate = tally.succeeded as f64 / elapsed.as_secs_f64();
         println!(
-            "\n{} operations succeeded, {} failed, in {:.1} s: {rate:.0} a second",
+            "\n{} operations succeeded ({} of them at the second try), {} failed, in {:.1} s: {rate:.0} a second",
             tally.succeeded,
+            tally.retried.saturating_sub(tally.failed),
             tally.failed,
             elapsed.as_secs_f64()
         );

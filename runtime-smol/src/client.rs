@@ -1,20 +1,21 @@
 //! The client.
 
 use crate::runtime::{Smol, spawn};
-use crate::{ClientOptions, CommandError, Error};
+use crate::{ClientOptions, CommandError, CommandOptions, Error};
 use alloc::sync::{Arc, Weak};
 use core::fmt;
 use core::ops::AsyncFnOnce;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use poolhouse_core::shell::{
-    EventRef, Hub, HubConfig, PoolSnapshot, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription,
+    EventRef, Hub, HubConfig, PoolSnapshot, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription, Wanted,
 };
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::TopologyOptions;
-use poolhouse_core::wire::bson::RawDocument;
+use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_core::wire::hello::{ClientMetadata, Environment, MetadataOptions};
-use poolhouse_core::{Instant, ServerType, shell};
+use poolhouse_core::{Instant, ServerId, ServerType, shell};
 use smol::Task;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -27,8 +28,10 @@ pub struct Client {
 
 struct Inner {
     hub: Arc<Hub<Smol>>,
-    timeout: Option<Duration>,
+    options: ClientOptions,
     tasks: Tasks,
+    /// Held by whoever waits for the end of the tasks.
+    closing: smol::lock::Mutex<()>,
 }
 
 /// The background tasks. A task that is dropped is cancelled.
@@ -55,6 +58,21 @@ impl Client {
     ///
     /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        Self::start(options, Subscribers::default())
+    }
+
+    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
+        let events = Subscribers::default();
+        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        Ok((Self::start(options, events)?, subscription))
+    }
+
+    fn start(options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let metadata = ClientMetadata::new(&MetadataOptions {
@@ -70,9 +88,13 @@ impl Client {
         })?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
-        let seeds = [options.address.as_str()];
-        let topology =
-            TopologyOptions { seeds: &seeds, replica_set: None, direct_connection: true, load_balanced: false };
+        let seeds: Vec<&str> = options.hosts.iter().map(String::as_str).collect();
+        let topology = TopologyOptions {
+            seeds: &seeds,
+            replica_set: options.replica_set.as_deref(),
+            direct_connection: options.direct_connection,
+            load_balanced: options.pool.load_balanced,
+        };
         let config = HubConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
@@ -81,29 +103,98 @@ impl Client {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub =
-            Hub::new(Smol, config, topology.validate()?, Subscribers::default()).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(Smol, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Tasks::default();
         let clock = Arc::clone(&hub);
         let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks));
         lock(&tasks).extend([spawn(async move { clock.run_clock().await }), spawn(starter)]);
-        Ok(Self { inner: Arc::new(Inner { hub, timeout: options.timeout, tasks }) })
+        let closing = smol::lock::Mutex::new(());
+        Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
     }
 
-    /// Runs a command, and gives the reply of a server that says `ok`.
+    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
     ///
-    /// The operation may take as long as [`ClientOptions::timeout`] allows.
+    /// The operation may take as long as [`ClientOptions::timeout`] allows. One that failed before it was sent is tried once more.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when it is not reached or does not answer;
+    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
     /// [`Error::Bson`] for a document that cannot be encoded.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
-        self.check_out().await?.run_command(database, command).await
+        self.run_command_with(database, command, CommandOptions::new()).await
     }
 
-    /// Checks out a connection. Dropping the guard returns it.
+    /// [`Client::run_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_command_with(
+        &self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::Document, Error> {
+        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
+        let deadline = self.deadline(options.timeout.or(self.inner.options.timeout));
+        let mut failed: Option<(ServerId, Error)> = None;
+        loop {
+            let deprioritized = failed.as_ref().map(|(id, _)| *id);
+            let wanted = self.wanted(options.read_preference, deprioritized.as_slice());
+            let server = match self.inner.hub.select_server(&wanted, deadline).await {
+                Ok(server) => server,
+                // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
+                Err(error) => return Err(failed.map_or(Error::Operation(error), |(_, first)| first)),
+            };
+            let id = server.id();
+            let error = match self.inner.hub.check_out_of(server, deadline).await {
+                Ok(guard) => {
+                    let preference = self.told_preference(&guard, options.read_preference);
+                    match (Guard { guard }).run(database, &bytes, preference.as_ref()).await {
+                        Ok(reply) => return Ok(reply),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => Error::Operation(error),
+            };
+            let again = error.is_retryable() || (options.repeatable && error.is_transient());
+            if failed.is_some() || !again {
+                return Err(error);
+            }
+            failed = Some((id, error));
+        }
+    }
+
+    fn wanted<'a>(&self, read_preference: Option<ReadPreference<'a>>, deprioritized: &'a [ServerId]) -> Wanted<'a> {
+        let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
+        let criteria = criteria
+            .with_local_threshold(self.inner.options.local_threshold)
+            .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency);
+        Wanted { criteria, deprioritized }
+    }
+
+    /// What a server is told of the read preference: nothing that it does without, and on a direct connection to a member of a set
+    /// that any member may answer.
+    fn told_preference<'a>(
+        &self,
+        guard: &shell::Guard<'_, Smol>,
+        preference: Option<ReadPreference<'a>>,
+    ) -> Option<ReadPreference<'a>> {
+        let server_type = guard.established().map_or(ServerType::Unknown, |established| established.server_type);
+        if server_type == ServerType::Standalone {
+            return None;
+        }
+        let preference = preference.filter(|preference| preference.options().mode != ReadMode::Primary);
+        let direct = self.inner.options.direct_connection && server_type != ServerType::Mongos;
+        preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
+    }
+
+    fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        timeout.map(|timeout| Smol.now().saturating_add(timeout))
+    }
+
+    /// Checks out a connection to a server that accepts writes. Dropping the guard returns it.
     ///
     /// The time of [`ClientOptions::timeout`] begins now, for this and for everything done under the guard.
     ///
@@ -111,7 +202,7 @@ impl Client {
     ///
     /// [`Error::Operation`]: no server, or no connection in time.
     pub async fn check_out(&self) -> Result<Guard<'_>, Error> {
-        self.check_out_by(self.inner.timeout).await
+        self.check_out_by(self.inner.options.timeout).await
     }
 
     /// [`Client::check_out`] with a time limit of its own; `None` is for ever.
@@ -120,8 +211,18 @@ impl Client {
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Guard<'_>, Error> {
-        let deadline = timeout.map(|timeout| Smol.now().saturating_add(timeout));
-        Ok(Guard { guard: self.inner.hub.check_out(deadline).await? })
+        let wanted = self.wanted(None, &[]);
+        Ok(Guard { guard: self.inner.hub.check_out(&wanted, self.deadline(timeout)).await? })
+    }
+
+    /// [`Client::check_out`] of a connection to a server of the user's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`].
+    pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Guard<'_>, Error> {
+        let wanted = self.wanted(Some(read_preference), &[]);
+        Ok(Guard { guard: self.inner.hub.check_out(&wanted, self.deadline(self.inner.options.timeout)).await? })
     }
 
     /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
@@ -184,13 +285,13 @@ impl Client {
     /// closed when they are returned. Returns when all background tasks have ended.
     pub async fn close(&self) {
         self.inner.hub.close();
+        // One after the other: who comes second finds that all tasks have ended, too.
+        let _closing = self.inner.closing.lock().await;
         loop {
-            let tasks = core::mem::take(&mut *lock(&self.inner.tasks));
-            if tasks.is_empty() {
-                break;
-            }
-            for task in tasks {
-                task.await;
+            let task = lock(&self.inner.tasks).pop();
+            match task {
+                Some(task) => task.await,
+                None => break,
             }
         }
         self.inner.hub.events().close();
@@ -268,8 +369,21 @@ impl<'c> Guard<'c> {
     /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        let command = RawDocument::new(&bytes).map_err(|error| Error::Bson(error.to_string()))?;
-        match self.guard.run_command(database, |body| body.extend(command).map(drop)).await {
+        self.run(database, &bytes, None).await
+    }
+
+    async fn run(
+        &mut self,
+        database: &str,
+        command: &[u8],
+        read_preference: Option<&ReadPreference<'_>>,
+    ) -> Result<bson::Document, Error> {
+        let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            body.extend(command)?;
+            read_preference.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
+        };
+        match self.guard.run_command(database, write).await {
             Ok(reply) => reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string())),
             Err(shell::OperationError::Command { code, .. }) => Err(self.refusal(code)),
             Err(error) => Err(Error::Operation(error)),

@@ -5,14 +5,17 @@ use poolhouse_core::ConfigError;
 use poolhouse_core::pool::CheckOutError;
 use poolhouse_core::shell::OperationError;
 use poolhouse_core::topology::TopologyConfigError;
+use poolhouse_core::uri::UriError;
 use poolhouse_core::wire::hello::MetadataError;
 
 /// A call of a client failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The connection string is wrong, or asks for what is not implemented. Says what, never the string.
-    Uri(&'static str),
+    /// The connection string is wrong. Says what and where, never the string.
+    Uri(Box<UriError>),
+    /// The connection string asks for what is not implemented yet: this.
+    Unsupported(&'static str),
     /// An option is out of its range. Nothing was started.
     Config(ConfigError),
     /// Options that contradict each other, or a host that is no address. Nothing was started.
@@ -59,6 +62,26 @@ impl Error {
             Self::Operation(error) => error.is_retryable(),
             Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
             Self::Uri(_)
+            | Self::Unsupported(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Bson(_) => false,
+        }
+    }
+
+    /// Whether another server, or the same one a moment later, may well do what this one did not. What was asked for may have
+    /// happened all the same.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_transient(),
+            Self::Command(error) => {
+                OperationError::Command { code: error.code, labels: poolhouse_core::wire::Labels::NONE }.is_transient()
+            }
+            Self::Uri(_)
+            | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
             | Self::Metadata(_)
@@ -74,7 +97,7 @@ impl Error {
             self,
             Self::Operation(
                 OperationError::Timeout
-                    | OperationError::ServerSelection
+                    | OperationError::ServerSelection(_)
                     | OperationError::CheckOut(CheckOutError::WaitQueueTimeout { .. })
             )
         )
@@ -84,7 +107,8 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Uri(what) => write!(f, "the connection string cannot be used: {what}"),
+            Self::Uri(error) => error.fmt(f),
+            Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),

@@ -25,9 +25,10 @@ mod runtime;
 
 pub use client::{Client, Guard, ServerStatus};
 pub use error::{CommandError, Error};
-pub use options::ClientOptions;
+pub use options::{ClientOptions, CommandOptions};
 pub use poolhouse_core;
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
+pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
 pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
 pub use runtime::{Smol, Stream};

@@ -5,24 +5,34 @@ use core::time::Duration;
 use poolhouse_core::ConfigError;
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
-use poolhouse_core::shell::Endpoint;
+use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
+use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
 
 /// The options of a [`Client`](crate::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The server: `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket.
-    pub address: String,
+    /// The servers to begin with: `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. One of a replica set
+    /// will do, the others are found.
+    pub hosts: Vec<String>,
+    /// `replicaSet`: the name that the set must have.
+    pub replica_set: Option<String>,
+    /// `directConnection`: speak to the one host whatever it is, and look for no others. Default false.
+    pub direct_connection: bool,
     /// `appName`: what the server's logs call this client; at most 128 bytes.
     pub app_name: Option<String>,
-    /// The options of the pool.
+    /// The options of every pool.
     pub pool: PoolOptions,
-    /// The options of the monitor. Its `connect_timeout` is the pool's connections' too.
+    /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
     pub monitor: MonitorOptions,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for the server to be there. Default 30 s.
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it. Default 30 s.
     pub server_selection_timeout: Duration,
+    /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
+    pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// What of a connection string was left out, and why.
+    pub warnings: Vec<UriWarning>,
 }
 
 impl ClientOptions {
@@ -30,47 +40,101 @@ impl ClientOptions {
     #[must_use]
     pub fn new(address: impl Into<String>) -> Self {
         Self {
-            address: address.into(),
+            hosts: vec![address.into()],
+            replica_set: None,
+            direct_connection: false,
             app_name: None,
             pool: PoolOptions::DEFAULT,
             monitor: MonitorOptions::DEFAULT,
-            server_selection_timeout: Duration::from_secs(30),
+            server_selection_timeout: SERVER_SELECTION_TIMEOUT,
+            local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            warnings: Vec::new(),
         }
     }
 
-    /// The defaults, for the server of a connection string of the plainest form: `mongodb://host[:port]`.
+    /// The options of a connection string.
+    ///
+    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`] for anything else: credentials, several hosts and options in the string are not implemented
-    /// yet and refused, so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
+    /// TLS, compression, a proxy), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        let rest = uri.strip_prefix("mongodb://").ok_or(Error::Uri("it does not begin with mongodb://"))?;
-        let (hosts, options) = rest.split_once('/').unwrap_or((rest, ""));
-        if hosts.contains('@') {
-            return Err(Error::Uri("credentials are not implemented"));
+        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        if uri.scheme() == Scheme::MongodbSrv {
+            return Err(Error::Unsupported("mongodb+srv"));
         }
-        if hosts.contains(',') {
-            return Err(Error::Uri("more than one host is not implemented"));
+        if uri.credential().is_some() {
+            return Err(Error::Unsupported("credentials"));
         }
-        if !options.trim_start_matches('?').is_empty() {
-            return Err(Error::Uri("a database and options are not implemented"));
+        if uri.tls() {
+            return Err(Error::Unsupported("tls"));
         }
-        let address = if hosts.to_ascii_lowercase().ends_with(".sock") {
-            hosts.replace("%2F", "/").replace("%2f", "/")
-        } else {
-            hosts.to_owned()
-        };
-        match Endpoint::parse(&address) {
-            Some(_) => Ok(Self::new(address)),
-            None => Err(Error::Uri("the host is no address")),
+        if !uri.compressors().is_empty() {
+            return Err(Error::Unsupported("compressors"));
         }
+        if uri.proxy().is_some() {
+            return Err(Error::Unsupported("proxyHost"));
+        }
+        let given = uri.options();
+        Ok(Self {
+            hosts: uri.seeds().map(str::to_owned).collect(),
+            replica_set: given.replica_set.clone(),
+            direct_connection: given.direct_connection.unwrap_or_default(),
+            app_name: given.app_name.clone(),
+            pool: uri.pool_options(),
+            monitor: uri.monitor_options(),
+            server_selection_timeout: uri.server_selection_timeout(),
+            local_threshold: uri.local_threshold(),
+            timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            warnings: uri.warnings().to_vec(),
+        })
     }
 }
 
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CommandOptions<'a> {
+    /// Which members of a replica set may answer; `None` is the one that accepts writes.
+    pub read_preference: Option<ReadPreference<'a>>,
+    /// How long it may take in all, instead of what the client's options say.
+    pub timeout: Option<Duration>,
+    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
+    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    pub repeatable: bool,
+}
+
+impl<'a> CommandOptions<'a> {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { read_preference: None, timeout: None, repeatable: false }
+    }
+
+    /// With a read preference.
+    #[must_use]
+    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
+        Self { read_preference: Some(read_preference), ..self }
+    }
+
+    /// With a time limit of its own.
+    #[must_use]
+    pub const fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// For a command that may be run twice.
+    #[must_use]
+    pub const fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
     }
 }

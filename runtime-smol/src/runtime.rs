@@ -7,9 +7,12 @@ use poolhouse_core::pool::OnHeap;
 use poolhouse_core::shell::{ConnectError, Endpoint, Runtime, Server, Subscribers};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, Instant, topology};
+use smol::Async;
 use smol::io::{AsyncReadExt, AsyncWriteExt};
-use smol::net::TcpStream;
 use std::io;
+use std::net::TcpStream;
+#[cfg(unix)]
+use std::os::unix::net::UnixStream;
 use std::sync::{LazyLock, Mutex};
 
 /// Poolhouse's runtime on smol.
@@ -31,6 +34,10 @@ impl Runtime for Smol {
 
     fn now(&self) -> Instant {
         Instant::from_nanos(u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn entropy(&self) -> u32 {
+        fastrand::u32(..)
     }
 
     async fn sleep_until(&self, at: Instant) {
@@ -64,9 +71,9 @@ async fn connect_tcp(host: &str, port: u16) -> Result<Stream, ConnectError> {
         return Err(ConnectError(Cause::Dns));
     }
     for address in addresses {
-        if let Ok(stream) = TcpStream::connect(address).await {
+        if let Ok(stream) = Async::<TcpStream>::connect(address).await {
             // Without it small requests wait for the peer's delayed acknowledgement. A socket that refuses is usable still.
-            let _ = stream.set_nodelay(true);
+            let _ = stream.get_ref().set_nodelay(true);
             return Ok(Stream::Tcp(stream));
         }
     }
@@ -75,7 +82,7 @@ async fn connect_tcp(host: &str, port: u16) -> Result<Stream, ConnectError> {
 
 #[cfg(unix)]
 async fn connect_unix(path: &str) -> Result<Stream, ConnectError> {
-    smol::net::unix::UnixStream::connect(path).await.map(Stream::Unix).map_err(|_| ConnectError(Cause::Network))
+    Async::<UnixStream>::connect(path).await.map(Stream::Unix).map_err(|_| ConnectError(Cause::Network))
 }
 
 #[cfg(not(unix))]
@@ -88,10 +95,10 @@ async fn connect_unix(_path: &str) -> Result<Stream, ConnectError> {
 #[non_exhaustive]
 pub enum Stream {
     /// TCP.
-    Tcp(TcpStream),
+    Tcp(Async<TcpStream>),
     /// A Unix domain socket.
     #[cfg(unix)]
-    Unix(smol::net::unix::UnixStream),
+    Unix(Async<UnixStream>),
 }
 
 impl ErrorType for Stream {
@@ -117,12 +124,9 @@ impl Write for Stream {
         }
     }
 
+    /// Nothing is held back between this and the socket.
     async fn flush(&mut self) -> Result<(), io::Error> {
-        match self {
-            Self::Tcp(stream) => stream.flush().await,
-            #[cfg(unix)]
-            Self::Unix(stream) => stream.flush().await,
-        }
+        Ok(())
     }
 }
 

@@ -28,6 +28,8 @@ mod connection;
 mod errors;
 mod fail_point;
 mod fault;
+pub mod mongoses;
+pub mod replica_set;
 mod shared;
 mod state;
 mod store;
@@ -51,10 +53,11 @@ pub use self::client::{BlockingClient, Reply, hello};
 pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
 pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
 pub use self::shared::{ConnectionInfo, Ended, Received, TimedOut, View};
-pub use self::state::{ErrorVersions, Role, ServerState, TopologyVersion};
+pub use self::state::{ErrorVersions, LastWrite, Role, ServerState, TopologyVersion};
 pub use self::wire::BadInput;
 
 use self::shared::{Order, Shared, Sockets, Wanted};
+use self::store::Documents;
 
 /// How long the server's thread may take to do what it is told; far beyond what it needs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -140,11 +143,17 @@ impl FakeServer {
     /// # Errors
     /// `InvalidInput` for an address that is not loopback; otherwise those of the sockets.
     pub fn start(options: FakeOptions) -> io::Result<Self> {
+        let documents = Documents::new(options.store_bytes_max);
+        Self::start_on(options, documents)
+    }
+
+    /// Starts a server on documents that others may share.
+    fn start_on(options: FakeOptions, documents: Documents) -> io::Result<Self> {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
         }
         let (socket, address) = thread::bind(SocketAddr::new(options.ip, options.port))?;
-        let shared = Arc::new(Shared::new(&options));
+        let shared = Arc::new(Shared::new(&options, documents));
         let thread = std::thread::Builder::new().name("poolhouse-fake".to_owned()).spawn({
             let shared = Arc::clone(&shared);
             move || thread::run(shared, options, socket, address)
@@ -182,6 +191,21 @@ impl FakeServer {
             change(&mut inner.state);
             inner.version.counter += 1;
         });
+    }
+
+    /// Replaces the description as [`set_state`](Self::set_state) does and ends every connection; hellos that wait are
+    /// answered first.
+    fn set_state_and_close(&self, state: ServerState) {
+        self.shared.order(|inner| {
+            inner.state = state;
+            inner.version.counter += 1;
+            inner.close_all();
+        });
+    }
+
+    /// Changes the description without a new topologyVersion, as the progress of writes does.
+    fn amend_state(&self, change: impl FnOnce(&mut ServerState)) {
+        self.shared.with(|inner| change(&mut inner.state));
     }
 
     /// The process's identity and its count of changes.
@@ -250,6 +274,11 @@ impl FakeServer {
     /// Cuts a connection now. No-op if it is closed.
     pub fn cut(&self, connection: u64, by: Cut) {
         self.give(connection, Order::Cut(by), FaultKind::CutNow);
+    }
+
+    /// Ends every connection in order, each after the reply that is under way; a hello that waits gets none.
+    pub fn close_connections(&self) {
+        self.shared.order(shared::Inner::close_all);
     }
 
     // The whole server.

@@ -15,6 +15,7 @@ pub mod sdam;
 pub mod sim;
 pub mod spec;
 pub mod suite;
+pub mod world;
 
 /// The examples of the README, compiled and run like those of any documentation.
 #[cfg(doctest)]

@@ -2,4 +2,5 @@
 
 pub mod monitor;
 pub mod pool;
+pub mod selection;
 pub mod topology;

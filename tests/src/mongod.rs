@@ -18,10 +18,12 @@ use self::process::Server;
 use self::scratch::Scratch;
 
 pub use self::error::MongodError;
+pub use self::replica_set::{MongodReplicaSet, MongodReplicaSetOptions};
 
 mod client;
 mod error;
 mod process;
+mod replica_set;
 mod scratch;
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::time::Duration;
+use poolhouse_core::control::Control;
 use poolhouse_core::machine::Machine;
+use poolhouse_core::monitor::{CheckReply, Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
     WaiterId,
@@ -405,4 +407,60 @@ fn hello_that_changes_nothing_allocates_nothing() {
         }
     });
     assert_eq!(count, 0);
+}
+
+/// The same through the control machine, with its monitors: checks that are due, sent and answered as before, by polling.
+#[test]
+fn checks_that_change_nothing_allocate_nothing() {
+    let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
+    let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
+    let config = TopologyOptions { seeds: &hosts, ..TopologyOptions::default() }.validate().expect("fifty seeds");
+    let polling = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
+    let monitor = polling.validate().expect("in range");
+    let mut now = Instant::ORIGIN;
+    let mut control =
+        Control::<topology::OnHeap>::new(now, TopologyId::new(1), config, monitor, &mut ()).expect("room");
+    let servers: Vec<_> = hosts.iter().map(|host| control.topology().find(host).expect("a member")).collect();
+    let mut actions = 0;
+    let mut round = |control: &mut Control<topology::OnHeap>, now: Instant| {
+        let mut answered = 0;
+        for (number, server) in servers.iter().enumerate() {
+            while let Some(action) = control.poll_line(now, *server, Line::Check) {
+                let line = match action {
+                    MonitorAction::Dial(line) => {
+                        control.handle_dialed(now, *server, line, &mut ()).expect("it is dialed");
+                        continue;
+                    }
+                    MonitorAction::SendHello { line, .. } => line,
+                    MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => unreachable!("it polls, and is well"),
+                };
+                let hello = HelloInfo {
+                    is_writable_primary: number == 0,
+                    secondary: number > 0,
+                    set_name: Some("rs"),
+                    max_wire_version: 21,
+                    lists: Members(&hosts),
+                    ..HelloInfo::default()
+                };
+                control.handle_reply(now, *server, line, &CheckReply::OK, Some(&hello), &mut ()).expect("asked for");
+                while control.poll_action().is_some() {
+                    actions += 1;
+                }
+                answered += 1;
+            }
+        }
+        assert_eq!(answered, 50, "every server was checked");
+    };
+    round(&mut control, now);
+    let (count, ()) = allocations(|| {
+        for _ in 0..10 {
+            now = control.poll_timeout().expect("checks are due");
+            control.handle_timeout(now, &mut ());
+            round(&mut control, now);
+            control.request_check(now);
+        }
+    });
+    assert_eq!(count, 0, "allocations");
+    assert!(actions > 50 * 10);
+    control.assert_invariants();
 }

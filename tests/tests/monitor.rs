@@ -1,10 +1,9 @@
-//! Random lives of a monitor against its naive model, the dead server, and the official round-trip times.
+//! Random lives of a monitor against its naive model, and the dead server.
 
 use core::time::Duration;
-use std::path::PathBuf;
 
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, Rtt,
+    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
@@ -205,48 +204,4 @@ fn a_healthy_server_is_checked_for_ever() {
     let good = seen.iter().filter(|(_, event)| matches!(event, MonitorEvent::HeartbeatSucceeded { .. })).count();
     assert_eq!(good, 100);
     assert_eq!(now.as_nanos(), 100 * 10_003_000_000);
-}
-
-/// MON-47, by the official files, where `POOLHOUSE_SPEC_DIR` says they are.
-#[test]
-fn official_round_trip_times() {
-    let Some(root) = std::env::var_os("POOLHOUSE_SPEC_DIR") else {
-        eprintln!("skipped: official_round_trip_times (POOLHOUSE_SPEC_DIR is not set)");
-        return;
-    };
-    let folder = PathBuf::from(root).join("server-selection/tests/rtt");
-    let mut count = 0;
-    for entry in std::fs::read_dir(&folder).expect("the folder of the rtt tests") {
-        let path = entry.expect("an entry").path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&path).expect("a readable file");
-        let name = path.display();
-        let sample = number(&text, "new_rtt_ms").unwrap_or_else(|| panic!("{name}: new_rtt_ms"));
-        let expected = number(&text, "new_avg_rtt").unwrap_or_else(|| panic!("{name}: new_avg_rtt"));
-        let mut rtt = Rtt::new();
-        if let Some(average) = number(&text, "avg_rtt_ms") {
-            rtt.add_sample(duration(average));
-        }
-        rtt.add_sample(duration(sample));
-        let average = rtt.average_femtos().expect("an average") as f64 / 1e12;
-        assert!((average - expected).abs() <= 1e-9, "{name}: {average} instead of {expected}");
-        count += 1;
-    }
-    assert!(count > 0, "no file in {}", folder.display());
-}
-
-fn duration(ms: f64) -> Duration {
-    let nanos = (ms * 1e6).round();
-    assert!((nanos - ms * 1e6).abs() < 1e-3, "{ms} ms are whole nanoseconds");
-    Duration::from_secs_f64(ms / 1e3)
-}
-
-/// The number that a flat JSON object has under `key`; `None` for the string that stands for "no value yet".
-fn number(text: &str, key: &str) -> Option<f64> {
-    let (_, after) = text.split_once(&format!("\"{key}\""))?;
-    let value = after.trim_start().strip_prefix(':')?.trim_start();
-    let end = value.find([',', '}', '\n'])?;
-    value[..end].trim().parse().ok()
 }

@@ -6,12 +6,11 @@
 
 use crate::Instant;
 use crate::storage::table::NIL;
+use crate::storage::tree::{NEVER, Tree};
 use crate::storage::{Full, Store};
-use tree::{NEVER, Tree};
 
 #[cfg(test)]
 mod tests;
-mod tree;
 
 /// A waiter's place in the list that is in order. One for each place in the waiter table.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]

@@ -7,7 +7,7 @@ use crate::wire::bson::RawDocument;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
-use crate::wire::{EncodeError, Phase, Sink, WireError};
+use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
 use core::ops::Range;
 use embedded_io_async::{Read, Write};
@@ -64,7 +64,6 @@ pub(super) struct Connection<R: Runtime> {
     ids: RequestIds,
     exchange: Exchange,
     limits: Limits,
-    established: Option<Established>,
 }
 
 /// Where a reply is in the input.
@@ -91,12 +90,7 @@ impl<R: Runtime> Connection<R> {
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             limits: Limits::DEFAULT,
-            established: None,
         }
-    }
-
-    pub(super) const fn established(&self) -> Option<&Established> {
-        self.established.as_ref()
     }
 
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
@@ -107,11 +101,11 @@ impl<R: Runtime> Connection<R> {
     /// Makes an application connection of a connected socket.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
-    pub(super) async fn shake_hands(
+    pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
-        mut handshake: Handshake<'_>,
+        handshake: &mut Handshake<'_, A>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
-    ) -> Result<(), HandshakeError> {
+    ) -> Result<Established, HandshakeError> {
         loop {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
@@ -133,8 +127,7 @@ impl<R: Runtime> Connection<R> {
                 Next::Established(established) => {
                     self.limits = established.sizes.limits();
                     self.ids = established.request_ids;
-                    self.established = Some(established);
-                    return Ok(());
+                    return Ok(established);
                 }
             }
         }
@@ -216,7 +209,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.
-    fn discard_reply(&mut self) {
+    pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {

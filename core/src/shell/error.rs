@@ -6,17 +6,24 @@ use crate::pool::CheckOutError;
 use crate::wire::Labels;
 use core::fmt;
 
+/// Why no server was selected, with the topology as it was.
+#[cfg(feature = "alloc")]
+pub type SelectionReport = alloc::boxed::Box<crate::selection::DetailedSelectionError>;
+/// Why no server was selected, with the topology as it was.
+#[cfg(not(feature = "alloc"))]
+pub type SelectionReport = crate::selection::SelectionError;
+
 /// An operation failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OperationError {
-    /// No suitable server was found in time.
-    ServerSelection,
+    /// No suitable server was found in time, or none ever will be. Tells the topology as it was.
+    ServerSelection(SelectionReport),
     /// No connection could be checked out.
     CheckOut(CheckOutError),
     /// The request or its reply did not get through.
     Exchange(ExchangeError),
-    /// The operation's deadline has passed. The connection is closed.
+    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet.
     Timeout,
     /// The server's monitor timed out, and the connection was interrupted.
     Interrupted,
@@ -44,7 +51,24 @@ impl OperationError {
             Self::Timeout => Some(Cause::NetworkTimeout),
             Self::Interrupted => Some(Cause::Interrupted),
             Self::Broken(cause) => Some(*cause),
-            Self::ServerSelection | Self::CheckOut(_) | Self::Command { .. } | Self::Busy | Self::Closed => None,
+            Self::ServerSelection(_) | Self::CheckOut(_) | Self::Command { .. } | Self::Busy | Self::Closed => None,
+        }
+    }
+
+    /// Whether another server, or the same one a moment later, may well do what this one did not: a network error, an interruption, a
+    /// change of the server's state. What was asked for may have happened all the same.
+    ///
+    /// Source: Retryable Reads, "Retryable Error".
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Exchange(error) => matches!(error, ExchangeError::Network),
+            Self::Interrupted => true,
+            Self::Command { code, .. } => {
+                matches!(code, 6 | 7 | 89 | 91 | 134 | 189 | 262 | 9001 | 10107 | 11600 | 11602 | 13435 | 13436)
+            }
+            Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
+            Self::ServerSelection(_) | Self::CheckOut(_) | Self::Timeout | Self::Busy | Self::Closed => false,
         }
     }
 
@@ -54,7 +78,7 @@ impl OperationError {
         match self {
             Self::CheckOut(error) => error.is_retryable(),
             Self::Command { labels, .. } => labels.contains(Labels::RETRYABLE_ERROR),
-            Self::ServerSelection
+            Self::ServerSelection(_)
             | Self::Exchange(_)
             | Self::Timeout
             | Self::Interrupted
@@ -80,7 +104,7 @@ impl From<CheckOutError> for OperationError {
 impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ServerSelection => f.write_str("no suitable server was found in time"),
+            Self::ServerSelection(report) => report.fmt(f),
             Self::CheckOut(error) => error.fmt(f),
             Self::Exchange(error) => error.fmt(f),
             Self::Timeout => f.write_str("the operation's deadline has passed"),

@@ -66,6 +66,9 @@ pub trait Publish: Clone {
 
     /// Takes note of an event.
     fn publish(&self, now: Instant, event: EventRef<'_>);
+
+    /// Called after events were published, outside every lock: the place to wake whoever reads them.
+    fn deliver(&self) {}
 }
 
 /// Nobody listens.

@@ -4,11 +4,12 @@ use super::connection::{Connection, ExchangeError};
 use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
-use super::server::Begun;
+use super::server::{Begun, Watch};
 use crate::pool::{CheckOutError, Health, Lease, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
+use crate::wire::handshake::Established;
 use crate::wire::message::{Flags, Matched, Outgoing, encode_command};
 use crate::{Cause, Instant};
 use core::fmt;
@@ -40,18 +41,22 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError`]. After any but [`OperationError::Command`] and [`ExchangeError::Encode`] the connection is closed when the
-    /// guard is dropped, and every further command fails.
+    /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
+    /// command that was too late to be sent, the connection is closed when the guard is dropped, and every further command fails;
+    /// so it is when this future is dropped before it is done.
     pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
     {
-        if let Some(cause) = self.broken {
-            return Err(OperationError::Broken(cause));
-        }
-        let outcome = self.exchange(db, body).await;
+        self.check_usable()?;
+        let outcome = match self.exchange(db, body).await {
+            Ok(()) => self.judge(),
+            Err(error) => Err(error),
+        };
         if let Err(error) = outcome {
-            if let Some(cause) = error.connection_cause() {
+            // A command that was too late to be sent does no harm.
+            let unsent = error == OperationError::Timeout && self.connection.as_ref().is_some_and(Connection::is_idle);
+            if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
                 self.broken = Some(cause);
                 if let Some(lease) = &self.lease {
                     self.hub.report_failure(&self.server, lease.conn(), cause);
@@ -59,7 +64,20 @@ impl<'h, R: Runtime> Guard<'h, R> {
             }
             return Err(error);
         }
-        self.judge()
+        self.reply().ok_or(OperationError::Broken(Cause::Closed))
+    }
+
+    /// Whether the connection is fit for a command.
+    fn check_usable(&mut self) -> Result<(), OperationError> {
+        let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if self.broken.is_none() && busy {
+            // The command before was given up half way: the next bytes are its reply, or the rest of it.
+            self.broken = Some(Cause::Cancelled);
+        }
+        if let Some(cause) = self.broken {
+            return Err(OperationError::Broken(cause));
+        }
+        Ok(())
     }
 
     async fn exchange<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
@@ -82,38 +100,46 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
         let mut talk = pin!(talk);
         let mut expiry = pin!(hub.sleep_until(deadline));
+        let mut begun = false;
         poll_fn(|context| {
-            if let Poll::Ready(result) = talk.as_mut().poll(context) {
-                return Poll::Ready(result.map_err(OperationError::Exchange));
+            // What ends the command is looked at before it is sent, and from then on when the reply is not there.
+            if begun {
+                if let Poll::Ready(result) = talk.as_mut().poll(context) {
+                    return Poll::Ready(result.map_err(OperationError::Exchange));
+                }
+            } else if deadline.is_some_and(|at| at <= hub.now()) {
+                return Poll::Ready(Err(OperationError::Timeout));
             }
-            if server.poll_interrupted(conn, context.waker()).is_ready() {
-                return Poll::Ready(Err(OperationError::Interrupted));
+            let end = match server.watch(conn, deadline, context.waker()) {
+                Watch::Going => Poll::Pending,
+                Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
+                Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
+                Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
+            };
+            if end.is_ready() || core::mem::replace(&mut begun, true) {
+                return end;
             }
-            expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout))
+            talk.as_mut().poll(context).map_err(OperationError::Exchange)
         })
         .await
     }
 
     /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
-    fn judge(&self) -> Result<RawDocument<'_>, OperationError> {
+    fn judge(&self) -> Result<(), OperationError> {
         let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
         };
-        let parsed = connection.reply().and_then(|body| {
-            let reply = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
-            Ok((body, reply))
-        });
-        match parsed {
-            Ok((body, reply)) => {
-                if !reply.ok || reply.write_concern_error.is_some() {
-                    self.hub.report_reply(&self.server, lease.conn(), &reply);
-                }
-                match reply.cause() {
-                    Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
-                    None => Ok(body),
-                }
-            }
-            Err(error) => Err(OperationError::Exchange(error)),
+        let reply = connection.reply()?;
+        if CommandReply::is_plain_success(reply) {
+            return Ok(());
+        }
+        let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
+        if !reply.ok || reply.write_concern_error.is_some() {
+            self.hub.report_reply(&self.server, lease.conn(), &reply);
+        }
+        match reply.cause() {
+            Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
+            None => Ok(()),
         }
     }
 
@@ -141,16 +167,20 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// What hello told when the connection was established.
     #[must_use]
-    pub fn established(&self) -> Option<&crate::wire::handshake::Established> {
-        self.connection.as_ref()?.established()
+    pub fn established(&self) -> Option<Established> {
+        self.server.known(self.lease.as_ref()?.conn())
     }
 }
 
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let connection = self.connection.take();
+        let mut connection = self.connection.take();
         let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if let Some(connection) = &mut connection {
+            // An idle connection does not keep a large reply.
+            connection.discard_reply();
+        }
         let health = match self.broken {
             Some(cause) => Health::Broken(cause),
             None if outstanding => Health::Broken(Cause::Cancelled),
@@ -173,56 +203,62 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
 #[must_use = "futures do nothing unless polled"]
 pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
-    server: R::ServerHandle,
+    /// Until the guard has it.
+    server: Option<R::ServerHandle>,
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
     pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
-        Self { hub, server, deadline, waiter: None }
-    }
-
-    fn guard(&self, connection: Option<Connection<R>>, lease: Lease) -> Guard<'h, R> {
-        debug_assert!(connection.is_some(), "a granted connection has a socket");
-        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
-        let (hub, server, deadline) = (self.hub, self.server.clone(), self.deadline);
-        Guard { hub, server, lease: Some(lease), connection, broken, deadline }
+        Self { hub, server: Some(server), deadline, waiter: None }
     }
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, CheckOutError>;
 
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let now = self.hub.now();
-        let Some(id) = self.waiter else {
-            return match self.server.begin_check_out(now, self.deadline, context.waker()) {
-                Ok(Begun::Granted(connection, lease)) => Poll::Ready(Ok(self.guard(connection, lease))),
-                Ok(Begun::Queued(id)) => {
-                    self.waiter = Some(id);
-                    Poll::Pending
-                }
-                Err(error) => Poll::Ready(Err(error)),
-            };
+        let (hub, deadline) = (self.hub, self.deadline);
+        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let now = hub.now();
+        let begun = match self.waiter {
+            None => server.begin_check_out(now, deadline, context.waker()),
+            Some(id) => match server.poll_claim(now, id, context.waker()) {
+                Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
+                Poll::Pending => return Poll::Pending,
+            },
         };
-        self.server.poll_claim(now, id, context.waker()).map(|claimed| {
-            self.waiter = None;
-            claimed.map(|(connection, lease)| self.guard(connection, lease))
+        if let Ok(Begun::Queued(id)) = begun {
+            self.waiter = Some(id);
+            return Poll::Pending;
+        }
+        self.waiter = None;
+        let server = self.server.take();
+        Poll::Ready(match (begun, server) {
+            (Ok(Begun::Granted(connection, lease)), Some(server)) => {
+                debug_assert!(connection.is_some(), "a granted connection has a socket");
+                let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
+                Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
+            }
+            (Err(error), _) => Err(error),
+            (Ok(_), _) => Err(CheckOutError::Cancelled),
         })
     }
 }
 
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
-        if let Some(id) = self.waiter.take() {
-            self.server.cancel(self.hub.now(), id);
+        if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
+            server.cancel(self.hub.now(), id);
         }
     }
 }
 
 impl<R: Runtime> fmt::Debug for CheckingOut<'_, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckingOut").field("server", &self.server.address()).finish_non_exhaustive()
+        let address = self.server.as_ref().map(|server| server.address());
+        f.debug_struct("CheckingOut").field("server", &address).finish_non_exhaustive()
     }
 }

@@ -4,17 +4,21 @@
 //! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
 //! woken and sockets dropped after the lock is released.
 
-use super::error::OperationError;
-use super::event::Tap;
+use super::error::{OperationError, SelectionReport};
+use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
 use super::server::{PoolSnapshot, Server, is_earlier};
 use crate::control::{Control, ControlAction};
 use crate::monitor::{Line, MonitorAction, MonitorConfig};
 use crate::pool::{ConnId, EstablishError, PoolConfig, PoolId};
+use crate::selection::{
+    Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
+};
 use crate::storage::{Full, Store};
 use crate::topology::{
-    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyId, TopologyType,
+    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, TopologyConfig, TopologyDescription,
+    TopologyId,
 };
 use crate::wire::Labels;
 use crate::wire::command::CommandReply;
@@ -57,8 +61,13 @@ struct State<R: Runtime> {
     control: Control<R::Topology>,
     servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
     /// Tasks that wait for a suitable server.
-    selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Selector>,
-    wake_selectors: bool,
+    selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Seat>,
+    /// No place before this one is free.
+    selectors_taken: usize,
+    /// Where the waking of all selectors has come to; `None` when it is done.
+    wake_selectors: Option<usize>,
+    /// The one server that writes are sent to, so that most operations need not look for it. Found anew by every step.
+    suitable: Option<R::ServerHandle>,
     /// Whoever starts the tasks of new servers.
     starter: Option<Waker>,
     clock: Option<Waker>,
@@ -68,7 +77,7 @@ struct State<R: Runtime> {
 }
 
 /// The place of a task that waits for a suitable server.
-enum Selector {
+enum Seat {
     Free,
     Waiting(Waker),
     Woken,
@@ -109,7 +118,7 @@ impl<R: Runtime> State<R> {
                         entry.unsettled = true;
                     }
                 }
-                ControlAction::WakeSelectors => self.wake_selectors = true,
+                ControlAction::WakeSelectors => self.wake_selectors = Some(0),
             }
         }
     }
@@ -128,18 +137,59 @@ impl<R: Runtime> State<R> {
             }
         }
         if let Some(place) = self.servers.slots_mut().get_mut(index) {
+            debug_assert!(place.is_none(), "a server that is gone has left its place before another comes");
             *place = Some(entry);
         }
     }
 
-    /// A server that operations can be sent to.
-    fn any_server(&self) -> Option<ServerId> {
-        let topology = self.control.topology();
-        let single = topology.description().topology_type() == TopologyType::Single;
-        let mut servers = topology.servers();
-        servers
-            .find(|server| server.server_type().is_data_bearing() || (single && server.server_type().is_known()))
-            .map(|server| server.server())
+    /// The server of every write, if there is no choice; none once the client is closed.
+    fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        if self.closed {
+            return None;
+        }
+        let description = self.control.topology().description();
+        if !description.is_compatible() {
+            return None;
+        }
+        let criteria = SelectionCriteria::write();
+        let selection = Selection::new(description, &criteria, &[]).ok()?;
+        let id = {
+            let mut servers = selection.suitable();
+            let id = servers.next()?.id();
+            servers.next().is_none().then_some(id)
+        };
+        self.entry(id?).map(|entry| entry.server.clone())
+    }
+
+    /// A server that suits, chosen by chance and load among those that are near.
+    fn select(&mut self, wanted: &Wanted<'_>, entropy: u32) -> Result<Option<R::ServerHandle>, SelectionError> {
+        let Self { control, servers, .. } = self;
+        let load = |id: ServerId| {
+            let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
+            entry.map_or(u32::MAX, |entry| {
+                let counts = entry.server.pool_snapshot().counts;
+                counts.in_use.saturating_add(counts.waiting)
+            })
+        };
+        let description = control.topology().description();
+        let id = select(description, &wanted.criteria, wanted.deprioritized, load, entropy)?;
+        Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
+    }
+
+    /// A free place for a selector, which is to be filled in the same step.
+    fn take_selector(&mut self) -> Option<usize> {
+        let mut place = self.selectors_taken;
+        while let Some(selector) = self.selectors.slots().get(place) {
+            if matches!(selector, Seat::Free) {
+                break;
+            }
+            place += 1;
+        }
+        if place == self.selectors.slots().len() {
+            self.selectors.try_push(Seat::Free).ok()?;
+        }
+        self.selectors_taken = place + 1;
+        Some(place)
     }
 
     fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
@@ -164,22 +214,24 @@ impl<R: Runtime> State<R> {
                     return Some(Chore::Wake(waker));
                 }
             }
-            if entry.fresh && self.starter.is_some() {
+            if ended {
+                // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
+                *place = None;
+            } else if entry.fresh && self.starter.is_some() {
                 return self.starter.take().map(Chore::Wake);
             }
-            if ended && !entry.fresh {
-                *place = None;
-            }
         }
-        if self.wake_selectors {
-            for selector in self.selectors.slots_mut() {
-                if matches!(selector, Selector::Waiting(_)) {
-                    if let Selector::Waiting(waker) = core::mem::replace(selector, Selector::Woken) {
-                        return Some(Chore::Wake(waker));
-                    }
+        while let Some(place) = self.wake_selectors {
+            let Some(selector) = self.selectors.slots_mut().get_mut(place) else {
+                self.wake_selectors = None;
+                break;
+            };
+            self.wake_selectors = Some(place + 1);
+            if matches!(selector, Seat::Waiting(_)) {
+                if let Seat::Waiting(waker) = core::mem::replace(selector, Seat::Woken) {
+                    return Some(Chore::Wake(waker));
                 }
             }
-            self.wake_selectors = false;
         }
         if self.closed {
             return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
@@ -207,7 +259,9 @@ impl<R: Runtime> Hub<R> {
             control,
             servers: Store::EMPTY,
             selectors: Store::EMPTY,
-            wake_selectors: false,
+            selectors_taken: 0,
+            wake_selectors: None,
+            suitable: None,
             starter: None,
             clock: None,
             armed: None,
@@ -247,17 +301,49 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    ///
+    /// What others have left to do is done first: a server that is added may take the place of one that was removed, whose
+    /// tasks and waiters must have been woken by then.
     fn step<T>(&self, change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.step_state(|state, now, tap| change(&mut state.control, now, tap))
+        let mut change = Some(change);
+        loop {
+            let left = self.state.with(|state| match (state.chore(), change.take()) {
+                (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
+                (chore, kept) => {
+                    change = kept;
+                    Err(chore)
+                }
+            });
+            match left {
+                Ok((result, chore)) => {
+                    self.finish(chore);
+                    return result;
+                }
+                Err(chore) => self.finish(chore),
+            }
+        }
     }
 
     fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, mut chore) = self.state.with(|state| {
-            let now = self.now();
-            let result = change(state, now, &mut Tap::new(&self.events));
-            state.route(self, now);
-            (result, state.chore())
-        });
+        let (result, chore) = self.state.with(|state| self.change(state, change));
+        self.finish(chore);
+        result
+    }
+
+    fn change<T>(
+        &self,
+        state: &mut State<R>,
+        change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> (T, Option<Chore<R>>) {
+        let now = self.now();
+        let result = change(state, now, &mut Tap::new(&self.events));
+        state.route(self, now);
+        state.suitable = state.find_suitable();
+        (result, state.chore())
+    }
+
+    /// Does what is left to do without the lock.
+    fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
             match due {
                 Chore::Wake(waker) => waker.wake(),
@@ -265,36 +351,85 @@ impl<R: Runtime> Hub<R> {
             }
             chore = self.state.with(State::chore);
         }
-        result
+        self.events.deliver();
     }
 
     /// Waits until a server suits, and gives it.
     ///
+    /// - `wanted`: what the operation wants of its server.
+    /// - `deadline`: the operation's own; `serverSelectionTimeoutMS` applies besides.
+    ///
+    /// Several that suit are chosen from by chance: of two in the latency window, the one with fewer operations.
+    /// While none suits, every change of the topology and every finished check is a new attempt, and checks are asked for.
+    ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`] after `serverSelectionTimeoutMS` or at the deadline,
+    /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
     /// [`OperationError::Closed`] once the client is closed.
-    pub async fn select_server(&self, deadline: Option<Instant>) -> Result<R::ServerHandle, OperationError> {
-        let limit = self.now().saturating_add(self.config.server_selection_timeout);
-        let limit = deadline.map_or(limit, |deadline| deadline.min(limit));
+    ///
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+    pub async fn select_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        if wanted.is_plain() {
+            if let Some(server) = self.state.with(|state| state.suitable.clone()) {
+                return Ok(server);
+            }
+        }
+        self.wait_for_server(wanted, deadline).await
+    }
+
+    async fn wait_for_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        let now = self.now();
+        let timeout = self.config.server_selection_timeout;
+        let timeout = deadline.map_or(timeout, |deadline| deadline.saturating_since(now).min(timeout));
+        let selector = Selector::new(now, Some(timeout));
         let mut place = SelectorPlace { hub: self, index: None };
-        let mut expiry = pin!(self.sleep_until(Some(limit)));
-        poll_fn(|context| match place.poll_select(context.waker()) {
-            Poll::Ready(selected) => Poll::Ready(selected),
-            Poll::Pending => expiry.as_mut().poll(context).map(|()| Err(OperationError::ServerSelection)),
+        let mut expiry = pin!(self.sleep_until(selector.deadline()));
+        poll_fn(|context| {
+            let selected = place.poll_select(wanted, &selector, context.waker());
+            if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
+                // The last look, which finds a server or says what there was instead.
+                return place.poll_select(wanted, &selector, context.waker());
+            }
+            selected
         })
         .await
     }
 
     /// Selects a server and checks a connection out of its pool.
     ///
+    /// - `wanted`: what the operation wants of its server.
     /// - `deadline`: for selection, waiting and establishing, and then for the operations under the guard.
     ///
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Closed`].
-    pub async fn check_out(&self, deadline: Option<Instant>) -> Result<Guard<'_, R>, OperationError> {
-        let server = self.select_server(deadline).await?;
+    pub async fn check_out(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R>, OperationError> {
+        let server = self.select_server(wanted, deadline).await?;
+        self.check_out_of(server, deadline).await
+    }
+
+    /// Checks a connection out of the pool of a server that was selected.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::CheckOut`].
+    pub async fn check_out_of(
+        &self,
+        server: R::ServerHandle,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R>, OperationError> {
         CheckingOut::new(self, server, deadline).await.map_err(OperationError::CheckOut)
     }
 
@@ -306,7 +441,7 @@ impl<R: Runtime> Hub<R> {
         self.step_state(|state, now, tap| {
             state.control.close(now, tap);
             state.closed = true;
-            state.wake_selectors = true;
+            state.wake_selectors = Some(0);
         });
     }
 
@@ -402,8 +537,15 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The hello of an application's connection is news of the server, too (MON-20).
-    pub(super) fn report_hello(&self, server: ServerId, hello: &HelloReply<'_>) {
-        self.step(|control, now, tap| control.handle_app_hello(now, server, &super::hello::info(hello), tap));
+    ///
+    /// Unless the pool was cleared since that connection was created: the server was marked after it was greeted, and only
+    /// a check can tell that it is well again.
+    pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
+        self.step(|control, now, tap| {
+            if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
+                control.handle_app_hello(now, server.id(), &crate::convert::hello_info(hello), tap);
+            }
+        });
     }
 
     /// News of a monitoring connection.
@@ -518,6 +660,36 @@ pub struct ServerSnapshot<'a> {
     pub pool: PoolSnapshot,
 }
 
+#[cfg(feature = "alloc")]
+fn report(error: &SelectionError, topology: TopologyDescription<'_>) -> SelectionReport {
+    alloc::boxed::Box::new(error.detail(topology))
+}
+
+#[cfg(not(feature = "alloc"))]
+fn report(error: &SelectionError, _topology: TopologyDescription<'_>) -> SelectionReport {
+    *error
+}
+
+/// What an operation wants of its server.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Whether it reads or writes, and what it prefers.
+    pub criteria: SelectionCriteria<'a>,
+    /// Servers that are taken only if no other suits: those that a first attempt failed on.
+    pub deprioritized: &'a [ServerId],
+}
+
+impl Wanted<'_> {
+    /// A server that accepts writes.
+    pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
+
+    /// Whether any server that accepts writes will do.
+    fn is_plain(&self) -> bool {
+        let primary = self.criteria.read_preference().options().mode == ReadMode::Primary;
+        self.deprioritized.is_empty() && (primary || self.criteria.operation() == Operation::Write)
+    }
+}
+
 /// The place of a selection in the hub's table; left when it ends or is dropped.
 struct SelectorPlace<'h, R: Runtime> {
     hub: &'h Hub<R>,
@@ -525,38 +697,42 @@ struct SelectorPlace<'h, R: Runtime> {
 }
 
 impl<R: Runtime> SelectorPlace<'_, R> {
-    fn poll_select(&mut self, waker: &Waker) -> Poll<Result<R::ServerHandle, OperationError>> {
+    fn poll_select(
+        &mut self,
+        wanted: &Wanted<'_>,
+        selector: &Selector,
+        waker: &Waker,
+    ) -> Poll<Result<R::ServerHandle, OperationError>> {
         let index = &mut self.index;
+        let entropy = self.hub.runtime.entropy();
         self.hub.step_state(|state, now, _| {
             if state.closed {
                 return Poll::Ready(Err(OperationError::Closed));
             }
-            if let Some(id) = state.any_server() {
-                if let Some(entry) = state.entry(id) {
-                    return Poll::Ready(Ok(entry.server.clone()));
-                }
+            let selected = match state.select(wanted, entropy) {
+                Ok(Some(server)) => return Poll::Ready(Ok(server)),
+                Ok(None) => selector.expire(now, state.control.topology().description()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = selected {
+                let report = report(&error, state.control.topology().description());
+                return Poll::Ready(Err(OperationError::ServerSelection(report)));
             }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);
             let place = match *index {
                 Some(place) => place,
                 None => {
-                    let free = state.selectors.slots().iter().position(|selector| matches!(selector, Selector::Free));
-                    let Some(place) = free.or_else(|| {
-                        state.selectors.try_push(Selector::Free).ok()?;
-                        Some(state.selectors.slots().len() - 1)
-                    }) else {
-                        return Poll::Ready(Err(OperationError::Busy));
-                    };
+                    let Some(place) = state.take_selector() else { return Poll::Ready(Err(OperationError::Busy)) };
                     *index = Some(place);
                     place
                 }
             };
             if let Some(selector) = state.selectors.slots_mut().get_mut(place) {
                 match selector {
-                    Selector::Waiting(kept) if kept.will_wake(waker) => {}
-                    Selector::Waiting(_) | Selector::Free | Selector::Woken => {
-                        *selector = Selector::Waiting(waker.clone());
+                    Seat::Waiting(kept) if kept.will_wake(waker) => {}
+                    Seat::Waiting(_) | Seat::Free | Seat::Woken => {
+                        *selector = Seat::Waiting(waker.clone());
                     }
                 }
             }
@@ -570,7 +746,8 @@ impl<R: Runtime> Drop for SelectorPlace<'_, R> {
         let Some(index) = self.index else { return };
         self.hub.state.with(|state| {
             if let Some(selector) = state.selectors.slots_mut().get_mut(index) {
-                *selector = Selector::Free;
+                *selector = Seat::Free;
+                state.selectors_taken = state.selectors_taken.min(index);
             }
         });
     }

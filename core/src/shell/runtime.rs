@@ -1,5 +1,8 @@
 //! What an adapter supplies.
 
+#[cfg(test)]
+mod tests;
+
 use super::event::Publish;
 use super::server::Server;
 use crate::pool::Memory;
@@ -33,6 +36,9 @@ pub trait Runtime: Sized + 'static {
 
     /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
     fn now(&self) -> Instant;
+
+    /// Uniform random bits, for choices among equals; need not be secret.
+    fn entropy(&self) -> u32;
 
     /// Returns once `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;

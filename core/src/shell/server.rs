@@ -4,7 +4,7 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
-use super::event::Tap;
+use super::event::{Publish, Tap};
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
@@ -13,6 +13,7 @@ use crate::pool::{
 };
 use crate::storage::Store;
 use crate::topology::PoolCommand;
+use crate::wire::handshake::Established;
 use crate::{Cause, Instant, ObjectId, ServerId};
 use core::fmt;
 use core::task::{Poll, Waker};
@@ -34,6 +35,8 @@ struct State<R: Runtime> {
     clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
+    /// Operations were found overdue, and are to be woken.
+    overdue: bool,
 }
 
 /// What belongs to the place of a connection.
@@ -41,8 +44,29 @@ struct Cell<R: Runtime> {
     owner: Option<ConnId>,
     interrupted: bool,
     socket: Option<Connection<R>>,
+    /// What hello told. Here and not with the socket, which moves with each check-out.
+    known: Option<Established>,
     /// Who performs I/O on it.
     waker: Option<Waker>,
+    /// Until when that may take. Kept by the clock task, so that an operation in time needs no timer of its own.
+    deadline: Option<Instant>,
+    /// The last such deadline that has passed.
+    expired: Option<Instant>,
+}
+
+impl<R: Runtime> Cell<R> {
+    /// Who is to be woken because its time is over.
+    fn take_overdue(&mut self) -> Option<Waker> {
+        if self.deadline.is_none() || self.deadline != self.expired {
+            return None;
+        }
+        self.deadline = None;
+        self.waker.take()
+    }
+
+    const fn new(owner: Option<ConnId>) -> Self {
+        Self { owner, interrupted: false, socket: None, known: None, waker: None, deadline: None, expired: None }
+    }
 }
 
 /// What is left to do once the lock is released.
@@ -79,8 +103,19 @@ impl<R: Runtime> State<R> {
                 return found;
             }
         }
+        if self.overdue {
+            let mut cells = self.cells.slots_mut().iter_mut();
+            if let Some(waker) = cells.find_map(Cell::take_overdue) {
+                return Some(Chore::Wake(waker));
+            }
+            self.overdue = false;
+        }
         if self.pool.state() == PoolState::Closed {
-            // Workers and the clock end with the pool.
+            // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
+            let mut cells = self.cells.slots_mut().iter_mut();
+            if let Some(waker) = cells.find_map(|cell| cell.deadline.take().and(cell.waker.take())) {
+                return Some(Chore::Wake(waker));
+            }
             let workers = self.workers.slots_mut().iter_mut().find_map(Option::take);
             return workers.or_else(|| self.clock.take()).map(Chore::Wake);
         }
@@ -103,15 +138,28 @@ impl<R: Runtime> State<R> {
     /// A fresh cell for a connection that is about to be established. Cold: may allocate.
     fn occupy(&mut self, id: ConnId) -> bool {
         while self.cells.slots().len() <= id.index() as usize {
-            let empty = Cell { owner: None, interrupted: false, socket: None, waker: None };
-            if self.cells.try_push(empty).is_err() {
+            if self.cells.try_push(Cell::new(None)).is_err() {
                 return false;
             }
         }
         if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
-            *cell = Cell { owner: Some(id), interrupted: false, socket: None, waker: None };
+            *cell = Cell::new(Some(id));
         }
         true
+    }
+
+    /// Marks the operations whose time is over, and tells when the next one's will be.
+    fn expire(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for cell in self.cells.slots_mut() {
+            if cell.deadline.is_some_and(|at| at <= now) {
+                cell.expired = cell.deadline;
+                self.overdue = true;
+            } else if is_earlier(cell.deadline, next) {
+                next = cell.deadline;
+            }
+        }
+        next
     }
 
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
@@ -141,8 +189,15 @@ impl<R: Runtime> Server<R> {
         events: R::Events,
     ) -> Self {
         let pool = Pool::new(now, pool, config, &mut Tap::new(&events));
-        let state =
-            State { pool, cells: Store::EMPTY, waiters: Store::EMPTY, workers: Store::EMPTY, clock: None, armed: None };
+        let state = State {
+            pool,
+            cells: Store::EMPTY,
+            waiters: Store::EMPTY,
+            workers: Store::EMPTY,
+            clock: None,
+            armed: None,
+            overdue: false,
+        };
         Self { id, address, events, state: R::Lock::new(state) }
     }
 
@@ -175,6 +230,7 @@ impl<R: Runtime> Server<R> {
             due.run();
             chore = self.state.with(State::chore);
         }
+        self.events.deliver();
         result
     }
 
@@ -267,6 +323,7 @@ impl<R: Runtime> Server<R> {
             let health = if left.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             if let Some(cell) = state.cell(lease.conn()) {
                 cell.waker = None;
+                cell.deadline = None;
                 cell.socket = left.take();
             }
             let result = state.pool.check_in(now, lease, health, observer);
@@ -285,6 +342,34 @@ impl<R: Runtime> Server<R> {
             }
             _ => Poll::Ready(()),
         })
+    }
+
+    /// Whether an operation on the connection may go on; if so, wakes `waker` when that changes.
+    ///
+    /// - `deadline`: the operation's; `None` is for ever.
+    pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
+        let (watch, clock) = self.state.with(|state| {
+            let closed = state.pool.state() == PoolState::Closed;
+            let late = is_earlier(deadline, state.armed) && !closed;
+            let cell = match state.cell(id) {
+                Some(cell) if !cell.interrupted => cell,
+                _ => return (Watch::Interrupted, None),
+            };
+            if deadline.is_some() && deadline <= cell.expired {
+                return (Watch::TimedOut, None);
+            }
+            register(&mut cell.waker, waker);
+            if closed {
+                cell.deadline = None;
+                return (Watch::WithoutClock, None);
+            }
+            cell.deadline = deadline;
+            (Watch::Going, if late { state.clock.take() } else { None })
+        });
+        if let Some(clock) = clock {
+            clock.wake();
+        }
+        watch
     }
 
     /// A place for the waker of one more worker; `None` when there are as many as connections can be.
@@ -316,17 +401,29 @@ impl<R: Runtime> Server<R> {
     }
 
     /// News of a worker: the connection is there. Gives the socket back when it came too late.
-    pub(super) fn established(&self, now: Instant, id: ConnId, connection: Connection<R>) -> Option<Connection<R>> {
+    pub(super) fn established(
+        &self,
+        now: Instant,
+        id: ConnId,
+        connection: Connection<R>,
+        known: Established,
+    ) -> Option<Connection<R>> {
         self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
             let Some(cell) = state.cell(id) else { return Some(connection) };
             cell.waker = None;
+            cell.known = Some(known);
             cell.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
                 Ok(()) => None,
                 Err(Stale) => state.cell(id).and_then(|cell| cell.socket.take()),
             }
         })
+    }
+
+    /// What hello told when the connection was established; `None` once it is gone.
+    pub(super) fn known(&self, id: ConnId) -> Option<Established> {
+        self.state.with(|state| state.cell(id).and_then(|cell| cell.known))
     }
 
     /// Notes the service of a connection, in load-balanced mode.
@@ -368,16 +465,22 @@ impl<R: Runtime> Server<R> {
                 return ClockState::Ended;
             }
             register(&mut state.clock, waker);
-            state.armed = state.pool.poll_timeout();
+            let operations = state.expire(now);
+            let pool = state.pool.poll_timeout();
+            state.armed = if is_earlier(operations, pool) { operations } else { pool };
             ClockState::Armed(state.armed)
         })
     }
 
-    /// Whether the pool wants to be called earlier than the clock task knows.
+    /// Whether the pool or an operation wants the clock earlier than its task knows.
     pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
         self.state.with(|state| {
             register(&mut state.clock, waker);
-            state.pool.state() == PoolState::Closed || is_earlier(state.pool.poll_timeout(), state.armed)
+            let State { pool, cells, armed, .. } = state;
+            let late = |at| is_earlier(at, *armed);
+            pool.state() == PoolState::Closed
+                || late(pool.poll_timeout())
+                || cells.slots().iter().any(|cell| late(cell.deadline))
         })
     }
 }
@@ -398,6 +501,18 @@ pub(super) enum ClockState {
     Armed(Option<Instant>),
     /// The pool is closed.
     Ended,
+}
+
+/// Whether an operation may go on.
+pub(super) enum Watch {
+    /// Yes. Its task is woken when it is interrupted, or its time is over.
+    Going,
+    /// Yes, but nobody watches the time any more: the pool is closed, and its clock has ended.
+    WithoutClock,
+    /// No: the connection was interrupted, or is gone.
+    Interrupted,
+    /// No: its time is over.
+    TimedOut,
 }
 
 /// What a check-out has begun as.

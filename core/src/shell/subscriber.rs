@@ -3,6 +3,9 @@
 //! Each subscription has a queue of its own. One that is not read fills up and then loses the newest events, which
 //! [`Notice::Lost`] says in their place; nobody else is held up.
 
+#[cfg(test)]
+mod tests;
+
 use super::event::{Event, EventRef, Publish};
 use super::runtime::register;
 use crate::Instant;
@@ -26,7 +29,16 @@ pub struct Subscribers {
 #[derive(Debug, Default)]
 struct Shared {
     active: AtomicBool,
-    queues: Mutex<Vec<Weak<Mutex<Queue>>>>,
+    /// Something was published since readers were last woken.
+    unread: AtomicBool,
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    queues: Vec<Weak<Mutex<Queue>>>,
+    /// Nothing will ever be published again.
+    closed: bool,
 }
 
 struct Queue {
@@ -68,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscribers {
-    /// Begins to listen to what passes a filter.
+    /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing.
     ///
     /// - `limit`: how many events are kept for a reader that is behind; at least 1.
     /// - `filter`: called under the lock of what is being changed, so it only looks.
@@ -76,27 +88,38 @@ impl Subscribers {
     pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         let limit = limit.max(1);
         let notices = VecDeque::with_capacity(limit.min(64));
-        let queue = Queue { notices, limit, filter, lost: 0, closed: false, waker: None };
+        let mut list = lock(&self.shared.list);
+        let queue = Queue { notices, limit, filter, lost: 0, closed: list.closed, waker: None };
         let queue = Arc::new(Mutex::new(queue));
-        let mut queues = lock(&self.shared.queues);
-        queues.push(Arc::downgrade(&queue));
-        self.shared.active.store(true, Ordering::Release);
+        if !list.closed {
+            list.queues.push(Arc::downgrade(&queue));
+            self.shared.active.store(true, Ordering::Release);
+        }
         Subscription { queue, shared: Arc::downgrade(&self.shared) }
     }
 
     /// Ends every subscription once it is read to its end.
     pub fn close(&self) {
-        let queues = core::mem::take(&mut *lock(&self.shared.queues));
-        self.shared.active.store(false, Ordering::Release);
-        for queue in queues.iter().filter_map(Weak::upgrade) {
-            let waker = {
-                let mut queue = lock(&queue);
-                queue.closed = true;
-                queue.waker.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        let queues = {
+            let mut list = lock(&self.shared.list);
+            list.closed = true;
+            self.shared.active.store(false, Ordering::Release);
+            core::mem::take(&mut list.queues)
+        };
+        end(&queues);
+    }
+}
+
+/// Ends the subscriptions of these queues.
+fn end(queues: &[Weak<Mutex<Queue>>]) {
+    for queue in queues.iter().filter_map(Weak::upgrade) {
+        let waker = {
+            let mut queue = lock(&queue);
+            queue.closed = true;
+            queue.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 }
@@ -108,40 +131,55 @@ impl Publish for Subscribers {
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
-        let queues = lock(&self.shared.queues);
-        for queue in queues.iter().filter_map(Weak::upgrade) {
-            let waker = {
-                let mut queue = lock(&queue);
-                if !(queue.filter)(&event) {
-                    continue;
-                }
-                if queue.lost > 0 || queue.notices.len() >= queue.limit {
-                    queue.lost += 1;
-                } else {
-                    queue.notices.push_back((now, event.to_owned()));
-                }
-                queue.waker.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
+        let list = lock(&self.shared.list);
+        for queue in list.queues.iter().filter_map(Weak::upgrade) {
+            let mut queue = lock(&queue);
+            if !(queue.filter)(&event) {
+                continue;
+            }
+            if queue.lost > 0 || queue.notices.len() >= queue.limit {
+                queue.lost += 1;
+            } else {
+                queue.notices.push_back((now, event.to_owned()));
+            }
+            if queue.waker.is_some() {
+                self.shared.unread.store(true, Ordering::Release);
+            }
+        }
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        while self.shared.unread.load(Ordering::Acquire) {
+            let waker = self.shared.next_reader();
+            match waker {
+                Some(waker) => waker.wake(),
+                None => break,
             }
         }
     }
 }
 
+impl Shared {
+    /// The waker of a reader that waits although there is something to read.
+    fn next_reader(&self) -> Option<Waker> {
+        let list = lock(&self.list);
+        let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
+            let mut queue = lock(&queue);
+            if queue.is_empty() { None } else { queue.waker.take() }
+        });
+        if waker.is_none() {
+            // Under the lock, which publishing takes: nothing that is published now is missed.
+            self.unread.store(false, Ordering::Release);
+        }
+        waker
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
-        let queues = self.queues.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for queue in queues.iter().filter_map(Weak::upgrade) {
-            let waker = {
-                let mut queue = lock(&queue);
-                queue.closed = true;
-                queue.waker.take()
-            };
-            if let Some(waker) = waker {
-                waker.wake();
-            }
-        }
+        let list = self.list.get_mut().unwrap_or_else(PoisonError::into_inner);
+        end(&list.queues);
     }
 }
 
@@ -177,6 +215,10 @@ impl core::fmt::Debug for Queue {
 }
 
 impl Queue {
+    fn is_empty(&self) -> bool {
+        self.notices.is_empty() && self.lost == 0
+    }
+
     fn pop(&mut self) -> Option<Notice> {
         match self.notices.pop_front() {
             Some((at, event)) => Some(Notice::Event { at, event }),
@@ -189,9 +231,9 @@ impl Queue {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let Some(shared) = self.shared.upgrade() else { return };
-        let mut queues = lock(&shared.queues);
-        queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
-        if queues.is_empty() {
+        let mut list = lock(&shared.list);
+        list.queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
+        if list.queues.is_empty() {
             shared.active.store(false, Ordering::Release);
         }
     }

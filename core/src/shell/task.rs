@@ -1,16 +1,16 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
 use super::connection::{Connection, ExchangeError};
-use super::hello::{check_reply, info};
 use super::hub::Hub;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
+use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::pool::{ConnId, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
-use crate::wire::handshake::{Handshake, HandshakeError};
+use crate::wire::handshake::{Established, Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
 use crate::wire::message::Flags;
 use crate::{Cause, Instant, ServerId};
@@ -27,14 +27,19 @@ pub enum ServerTask {
     Rtt,
     /// The pool's deadlines and background work.
     Clock,
-    /// One of the workers that establish connections; there are as many as `maxConnecting`.
+    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
     Worker,
 }
+
+/// The largest number of workers of a server.
+const WORKERS_MAX: u32 = 128;
 
 impl<R: Runtime> Hub<R> {
     /// Which tasks a server needs, for whoever starts them after [`Hub::next_server`].
     pub fn server_tasks(&self) -> impl Iterator<Item = ServerTask> + use<R> {
-        let workers = self.config().pool.options().max_connecting as usize;
+        let options = self.config().pool.options();
+        let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
+        let workers = options.max_connecting.min(conns_max).min(WORKERS_MAX) as usize;
         let monitored = !self.config().pool.options().load_balanced;
         let lines = if monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
         lines.iter().copied().chain([ServerTask::Clock]).chain(core::iter::repeat_n(ServerTask::Worker, workers))
@@ -156,7 +161,7 @@ impl<R: Runtime> Hub<R> {
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let _ = self.line_news(|control, now, tap| {
-            control.handle_reply(now, server, line, &reply, common.ok.then(|| info(&hello)).as_ref(), tap)
+            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), tap)
         });
         Ok(())
     }
@@ -202,7 +207,7 @@ impl<R: Runtime> Hub<R> {
             let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
             let established = self.establish_by(server, conn, deadline).await;
             match established {
-                Some(Ok(connection)) => drop(server.established(self.now(), conn, connection)),
+                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
                 // The pool gave it up: nothing is reported.
                 None => {}
@@ -216,7 +221,7 @@ impl<R: Runtime> Hub<R> {
         server: &R::ServerHandle,
         conn: ConnId,
         deadline: Option<Instant>,
-    ) -> Option<Result<Connection<R>, HandshakeError>> {
+    ) -> Option<Result<(Connection<R>, Established), HandshakeError>> {
         let dialed = self.within(server, conn, deadline, self.dial(server.address())).await?;
         let mut connection = match dialed {
             Ok(Ok(connection)) => connection,
@@ -227,7 +232,7 @@ impl<R: Runtime> Hub<R> {
         let load_balanced = hello.load_balanced;
         let told = |reply: &HelloReply<'_>| {
             if !load_balanced {
-                self.report_hello(server.id(), reply);
+                self.report_hello(server, conn, reply);
                 return Ok(());
             }
             let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
@@ -236,9 +241,10 @@ impl<R: Runtime> Hub<R> {
                 Err(ServiceError::Full) => Err(Cause::Resources),
             }
         };
-        let shaken = connection.shake_hands(Handshake::new(hello), told);
+        let mut handshake = Handshake::new(hello);
+        let shaken = connection.shake_hands(&mut handshake, told);
         Some(match self.within(server, conn, deadline, shaken).await? {
-            Ok(Ok(())) => Ok(connection),
+            Ok(Ok(known)) => Ok((connection, known)),
             Ok(Err(error)) => Err(error),
             Err(cause) => Err(HandshakeError::new(Phase::Hello, cause)),
         })

@@ -1,6 +1,6 @@
 //! What a topology takes from a reply to a hello.
 
-use crate::{ObjectId, ServerType, TopologyVersion};
+use crate::{ObjectId, Roles, ServerType, TopologyVersion};
 use core::time::Duration;
 
 /// The parts of a hello reply that have a number of members, each read from its beginning at every call.
@@ -100,29 +100,19 @@ pub struct HelloInfo<'a, L = ()> {
 impl<L> HelloInfo<'_, L> {
     /// What the server is, by its own words.
     ///
-    /// Source: SDAM, "type" (SDAM-15..19). Contradictory roles are settled by the order of that section.
+    /// Source: SDAM, "type" (SDAM-15..19). Contradictory roles: see [`Roles::server_type`].
     #[must_use]
     pub const fn server_type(&self) -> ServerType {
-        if self.is_db_grid {
-            return ServerType::Mongos;
+        Roles {
+            is_replica_set: self.is_replica_set,
+            is_db_grid: self.is_db_grid,
+            has_set_name: self.set_name.is_some(),
+            hidden: self.hidden,
+            is_writable_primary: self.is_writable_primary,
+            secondary: self.secondary,
+            arbiter_only: self.arbiter_only,
         }
-        if self.is_replica_set {
-            return ServerType::RsGhost;
-        }
-        if self.set_name.is_none() {
-            return ServerType::Standalone;
-        }
-        if self.hidden {
-            ServerType::RsOther
-        } else if self.is_writable_primary {
-            ServerType::RsPrimary
-        } else if self.secondary {
-            ServerType::RsSecondary
-        } else if self.arbiter_only {
-            ServerType::RsArbiter
-        } else {
-            ServerType::RsOther
-        }
+        .server_type()
     }
 }
 

@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::bson::{RawArray, RawDocument};
+use super::bson::{ElementType, RawArray, RawDocument};
 use super::error::{WireError, WireErrorKind};
 use super::fields::{Field, is_absent, put};
 use super::labels::Labels;
@@ -85,6 +85,26 @@ impl<'a> CommandReply<'a> {
             write_concern_error,
             error_labels: common.labels.unwrap_or_default(),
         })
+    }
+
+    /// Whether a reply says `ok` in a usual way and holds nothing that asks for a closer look.
+    ///
+    /// When it does, [`CommandReply::parse`] finds it `ok` and without a write concern error. It is the cheap first look
+    /// at a reply that [`RawDocument::validate`] has passed; `false` means nothing but that a closer one is due.
+    #[must_use]
+    pub fn is_plain_success(reply: RawDocument<'_>) -> bool {
+        let mut ok = false;
+        let plain = reply.all_raw(|key, element_type, value| match key {
+            b"ok" => {
+                // Left to the closer look: numbers of other types, `true`, a second `ok`, and errors.
+                let says_so = (element_type == ElementType::Double && value == 1.0_f64.to_le_bytes())
+                    || (element_type == ElementType::Int32 && value == 1_i32.to_le_bytes());
+                says_so && !core::mem::replace(&mut ok, true)
+            }
+            b"writeConcernError" | b"topologyVersion" => false,
+            _ => true,
+        });
+        plain && ok
     }
 
     /// Every error label, also those that are not known.

@@ -1,15 +1,89 @@
-//! Serves a fake mongod on loopback: `fake_server [--port P] [--seconds S] [--user NAME:PASSWORD[:MECHANISM]]..`.
+//! Serves a fake mongod, or a fake replica set, on loopback:
+//! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] [--user NAME:PASSWORD[:MECHANISM]]..`.
 //!
-//! With users it has access control; a user without a mechanism has both of SCRAM. Prints its connection string. Ends when standard input is closed, or after S seconds if they are given.
+//! With users it has access control; a user without a mechanism has both of SCRAM.
+//!
+//! Prints its connection string, and each new primary. Ends when standard input is closed, or after S seconds if they
+//! are given.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 use std::io::Read;
 use std::process::ExitCode;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Instant;
 
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser};
 
+extern crate alloc;
+
+type Failure = Box<dyn core::error::Error>;
+
+const USAGE: &str = "usage: fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] \
+                     [--user NAME:PASSWORD[:MECHANISM]]..";
+const MEMBERS_MAX: usize = 50;
+
+#[derive(Debug, Default)]
+struct Arguments {
+    port: Option<u16>,
+    limit: Option<Duration>,
+    members: Option<usize>,
+    period: Option<Duration>,
+    users: Vec<FakeUser>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, Failure> {
+        let mut arguments = Self::default();
+        while let Some(name) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{name} needs a value"));
+            match name.as_str() {
+                "--port" => arguments.port = Some(value()?.parse().map_err(|error| format!("--port: {error}"))?),
+                "--seconds" => arguments.limit = Some(seconds(&name, &value()?)?),
+                "--replica-set" => {
+                    let count: usize = value()?.parse().map_err(|error| format!("--replica-set: {error}"))?;
+                    if !(1..=MEMBERS_MAX).contains(&count) {
+                        return Err(format!("--replica-set: from 1 to {MEMBERS_MAX} members").into());
+                    }
+                    arguments.members = Some(count);
+                }
+                "--fail-over-every" => arguments.period = Some(seconds(&name, &value()?)?),
+                "--user" => arguments.users.push(user(&value()?)),
+                _ => return Err(format!("unknown argument {name}; {USAGE}").into()),
+            }
+        }
+        if arguments.members.is_some() && arguments.port.is_some() {
+            return Err(
+                "the members of a set choose their ports themselves: --port and --replica-set exclude each other"
+                    .into(),
+            );
+        }
+        if arguments.members.is_none() && arguments.period.is_some() {
+            return Err("only a set fails over: --fail-over-every goes with --replica-set".into());
+        }
+        Ok(arguments)
+    }
+}
+
+fn seconds(name: &str, value: &str) -> Result<Duration, Failure> {
+    let seconds = value.parse::<f64>().map_err(|error| format!("{name}: {error}"))?;
+    Ok(Duration::try_from_secs_f64(seconds).map_err(|error| format!("{name}: {error}"))?)
+}
+
+/// `NAME:PASSWORD[:MECHANISM]`.
+fn user(value: &str) -> FakeUser {
+    let mut parts = value.splitn(3, ':');
+    let user = FakeUser::new(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    match parts.next() {
+        None => user,
+        Some("PLAIN") => user.with_mechanisms(&["PLAIN"]).with_source("$external"),
+        Some(mechanism) => user.with_mechanisms(&[mechanism]),
+    }
+}
+
 fn main() -> ExitCode {
-    match serve() {
+    match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| serve(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fake_server: {error}");
@@ -18,40 +92,76 @@ fn main() -> ExitCode {
     }
 }
 
-fn serve() -> Result<(), Box<dyn core::error::Error>> {
-    let mut options = FakeOptions::default();
-    let mut seconds = None;
-    let mut arguments = std::env::args().skip(1);
-    while let Some(name) = arguments.next() {
-        let mut value = || arguments.next().ok_or_else(|| format!("{name} needs a value"));
-        match name.as_str() {
-            "--port" => options.port = value()?.parse().map_err(|error| format!("--port: {error}"))?,
-            "--user" => {
-                let value = value()?;
-                let mut parts = value.splitn(3, ':');
-                let user = FakeUser::new(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-                options.users.push(match parts.next() {
-                    None => user,
-                    Some("PLAIN") => user.with_mechanisms(&["PLAIN"]).with_source("$external"),
-                    Some(mechanism) => user.with_mechanisms(&[mechanism]),
-                });
-                options.auth_required = true;
-            }
-            "--seconds" => seconds = Some(value()?.parse::<f64>().map_err(|error| format!("--seconds: {error}"))?),
-            _ => return Err(format!("unknown argument {name}; usage: fake_server [--port P] [--seconds S] [--user NAME:PASSWORD[:MECHANISM]]..").into()),
-        }
-    }
-    let limit = seconds.map(Duration::try_from_secs_f64).transpose().map_err(|error| format!("--seconds: {error}"))?;
-    let server = FakeServer::start(options)?;
-    println!("{}", server.uri());
-    match limit {
-        Some(limit) => std::thread::sleep(limit),
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    let end = end_of(arguments.limit);
+    let servers = match arguments.members {
         None => {
-            let mut sink = [0; 1024];
-            while std::io::stdin().read(&mut sink)? > 0 {}
+            let mut options = FakeOptions::default();
+            options.port = arguments.port.unwrap_or(0);
+            options.auth_required = !arguments.users.is_empty();
+            options.users.clone_from(&arguments.users);
+            let server = FakeServer::start(options)?;
+            println!("{}", server.uri());
+            while !end.has_come_within(None) {}
+            vec![Arc::new(server)]
         }
-    }
-    let (accepted, commands) = server.look(|view| (view.accepted_count(), view.commands_count()));
+        Some(count) => {
+            let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(count))?;
+            println!("{}", set.uri());
+            let mut primary = set.primary();
+            loop {
+                if let Some(primary) = primary {
+                    println!("primary: {}", set.address(primary));
+                }
+                if end.has_come_within(arguments.period) {
+                    break;
+                }
+                primary = Some(set.fail_over()?);
+            }
+            (0..set.servers_count()).map(|member| set.server(member)).collect()
+        }
+    };
+    let accepted: u64 = servers.iter().map(|server| server.accepted_count()).sum();
+    let commands: u64 = servers.iter().map(|server| server.look(|view| view.commands_count())).sum();
     println!("{accepted} connections, {commands} commands");
     Ok(())
+}
+
+/// When to end: at a time, else when standard input is closed.
+struct End {
+    at: Option<Instant>,
+    closed: Receiver<()>,
+    /// Kept where standard input does not matter: nothing ever comes from it.
+    _open: Option<Sender<()>>,
+}
+
+fn end_of(limit: Option<Duration>) -> End {
+    let (closing, closed) = mpsc::channel();
+    if let Some(limit) = limit {
+        return End { at: Instant::now().checked_add(limit), closed, _open: Some(closing) };
+    }
+    std::thread::spawn(move || {
+        let mut sink = [0; 1024];
+        while std::io::stdin().read(&mut sink).is_ok_and(|count| count > 0) {}
+        // Nobody listens any more once the server has ended.
+        let _ = closing.send(());
+    });
+    End { at: None, closed, _open: None }
+}
+
+impl End {
+    /// Waits for the end, at most so long (`None` = for as long as it takes); true if it has come.
+    fn has_come_within(&self, time: Option<Duration>) -> bool {
+        let left = self.at.map(|at| at.saturating_duration_since(Instant::now()));
+        let wait = [left, time].into_iter().flatten().min();
+        let Some(wait) = wait else {
+            // An error is the end, too: nobody is left to tell of it.
+            let _ = self.closed.recv();
+            return true;
+        };
+        match self.closed.recv_timeout(wait) {
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => true,
+            Err(RecvTimeoutError::Timeout) => self.at.is_some_and(|at| at <= Instant::now()),
+        }
+    }
 }

@@ -115,7 +115,9 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         "insert" => {
             check_write(inner, body)?;
             let count_max = inner.state.batch_count_max;
-            inner.store.insert(body, count_max)?
+            let mut reply = inner.store.insert(body, count_max)?;
+            tell_of_write(inner, &mut reply);
+            reply
         }
         "find" => {
             check_read(inner, body)?;
@@ -166,7 +168,8 @@ fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Res
 
 /// The greeting of this instant.
 pub(crate) fn greet(inner: &Inner, connection: u64, name: &str, body: &Document) -> Document {
-    let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version };
+    let written = inner.store.written();
+    let greeting = Greeting { legacy: name != "hello", request: body, connection, version: inner.version, written };
     hello_reply(&inner.state, greeting)
 }
 
@@ -224,6 +227,14 @@ fn check_transaction_number(inner: &Inner, body: &Document) -> Result<(), Comman
 fn check_write(inner: &Inner, body: &Document) -> Result<(), CommandError> {
     check_transaction_number(inner, body)?;
     if inner.state.role.is_writable() { Ok(()) } else { Err(CommandError::new(10107, "not primary")) }
+}
+
+/// A member of a set tells with a write who took it, and when.
+fn tell_of_write(inner: &Inner, reply: &mut Document) {
+    if let (Some(id), Some(last_write)) = (inner.state.fields.get("electionId"), inner.state.last_write) {
+        reply.insert("electionId", id.clone());
+        reply.insert("opTime", last_write.time(inner.store.written()));
+    }
 }
 
 fn check_read(inner: &Inner, body: &Document) -> Result<(), CommandError> {

@@ -19,9 +19,8 @@ use bson::Document;
 use event_listener::EventListener;
 
 use super::commands::{self, Outcome};
-use super::errors::CommandError;
 use super::fail_point::Verdict;
-use super::fault::FaultKind;
+use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
 use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADER_BYTES, MORE_TO_COME, Message};
 
@@ -143,6 +142,8 @@ pub(crate) struct Connection {
     out: Vec<u8>,
     sent_bytes: u64,
     listener: EventListener,
+    /// Ends before the next request, and before the next reply of a stream.
+    closing: bool,
     app_name: Option<String>,
     /// The body of the last ping that was decoded in full: the same bytes need not be decoded again.
     ping: Vec<u8>,
@@ -167,6 +168,7 @@ impl Connection {
             out: Vec::with_capacity(INPUT_BYTES),
             sent_bytes: 0,
             listener,
+            closing: false,
             app_name: None,
             ping: Vec::new(),
         }
@@ -203,6 +205,7 @@ impl Connection {
 
     async fn next_frame(&mut self) -> Step<usize> {
         loop {
+            self.check_closing()?;
             let header = wire::header(&self.input[self.start..self.end], self.common.message_bytes_max)?;
             let needed = match header {
                 None => HEADER_BYTES,
@@ -304,6 +307,7 @@ impl Connection {
                 match order {
                     Order::Send(bytes) => self.write(&bytes).await?,
                     Order::Cut(by) => return Err(self.cut(by, FaultKind::CutNow)),
+                    Order::Close => self.closing = true,
                 }
             }
             if !frozen {
@@ -335,6 +339,10 @@ impl Connection {
                 Woken::Control => self.obey().await?,
             }
         }
+    }
+
+    fn check_closing(&self) -> Step<()> {
+        if self.closing { Err(self.cut(Cut::Fin, FaultKind::CutNow)) } else { Ok(()) }
     }
 
     // Commands.
@@ -405,7 +413,7 @@ impl Connection {
                         && reply.get("ok").and_then(super::errors::number) == Some(1.0);
                     (reply, more)
                 }
-                Err(error) => (self.common.shared.with(|inner| error.document(inner.error_version(error.code))), false),
+                Err(refusal) => (refusal, false),
             };
             if message.has(MORE_TO_COME) {
                 return Ok(());
@@ -420,6 +428,7 @@ impl Connection {
             if !more {
                 return Ok(());
             }
+            self.check_closing()?;
             message.body.remove("client");
             if let Some(version) = reply.get("topologyVersion") {
                 message.body.insert("topologyVersion", version.clone());
@@ -428,8 +437,9 @@ impl Connection {
         }
     }
 
-    /// One run of a command: recorded, judged by the fail points, executed.
-    async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, CommandError>> {
+    /// One run of a command: recorded, judged by the fail points, executed. A refusal is worded under the lock under
+    /// which it was decided, so that its topologyVersion is of that state.
+    async fn turn(&mut self, name: &str, message: &Message, length: usize) -> Step<Result<Document, Document>> {
         let flags = match message.form {
             Form::Msg { flags } => Some(flags),
             Form::Query | Form::Reply => None,
@@ -458,15 +468,16 @@ impl Connection {
             }
         };
         self.apply(&verdict).await?;
-        if let Some(error) = verdict.error {
-            return Ok(Err(error));
-        }
-        if let Err(error) = metadata {
-            return Ok(Err(error));
-        }
-        let outcome = self.common.shared.with(|inner| commands::run(inner, self.id, name, message));
+        let outcome = self.common.shared.with(|inner| {
+            let outcome = match (&verdict.error, metadata) {
+                (Some(error), _) => Err(error.clone()),
+                (None, Err(error)) => Err(error),
+                (None, Ok(())) => commands::run(inner, self.id, name, message),
+            };
+            outcome.map_err(|error| inner.refusal(error, &message.body))
+        });
         let mut reply = match outcome {
-            Err(error) => return Ok(Err(error)),
+            Err(refusal) => return Ok(Err(refusal)),
             Ok(Outcome::Reply(reply)) => reply,
             Ok(Outcome::Await { time }) => self.await_change(name, message, time).await?,
         };
@@ -503,6 +514,7 @@ impl Connection {
             if let Some(reply) = reply {
                 return Ok(reply);
             }
+            self.check_closing()?;
             match self.wait(Some(until)).await? {
                 Woken::Read | Woken::Time => {}
                 Woken::Control => self.obey().await?,

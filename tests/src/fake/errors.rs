@@ -46,6 +46,12 @@ pub(crate) fn is_shutdown(code: i32) -> bool {
     matches!(code, 91 | 11600)
 }
 
+/// Whether a member labels the error of a write as retryable.
+pub(crate) fn is_retryable_write(code: i32) -> bool {
+    let network = matches!(code, 6 | 7 | 89 | 262 | 9001);
+    network || is_shutdown(code) || (is_not_primary(code) && code != 10058)
+}
+
 /// The name that a server gives to a code.
 pub(crate) fn code_name(code: i32) -> String {
     let name = match code {

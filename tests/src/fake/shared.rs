@@ -11,11 +11,11 @@ use event_listener::Event;
 
 use super::FakeOptions;
 use super::auth::Auth;
-use super::errors::{is_not_primary, is_shutdown};
+use super::errors::{CommandError, is_not_primary, is_retryable_write, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
 use super::state::{ErrorVersions, ServerState, TopologyVersion};
-use super::store::Store;
+use super::store::{Documents, Store};
 
 /// Command names that are counted apart; further ones share one counter.
 const NAMES_MAX: usize = 256;
@@ -151,6 +151,8 @@ impl Log {
 pub(crate) enum Order {
     Send(Vec<u8>),
     Cut(Cut),
+    /// End in order once no reply is under way.
+    Close,
 }
 
 /// What the sockets are wanted to be.
@@ -172,6 +174,15 @@ pub(crate) enum Sockets {
     Killed,
     Stopped,
     Failed(std::io::ErrorKind, String),
+}
+
+/// The next number of the sequence that the seed began.
+pub(crate) fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
 
 /// Everything under the lock.
@@ -280,13 +291,27 @@ impl Inner {
         (carries && self.state.topology_version).then_some(self.version)
     }
 
-    /// splitmix64.
+    /// Orders every connection to end.
+    pub(crate) fn close_all(&mut self) {
+        for &connection in self.open.keys() {
+            self.orders.entry(connection).or_default().push(Order::Close);
+            self.faults.count(FaultKind::CutNow);
+        }
+    }
+
+    /// The reply of an error to a command, as the server is now. Members of release 4.4 and later say themselves which
+    /// writes with a transaction number can be retried.
+    pub(crate) fn refusal(&self, mut error: CommandError, command: &Document) -> Document {
+        let labels = self.state.role.is_replicated() && self.state.topology_version;
+        let write = command.contains_key("txnNumber") && !command.contains_key("autocommit");
+        if labels && write && is_retryable_write(error.code) && error.labels.is_none() {
+            error.labels = Some(vec!["RetryableWriteError".to_owned()]);
+        }
+        error.document(self.error_version(error.code))
+    }
+
     pub(crate) fn entropy(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        splitmix64(&mut self.random)
     }
 
     /// A killed process loses what it had in memory only.
@@ -423,7 +448,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(options: &FakeOptions) -> Self {
+    pub(crate) fn new(options: &FakeOptions, documents: Documents) -> Self {
         let mut inner = Inner {
             state: options.state.clone(),
             version: TopologyVersion { process_id: ObjectId::new(), counter: 0 },
@@ -433,7 +458,7 @@ impl Shared {
             fail_points: FailPoints::default(),
             faults: Faults::default(),
             auth: Auth::new(&[], options.auth_required, options.scram_lie, || 0),
-            store: Store::new(options.store_bytes_max),
+            store: Store::new(documents),
             orders: BTreeMap::new(),
             started: Instant::now(),
             accepted: 0,

@@ -3,7 +3,9 @@
 //! Sections to read first: Server Discovery and Monitoring, "hello or legacy hello"; Server Monitoring, "Streaming
 //! Protocol" (MON-65); MongoDB Handshake, "Hello Command".
 
-use bson::{DateTime, Document, doc, oid::ObjectId};
+use core::time::Duration;
+
+use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
 
 /// The part that the server plays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,44 @@ pub enum ErrorVersions {
     Never,
 }
 
+/// How far a member of a set is with the writes: `lastWrite` of its greeting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastWrite {
+    /// The term of the last write.
+    pub term: i64,
+    /// The last write that it knows, when it is cut off from the writes; `None` = it follows them.
+    pub stopped: Option<DateTime>,
+    /// How far it is behind, beyond that.
+    pub lag: Duration,
+}
+
+impl LastWrite {
+    /// Follows the writes at once.
+    pub fn of_term(term: i64) -> Self {
+        Self { term, stopped: None, lag: Duration::ZERO }
+    }
+
+    /// The document of the greeting's field; `written` is when the last write was taken.
+    fn document(self, written: DateTime) -> Document {
+        let time = self.time(written);
+        let date = DateTime::from_millis(self.seconds(written).saturating_mul(1000));
+        doc! { "opTime": time.clone(), "lastWriteDate": date, "majorityOpTime": time, "majorityWriteDate": date }
+    }
+
+    /// The time of the last write, as replies to writes have it as well.
+    pub(crate) fn time(self, written: DateTime) -> Document {
+        let seconds = u32::try_from(self.seconds(written)).unwrap_or(u32::MAX);
+        doc! { "ts": Timestamp { time: seconds, increment: 1 }, "t": self.term }
+    }
+
+    /// Dates of writes are whole seconds.
+    fn seconds(self, written: DateTime) -> i64 {
+        let lag = i64::try_from(self.lag.as_millis()).unwrap_or(i64::MAX);
+        self.stopped.unwrap_or(written).timestamp_millis().saturating_sub(lag).max(0) / 1000
+    }
+}
+
 /// The server's description of itself; see [`FakeServer::set_state`](super::FakeServer::set_state).
 ///
 /// The default is a standalone in the manner of MongoDB 6.0.
@@ -82,6 +122,8 @@ pub struct ServerState {
     pub sasl_mechanisms: Vec<String>,
     /// Behind a load balancer: the services, dealt to connections in turn. Empty = no load balancer.
     pub service_ids: Vec<ObjectId>,
+    /// Whether the greeting carries `lastWrite`, and which.
+    pub last_write: Option<LastWrite>,
     /// Further fields of the greeting (`setName`, `hosts`, `me`, `tags`, ...). They replace fields of the same name.
     pub fields: Document,
 }
@@ -102,6 +144,7 @@ impl Default for ServerState {
             hello_ok: true,
             sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
             service_ids: Vec::new(),
+            last_write: None,
             fields: Document::new(),
         }
     }
@@ -162,6 +205,8 @@ pub(crate) struct Greeting<'a> {
     pub(crate) request: &'a Document,
     pub(crate) connection: u64,
     pub(crate) version: TopologyVersion,
+    /// When the last write was taken.
+    pub(crate) written: DateTime,
 }
 
 /// Builds the reply to `hello` or its legacy forms.
@@ -216,6 +261,9 @@ pub(crate) fn hello_reply(state: &ServerState, greeting: Greeting<'_>) -> Docume
     if count > 0 && truthy(greeting.request, "loadBalanced") {
         let turn = usize::try_from(greeting.connection).unwrap_or(0) % count;
         reply.insert("serviceId", state.service_ids[turn]);
+    }
+    if let Some(last_write) = state.last_write {
+        reply.insert("lastWrite", last_write.document(greeting.written));
     }
     for (name, value) in &state.fields {
         reply.insert(name.clone(), value.clone());

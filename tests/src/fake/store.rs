@@ -1,14 +1,19 @@
-//! Collections in memory: enough for insert, find and cursors of a client under test.
+//! Collections in memory: enough for insert, find and cursors of a client under test. Servers can share them; the
+//! cursors are each server's own.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bson::{Bson, Document, doc, oid::ObjectId};
+use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 
 use super::errors::{CommandError, number, whole};
 
 const CURSORS_MAX: usize = 1024;
 const FIRST_BATCH_COUNT: usize = 101;
 const BATCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// An idle primary writes a no-op this often.
+const NOOP_PERIOD_MS: i64 = 10_000;
 
 /// Options of find and the like that change nothing in what this store answers.
 const FIND_OPTIONS: [&str; 26] = [
@@ -57,19 +62,53 @@ struct Collection {
     ids: BTreeSet<Vec<u8>>,
 }
 
-/// The documents, by namespace, and the open cursors.
+/// The documents, by namespace.
 #[derive(Debug)]
-pub(crate) struct Store {
+struct Data {
     collections: BTreeMap<String, Collection>,
     bytes: usize,
     bytes_max: usize,
+    written: DateTime,
+}
+
+/// Collections that several servers may share.
+#[derive(Debug, Clone)]
+pub(crate) struct Documents(Arc<Mutex<Data>>);
+
+impl Documents {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        let data = Data { collections: BTreeMap::new(), bytes: 0, bytes_max, written: DateTime::now() };
+        Self(Arc::new(Mutex::new(data)))
+    }
+
+    /// Takes a write without documents: an election's, a reconfiguration's.
+    pub(crate) fn touch(&self) {
+        self.lock().written = DateTime::now();
+    }
+
+    /// When the last write was taken, the no-ops of an idle primary included.
+    pub(crate) fn written(&self) -> DateTime {
+        let written = self.lock().written.timestamp_millis();
+        let idle = DateTime::now().timestamp_millis().saturating_sub(written).max(0);
+        DateTime::from_millis(written + idle / NOOP_PERIOD_MS * NOOP_PERIOD_MS)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Data> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The documents and the open cursors.
+#[derive(Debug)]
+pub(crate) struct Store {
+    documents: Documents,
     cursors: BTreeMap<i64, Cursor>,
     cursors_made: i64,
 }
 
 impl Store {
-    pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { collections: BTreeMap::new(), bytes: 0, bytes_max, cursors: BTreeMap::new(), cursors_made: 0 }
+    pub(crate) fn new(documents: Documents) -> Self {
+        Self { documents, cursors: BTreeMap::new(), cursors_made: 0 }
     }
 
     /// A restart keeps the documents and loses the cursors.
@@ -77,7 +116,12 @@ impl Store {
         self.cursors.clear();
     }
 
-    pub(crate) fn insert(&mut self, command: &Document, batch_count_max: i32) -> Result<Document, CommandError> {
+    /// When the last write was taken.
+    pub(crate) fn written(&self) -> DateTime {
+        self.documents.written()
+    }
+
+    pub(crate) fn insert(&self, command: &Document, batch_count_max: i32) -> Result<Document, CommandError> {
         let namespace = namespace(command, "insert")?;
         let documents = command
             .get_array("documents")
@@ -91,9 +135,10 @@ impl Store {
         let ordered = command.get_bool("ordered").unwrap_or(true);
         let mut inserted = 0_i32;
         let mut failures = Vec::new();
+        let mut data = self.documents.lock();
         for (index, document) in documents.iter().enumerate() {
             let outcome = match document.as_document() {
-                Some(document) => self.insert_one(&namespace, document.clone()),
+                Some(document) => data.insert_one(&namespace, document.clone()),
                 None => return Err(CommandError::new(14, "documents must be objects")),
             };
             match outcome {
@@ -120,33 +165,6 @@ impl Store {
         Ok(reply)
     }
 
-    fn insert_one(&mut self, namespace: &str, document: Document) -> Result<(), CommandError> {
-        let document = if document.contains_key("_id") {
-            document
-        } else {
-            let mut with_id = doc! { "_id": ObjectId::new() };
-            with_id.extend(document);
-            with_id
-        };
-        let size = size(&document);
-        if size > BATCH_BYTES_MAX {
-            return Err(CommandError::new(10334, format!("object to insert too large. size in bytes: {size}")));
-        }
-        if self.bytes + size > self.bytes_max {
-            return Err(CommandError::new(14031, "the store of the fake server is full"));
-        }
-        let collection = self.collections.entry(namespace.to_owned()).or_default();
-        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-        if !collection.ids.insert(id_key(&id)) {
-            let message =
-                format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
-            return Err(CommandError::new(11000, message));
-        }
-        self.bytes += size;
-        collection.documents.push(document);
-        Ok(())
-    }
-
     pub(crate) fn find(&mut self, command: &Document) -> Result<Document, CommandError> {
         let namespace = namespace(command, "find")?;
         if let Some(option) = command.keys().find(|key| !FIND_OPTIONS.contains(&key.as_str())) {
@@ -166,10 +184,11 @@ impl Store {
         let mut cursor = Cursor { namespace, filter, position: 0, left: usize::MAX };
         cursor.left = count(command, "skip")?.unwrap_or(0);
         if cursor.left > 0 {
-            while cursor.left > 0 && self.next(&mut cursor).is_some() {}
+            let data = self.documents.lock();
+            while cursor.left > 0 && data.next(&mut cursor).is_some() {}
         }
         cursor.left = limit;
-        let batch = self.batch(&mut cursor, count(command, "batchSize")?.unwrap_or(FIRST_BATCH_COUNT));
+        let batch = self.documents.lock().batch(&mut cursor, count(command, "batchSize")?.unwrap_or(FIRST_BATCH_COUNT));
         let single = command.get_bool("singleBatch").unwrap_or(false);
         Ok(self.cursor_reply(cursor, "firstBatch", batch, single))
     }
@@ -192,7 +211,7 @@ impl Store {
             0 => usize::MAX,
             wanted => wanted,
         };
-        let batch = self.batch(&mut cursor, wanted);
+        let batch = self.documents.lock().batch(&mut cursor, wanted);
         Ok(self.cursor_reply_as(id, cursor, "nextBatch", batch, false))
     }
 
@@ -219,15 +238,19 @@ impl Store {
 
     pub(crate) fn drop_collection(&mut self, command: &Document) -> Result<Document, CommandError> {
         let namespace = namespace(command, "drop")?;
-        let dropped = self.collections.remove(&namespace).ok_or_else(|| CommandError::new(26, "ns not found"))?;
-        self.bytes -= dropped.documents.iter().map(size).sum::<usize>();
+        let mut data = self.documents.lock();
+        let dropped = data.collections.remove(&namespace).ok_or_else(|| CommandError::new(26, "ns not found"))?;
+        data.bytes -= dropped.documents.iter().map(size).sum::<usize>();
+        data.written = DateTime::now();
+        drop(data);
         self.cursors.retain(|_, cursor| cursor.namespace != namespace);
         Ok(doc! { "nIndexesWas": 1, "ns": namespace, "ok": 1.0 })
     }
 
     pub(crate) fn list_databases(&self) -> Document {
         let mut sizes: BTreeMap<&str, i64> = ["admin", "config", "local"].into_iter().map(|name| (name, 0)).collect();
-        for (namespace, collection) in &self.collections {
+        let data = self.documents.lock();
+        for (namespace, collection) in &data.collections {
             let name = namespace.split('.').next().unwrap_or_default();
             *sizes.entry(name).or_default() +=
                 i64::try_from(collection.documents.iter().map(size).sum::<usize>()).unwrap_or(i64::MAX);
@@ -238,6 +261,58 @@ impl Store {
             .map(|(name, size)| doc! { "name": name, "sizeOnDisk": size, "empty": size == 0 })
             .collect();
         doc! { "databases": databases, "totalSize": total, "totalSizeMb": total / (1024 * 1024), "ok": 1.0 }
+    }
+
+    fn cursor_reply(&mut self, cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
+        self.cursors_made += 1;
+        // Far from small numbers, so that a client that truncates an id is found out.
+        let id = 0x2545_f491_4f6c_dd1d_i64.wrapping_mul(self.cursors_made) & i64::MAX;
+        self.cursor_reply_as(id, cursor, name, batch, single)
+    }
+
+    fn cursor_reply_as(&mut self, id: i64, mut cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
+        let namespace = cursor.namespace.clone();
+        let (position, left) = (cursor.position, cursor.left);
+        let more = !single && self.documents.lock().next(&mut cursor).is_some();
+        (cursor.position, cursor.left) = (position, left);
+        if more {
+            while self.cursors.len() >= CURSORS_MAX {
+                self.cursors.pop_first();
+            }
+            self.cursors.insert(id, cursor);
+        }
+        let id = if more { id } else { 0 };
+        doc! { "cursor": { name: batch, "id": id, "ns": namespace }, "ok": 1.0 }
+    }
+}
+
+impl Data {
+    fn insert_one(&mut self, namespace: &str, document: Document) -> Result<(), CommandError> {
+        let document = if document.contains_key("_id") {
+            document
+        } else {
+            let mut with_id = doc! { "_id": ObjectId::new() };
+            with_id.extend(document);
+            with_id
+        };
+        let size = size(&document);
+        if size > BATCH_BYTES_MAX {
+            return Err(CommandError::new(10334, format!("object to insert too large. size in bytes: {size}")));
+        }
+        if self.bytes + size > self.bytes_max {
+            return Err(CommandError::new(14031, "the store of the fake server is full"));
+        }
+        let collection = self.collections.entry(namespace.to_owned()).or_default();
+        let id = document.get("_id").cloned().unwrap_or(Bson::Null);
+        if !collection.ids.insert(id_key(&id)) {
+            let message =
+                format!("E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}");
+            return Err(CommandError::new(11000, message));
+        }
+        self.bytes += size;
+        self.written = DateTime::now();
+        collection.documents.push(document);
+        Ok(())
     }
 
     fn next(&self, cursor: &mut Cursor) -> Option<&Document> {
@@ -274,28 +349,6 @@ impl Store {
             batch.push(Bson::Document(document.clone()));
         }
         batch
-    }
-
-    fn cursor_reply(&mut self, cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
-        self.cursors_made += 1;
-        // Far from small numbers, so that a client that truncates an id is found out.
-        let id = 0x2545_f491_4f6c_dd1d_i64.wrapping_mul(self.cursors_made) & i64::MAX;
-        self.cursor_reply_as(id, cursor, name, batch, single)
-    }
-
-    fn cursor_reply_as(&mut self, id: i64, mut cursor: Cursor, name: &str, batch: Vec<Bson>, single: bool) -> Document {
-        let namespace = cursor.namespace.clone();
-        let (position, left) = (cursor.position, cursor.left);
-        let more = !single && self.next(&mut cursor).is_some();
-        (cursor.position, cursor.left) = (position, left);
-        if more {
-            while self.cursors.len() >= CURSORS_MAX {
-                self.cursors.pop_first();
-            }
-            self.cursors.insert(id, cursor);
-        }
-        let id = if more { id } else { 0 };
-        doc! { "cursor": { name: batch, "id": id, "ns": namespace }, "ok": 1.0 }
     }
 }
 

@@ -95,8 +95,8 @@ impl Reply {
     /// SDAM-15..19.
     fn server_type(&self) -> ServerType {
         match self {
-            Self { mongos: true, .. } => ServerType::Mongos,
             Self { ghost: true, .. } => ServerType::RsGhost,
+            Self { mongos: true, .. } => ServerType::Mongos,
             Self { set_name: None, .. } => ServerType::Standalone,
             Self { hidden: true, .. } => ServerType::RsOther,
             Self { writable: true, .. } => ServerType::RsPrimary,

@@ -85,8 +85,8 @@ fn contradictory_roles_are_settled_by_their_order() {
         ..member(&["a"])
     };
     for (hello, wanted) in [
-        (all, ServerType::Mongos),
-        (HelloInfo { is_db_grid: false, ..all }, ServerType::RsGhost),
+        (all, ServerType::RsGhost),
+        (HelloInfo { is_replica_set: false, ..all }, ServerType::Mongos),
         (HelloInfo { is_db_grid: false, is_replica_set: false, ..all }, ServerType::RsOther),
         (HelloInfo { is_db_grid: false, is_replica_set: false, hidden: false, ..all }, ServerType::RsPrimary),
         (HelloInfo { secondary: true, arbiter_only: true, ..member(&["a"]) }, ServerType::RsSecondary),

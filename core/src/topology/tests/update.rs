@@ -359,3 +359,15 @@ fn load_balanced_topology_is_ready_and_never_changes() {
     assert_eq!(net.actions(), []);
     assert_eq!(net.lines(), Vec::<String>::new());
 }
+
+/// SDAM-41, SDAM-43: a ghost says nothing of the deployment, until it speaks again in one that has no use for it.
+#[test]
+fn ghost_stays_when_a_router_is_found_and_goes_when_it_speaks_again() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &HelloInfo { is_replica_set: true, ..standalone() });
+    net.hello("b", &mongos());
+    assert_eq!(net.topology_type(), TopologyType::Sharded);
+    assert_eq!(net.see("a").server_type(), ServerType::RsGhost);
+    net.hello("a", &HelloInfo { is_replica_set: true, ..standalone() });
+    assert_eq!(net.topology.server_count(), 1);
+}

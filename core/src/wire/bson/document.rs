@@ -125,6 +125,20 @@ impl<'a> RawDocument<'a> {
         Ok(None)
     }
 
+    /// Whether `accept` accepts the key, the type and the bytes of every element. Keys are not checked for being
+    /// text, nor values looked into; an element that is malformed is not accepted.
+    #[inline]
+    pub(crate) fn all_raw(self, mut accept: impl FnMut(&[u8], ElementType, &[u8]) -> bool) -> bool {
+        let mut elements = self.interior();
+        while let Ok(raw) = next_raw(&mut elements) {
+            let Some(raw) = raw else { return true };
+            if !accept(raw.key, raw.element_type, raw.value.rest) {
+                return false;
+            }
+        }
+        false
+    }
+
     /// Checks every element at every depth: types, lengths, terminators, text, booleans. Linear in the
     /// bytes, no allocation, no recursion.
     ///

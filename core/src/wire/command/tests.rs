@@ -1,3 +1,4 @@
+use alloc::format;
 use alloc::vec::Vec;
 
 use super::*;
@@ -158,4 +159,61 @@ fn first_of_several_fields_of_one_name_counts() {
     let reply = bytes(&|d| d.int32("ok", 0)?.int32("ok", 1)?.int32("code", 1)?.int32("code", 2).map(drop));
     let reply = parse(&reply).expect("well-formed");
     assert_eq!((reply.ok, reply.code), (false, Some(1)));
+}
+
+/// SDAM-84: the first look may only pass what the closer one finds good, whatever else is in the reply.
+#[test]
+fn plain_success_is_a_success_to_the_closer_look_too() {
+    let ok: [(Write<'_>, bool); 8] = [
+        (&|d| d.double("ok", 1.0).map(drop), true),
+        (&|d| d.int32("ok", 1).map(drop), true),
+        (&|d| d.int64("ok", 1).map(drop), false),
+        (&|d| d.value("ok", RawValue::Boolean(true)).map(drop), false),
+        (&|d| d.double("ok", 0.0).map(drop), false),
+        (&|d| d.int32("ok", 0).map(drop), false),
+        (&|d| d.str("ok", "1").map(drop), false),
+        (&|_| Ok(()), false),
+    ];
+    let beside: [(Write<'_>, bool); 8] = [
+        (&|_| Ok(()), true),
+        (&|d| d.int32("n", 0).map(drop), true),
+        (&|d| d.document("$clusterTime", |d| d.int32("ok", 0).map(drop)).map(drop), true),
+        (&|d| d.str("errmsg", "of no consequence").map(drop), true),
+        (&|d| d.document("writeConcernError", |d| d.int32("code", 91).map(drop)).map(drop), false),
+        (&|d| d.int32("topologyVersion", 1).map(drop), false),
+        (&|d| d.int32("ok", 1).map(drop), false),
+        (&|d| d.double("ok", 0.0).map(drop), false),
+    ];
+    for (ok_index, (write_ok, usual)) in ok.iter().enumerate() {
+        for (beside_index, (write_beside, harmless)) in beside.iter().enumerate() {
+            for ok_first in [true, false] {
+                let (one, other) = if ok_first { (write_ok, write_beside) } else { (write_beside, write_ok) };
+                let reply = bytes(&|d| {
+                    one(d)?;
+                    other(d)
+                });
+                let plain = CommandReply::is_plain_success(RawDocument::new(&reply).expect("opens"));
+                let case = format!("{ok_index}, {beside_index}, {ok_first}");
+                if plain {
+                    let closer = parse(&reply).expect(&case);
+                    assert!(closer.ok && closer.write_concern_error.is_none(), "{case}");
+                }
+                if *usual && *harmless {
+                    assert!(plain, "{case}: a usual reply needs no closer look");
+                }
+                if *usual && !*harmless {
+                    assert!(!plain, "{case}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn malformed_reply_is_no_plain_success() {
+    let mut reply = bytes(&|d| d.double("ok", 1.0)?.int32("n", 1).map(drop));
+    assert!(CommandReply::is_plain_success(RawDocument::new(&reply).expect("opens")));
+    // The type byte of `n`.
+    reply[16] = 0x55;
+    assert!(!CommandReply::is_plain_success(RawDocument::new(&reply).expect("opens")));
 }

@@ -1,6 +1,6 @@
 //! Reading what a server says of itself.
 
-use crate::server::{ObjectId, ServerType, TopologyVersion};
+use crate::server::{ObjectId, Roles, ServerType, TopologyVersion};
 use crate::wire::bson::{RawArray, RawDocument, RawValue};
 use crate::wire::error::{WireError, WireErrorKind};
 use crate::wire::fields::{Field, is_absent, put};
@@ -213,26 +213,22 @@ impl<'a> HelloReply<'a> {
         if !self.ok {
             return ServerType::Unknown;
         }
-        if self.is_replica_set {
-            return ServerType::RsGhost;
+        Roles {
+            is_replica_set: self.is_replica_set,
+            is_db_grid: self.is_db_grid(),
+            has_set_name: self.set_name.is_some(),
+            hidden: self.hidden,
+            is_writable_primary: self.is_writable_primary,
+            secondary: self.secondary,
+            arbiter_only: self.arbiter_only,
         }
-        if self.msg == Some("isdbgrid") {
-            return ServerType::Mongos;
-        }
-        if self.set_name.is_none() {
-            return ServerType::Standalone;
-        }
-        if self.hidden {
-            ServerType::RsOther
-        } else if self.is_writable_primary {
-            ServerType::RsPrimary
-        } else if self.secondary {
-            ServerType::RsSecondary
-        } else if self.arbiter_only {
-            ServerType::RsArbiter
-        } else {
-            ServerType::RsOther
-        }
+        .server_type()
+    }
+
+    /// Whether it is a router of a sharded cluster.
+    #[must_use]
+    pub fn is_db_grid(&self) -> bool {
+        self.msg == Some("isdbgrid")
     }
 }
 

@@ -1,9 +1,9 @@
-//! A tree of minima over the places of the waiter table.
+//! A tree of minima of deadlines over the places of a table.
 //!
 //! One deadline for each place, above them the minimum of each eight, above those the minimum of each eight of
 //! these, up to one. Eight are a cache line. Adding stops at the first minimum that is not later, removing at the
 //! first that was another's: with deadlines in random order that is one step up on average, in one cache
-//! line, wherever the waiter is; at worst it is O(log n), seven steps for two million. There is nothing to
+//! line, wherever the owner is; at worst it is O(log n), seven steps for two million. There is nothing to
 //! link, and no order to keep.
 
 use crate::Instant;
@@ -19,10 +19,10 @@ const ARITY: usize = 8;
 const LEVELS: usize = 11;
 
 /// No deadline. A deadline at the end of time is none.
-pub(super) const NEVER: Instant = Instant::MAX;
+pub(crate) const NEVER: Instant = Instant::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Tree<L, U> {
+pub(crate) struct Tree<L, U> {
     /// One for each place that ever had a deadline, and for those before it.
     leaves: L,
     /// The minima, the level above the leaves first, the one of all last.
@@ -32,22 +32,22 @@ pub(super) struct Tree<L, U> {
 }
 
 impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
-    pub(super) const EMPTY: Self = Self { leaves: L::EMPTY, minima: U::EMPTY, room: 0 };
+    pub(crate) const EMPTY: Self = Self { leaves: L::EMPTY, minima: U::EMPTY, room: 0 };
 
-    /// Adds the deadline of a waiter that has none here.
+    /// Adds the deadline of an owner that has none here.
     ///
     /// Cost: O(log n), O(1) on average. Allocates when a place is new; an error is possible only then.
     #[inline]
-    pub(super) fn insert(&mut self, waiter: u32, at: Instant) -> Result<(), Full> {
+    pub(crate) fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
         if at == NEVER {
             return Ok(());
         }
-        let place = waiter as usize;
+        let place = owner as usize;
         if place >= self.leaves.slots().len() {
             self.grow(place + 1)?;
         }
         let leaf = &mut self.leaves.slots_mut()[place];
-        assert!(*leaf == NEVER, "a waiter has one deadline");
+        assert!(*leaf == NEVER, "an owner has one deadline");
         *leaf = at;
         let minima = self.minima.slots_mut();
         let (mut start, mut size, mut place) = (0, self.room, place);
@@ -64,17 +64,17 @@ impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
         Ok(())
     }
 
-    /// Removes the deadline of a waiter; false when it has none here.
+    /// Removes the deadline of a owner; false when it has none here.
     ///
     /// Cost: O(log n), O(1) on average.
     #[inline]
-    pub(super) fn remove(&mut self, waiter: u32) -> bool {
-        let Some(leaf) = self.leaves.slots_mut().get_mut(waiter as usize) else { return false };
+    pub(crate) fn remove(&mut self, owner: u32) -> bool {
+        let Some(leaf) = self.leaves.slots_mut().get_mut(owner as usize) else { return false };
         if *leaf == NEVER {
             return false;
         }
         *leaf = NEVER;
-        let mut place = waiter as usize / ARITY;
+        let mut place = owner as usize / ARITY;
         let mut next = earliest_of(self.leaves.slots(), place);
         let (mut start, mut size) = (0, self.room.div_ceil(ARITY));
         let minima = self.minima.slots_mut();
@@ -98,18 +98,18 @@ impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
 
     /// The earliest deadline. Cost: O(1).
     #[inline]
-    pub(super) fn earliest(&self) -> Option<Instant> {
+    pub(crate) fn earliest(&self) -> Option<Instant> {
         self.minima.slots().last().copied().filter(|at| *at != NEVER)
     }
 
-    /// The deadline of a waiter that is here.
+    /// The deadline of an owner that is here.
     #[inline]
-    pub(super) fn of(&self, waiter: u32) -> Option<Instant> {
-        self.leaves.slots().get(waiter as usize).copied().filter(|at| *at != NEVER)
+    pub(crate) fn of(&self, owner: u32) -> Option<Instant> {
+        self.leaves.slots().get(owner as usize).copied().filter(|at| *at != NEVER)
     }
 
-    /// The waiter with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
-    pub(super) fn first(&self) -> Option<u32> {
+    /// The owner with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
+    pub(crate) fn first(&self) -> Option<u32> {
         let at = self.earliest()?;
         let mut levels = [(0, 0); LEVELS];
         let (mut start, mut size, mut count) = (0, self.room, 0);
@@ -127,8 +127,8 @@ impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
         u32::try_from(first_at(self.leaves.slots(), place, at)?).ok()
     }
 
-    /// Makes room for `count` waiters.
-    pub(super) fn reserve(&mut self, count: u32) -> Result<(), Full> {
+    /// Makes room for `count` owners.
+    pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         let count = count.min(self.leaves.limit()) as usize;
         self.leaves.reserve(u32::try_from(count).map_err(|_| Full)?)?;
         if count > self.room { self.widen(count) } else { Ok(()) }
@@ -136,7 +136,7 @@ impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
 
     /// Adds leaves, up to `count`, and now and then twice as many minima.
     #[cold]
-    pub(super) fn grow(&mut self, count: usize) -> Result<(), Full> {
+    pub(crate) fn grow(&mut self, count: usize) -> Result<(), Full> {
         if count > self.room {
             let limit = self.leaves.limit() as usize;
             self.widen(count.saturating_mul(2).max(ARITY).min(limit).max(count))?;
@@ -177,11 +177,11 @@ impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
         Ok(())
     }
 
-    /// Every minimum is one, and every waiter has the deadline that it should.
-    pub(super) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
+    /// Every minimum is one, and every owner has the deadline that it should.
+    pub(crate) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
         let leaves = self.leaves.slots();
-        for (waiter, leaf) in (0..).zip(leaves) {
-            assert_eq!(*leaf, expected(waiter).unwrap_or(NEVER), "deadline of waiter {waiter}");
+        for (owner, leaf) in (0..).zip(leaves) {
+            assert_eq!(*leaf, expected(owner).unwrap_or(NEVER), "deadline of owner {owner}");
         }
         assert!(leaves.len() <= self.room);
         let minima = self.minima.slots();

@@ -1,15 +1,17 @@
-//! From what was decoded to what a topology takes.
+//! From what was decoded to what the machines take: a hello reply for a topology and for a monitor.
+//!
+//! The wire knows no machine and the machines know no wire; whoever drives both calls these.
 
 use crate::monitor::CheckReply;
 use crate::topology::{HelloInfo, HelloLists};
 use crate::wire::hello::HelloReply;
 use crate::wire::message::Matched;
 
-/// The lists of a decoded reply.
-#[derive(Clone, Copy)]
-pub(super) struct Lists<'a>(HelloReply<'a>);
+/// The lists of a decoded reply, read in place.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyLists<'a>(HelloReply<'a>);
 
-impl HelloLists for Lists<'_> {
+impl HelloLists for ReplyLists<'_> {
     fn hosts(&self) -> impl Iterator<Item = &str> {
         self.0.hosts.strings()
     }
@@ -27,15 +29,16 @@ impl HelloLists for Lists<'_> {
     }
 }
 
-/// A good reply as the topology takes it.
-pub(super) fn info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, Lists<'a>> {
+/// A good reply as a topology takes it. No allocation.
+#[must_use]
+pub fn hello_info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, ReplyLists<'a>> {
     HelloInfo {
         is_writable_primary: reply.is_writable_primary,
         secondary: reply.secondary,
         arbiter_only: reply.arbiter_only,
         hidden: reply.hidden,
         is_replica_set: reply.is_replica_set,
-        is_db_grid: reply.msg == Some("isdbgrid"),
+        is_db_grid: reply.is_db_grid(),
         is_cryptd: reply.is_cryptd,
         set_name: reply.set_name,
         set_version: reply.set_version,
@@ -47,17 +50,20 @@ pub(super) fn info<'a>(reply: &HelloReply<'a>) -> HelloInfo<'a, Lists<'a>> {
         last_write_date_ms: reply.last_write.map(|write| write.date_ms),
         logical_session_timeout_minutes: reply.logical_session_timeout_minutes.map(i64::from),
         topology_version: reply.topology_version,
-        lists: Lists(*reply),
+        lists: ReplyLists(*reply),
     }
 }
 
-/// A reply as the monitor takes it.
-pub(super) fn check_reply(reply: &HelloReply<'_>, code: i32, matched: Matched) -> CheckReply {
+/// A reply as a monitor takes it.
+///
+/// - `code`: the error's, 0 without one. `matched`: whether another reply follows.
+#[must_use]
+pub const fn check_reply(reply: &HelloReply<'_>, code: i32, matched: Matched) -> CheckReply {
     CheckReply {
         ok: reply.ok,
         code,
         hello_ok: reply.hello_ok,
-        more_to_come: matched == Matched::MoreComes,
+        more_to_come: matches!(matched, Matched::MoreComes),
         topology_version: reply.topology_version,
         server_connection: reply.connection_id,
     }

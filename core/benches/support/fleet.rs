@@ -1,0 +1,188 @@
+//! Deployments that always answer, to count and time what the control machine does with it.
+
+use core::hint::black_box;
+use core::time::Duration;
+use poolhouse_core::control::Control;
+use poolhouse_core::monitor::{
+    CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode,
+};
+use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, TopologyId, TopologyOptions};
+use poolhouse_core::{Instant, ObjectId, ServerId, TopologyVersion};
+
+/// `hosts` of a reply.
+#[derive(Clone, Copy, Default)]
+struct Hosts<'a>(&'a [&'a str]);
+
+impl HelloLists for Hosts<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        core::iter::empty()
+    }
+}
+
+fn control(seeds: &[&str], mode: ServerMonitoringMode) -> Control<OnHeap> {
+    let config = TopologyOptions { seeds, ..TopologyOptions::default() }.validate().expect("valid");
+    let monitor = MonitorOptions {
+        heartbeat_frequency: Duration::from_millis(500),
+        server_monitoring_mode: mode,
+        ..MonitorOptions::DEFAULT
+    };
+    let monitor = monitor.validate().expect("valid");
+    Control::new(Instant::ORIGIN, TopologyId::new(1), config, monitor, &mut ()).expect("room")
+}
+
+/// What a version of a server's state is called.
+const fn version(counter: i64) -> Option<TopologyVersion> {
+    Some(TopologyVersion { process_id: ObjectId([7; 12]), counter })
+}
+
+/// Routers with heartbeatFrequencyMS 500, which are checked in turn.
+pub(crate) struct Fleet {
+    control: Control<OnHeap>,
+    now: Instant,
+    servers: Vec<ServerId>,
+    /// The lines that stream.
+    awaited: Vec<Option<LineId>>,
+    next: usize,
+    streaming: bool,
+}
+
+impl Fleet {
+    /// All of them known, each checked at an instant of its own.
+    pub(crate) fn new(count: u64, mode: ServerMonitoringMode) -> Self {
+        let names: Vec<String> = (0..count).map(|number| format!("router{number}.example.net:27017")).collect();
+        let seeds: Vec<&str> = names.iter().map(String::as_str).collect();
+        let control = control(&seeds, mode);
+        let servers: Vec<ServerId> = control.topology().servers().map(|server| server.server()).collect();
+        let (awaited, streaming) = (vec![None; servers.len()], mode == ServerMonitoringMode::Stream);
+        let mut fleet = Self { control, now: Instant::ORIGIN, servers, awaited, next: 0, streaming };
+        for place in 0..fleet.servers.len() {
+            fleet.now = Instant::from_nanos(place as u64 * 500_000);
+            while fleet.act(place) {}
+        }
+        fleet
+    }
+
+    /// Does what a check line asks for, and says whether it asked; what is to be waited for is not answered yet.
+    fn act(&mut self, place: usize) -> bool {
+        let server = self.servers[place];
+        match self.control.poll_line(self.now, server, Line::Check) {
+            Some(MonitorAction::Dial(line)) => {
+                self.control.handle_dialed(self.now, server, line, &mut ()).expect("it is dialed");
+            }
+            Some(MonitorAction::SendHello { line, hello: HelloKind::Awaitable { .. } }) => {
+                self.awaited[place] = Some(line);
+            }
+            Some(MonitorAction::SendHello { line, .. }) => self.answer(server, line),
+            Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => unreachable!("every server is well"),
+            None => return false,
+        }
+        true
+    }
+
+    fn answer(&mut self, server: ServerId, line: LineId) {
+        let topology_version = if self.streaming { version(1) } else { None };
+        let reply = CheckReply { topology_version, ..CheckReply::OK };
+        let hello = HelloInfo {
+            is_db_grid: true,
+            max_wire_version: 21,
+            topology_version,
+            lists: Hosts::default(),
+            ..HelloInfo::default()
+        };
+        self.control.handle_reply(self.now, server, line, &reply, Some(&hello), &mut ()).expect("it was asked");
+        while let Some(action) = self.control.poll_action() {
+            black_box(action);
+        }
+    }
+
+    /// Checks of one server after the other, with all that a host asks the machine for meanwhile.
+    pub(crate) fn check(&mut self, times: u64) {
+        for _ in 0..times {
+            let place = self.next;
+            self.next = (place + 1) % self.servers.len();
+            if self.streaming {
+                // The server has nothing new to say, and the hello is sent anew.
+                self.now = self.now.saturating_add(Duration::from_micros(500));
+                let line = self.awaited[place].expect("it streams");
+                self.answer(self.servers[place], line);
+            } else {
+                self.now = self.control.poll_timeout().expect("checks are due");
+                self.control.handle_timeout(self.now, &mut ());
+            }
+            assert!(self.act(place), "servers are checked in turn");
+            black_box(self.control.poll_timeout());
+        }
+    }
+}
+
+/// A replica set of fifty.
+pub(crate) struct Set {
+    control: Control<OnHeap>,
+    names: Vec<String>,
+    now: Instant,
+    counter: i64,
+}
+
+impl Set {
+    /// All members known.
+    pub(crate) fn new() -> Self {
+        // One more than there are members at a time.
+        let names: Vec<String> = (0..51).map(|number| format!("member{number}.example.net:27017")).collect();
+        let control = control(&[&names[0]], ServerMonitoringMode::Poll);
+        let mut set = Self { control, names, now: Instant::ORIGIN, counter: 0 };
+        for member in 0..50 {
+            set.hello(member, 50);
+        }
+        set
+    }
+
+    /// A member tells of a change of its own. The last of the set is the one of this number.
+    fn hello(&mut self, member: usize, last: usize) {
+        self.counter += 1;
+        self.now = self.now.saturating_add(Duration::from_micros(1));
+        let hosts: Vec<&str> = self.names[..49].iter().chain([&self.names[last - 1]]).map(String::as_str).collect();
+        let server = self.control.topology().find(hosts[member]).expect("a member");
+        let hello = HelloInfo {
+            is_writable_primary: member == 0,
+            secondary: member > 0,
+            set_name: Some("rs"),
+            set_version: Some(self.counter),
+            me: Some(hosts[member]),
+            primary: Some(hosts[0]),
+            max_wire_version: 21,
+            topology_version: version(self.counter),
+            lists: Hosts(&hosts),
+            ..HelloInfo::default()
+        };
+        self.control.handle_app_hello(self.now, server, &hello, &mut ());
+        while let Some(action) = self.control.poll_action() {
+            black_box(action);
+        }
+    }
+
+    /// The primary's hello brings a new state and the same members.
+    pub(crate) fn update(&mut self, times: u64) {
+        for _ in 0..times {
+            self.hello(0, 50);
+        }
+    }
+
+    /// The primary's hello replaces a member by another one.
+    pub(crate) fn replace(&mut self, times: u64) {
+        for time in 0..times {
+            self.hello(0, if time % 2 == 0 { 51 } else { 50 });
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! A control machine, a host that does what the test says, and a log of events in the order in which they came.
+
+mod app;
+mod lines;
+mod members;
+mod step;
+mod time;
+
+use super::*;
+use crate::monitor::{MonitorOptions, ServerMonitoringMode};
+use crate::topology::{Fixed, OnHeap, SdamEvent, TopologyOptions};
+use crate::{ObjectId, ServerType, TopologyVersion};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The members of the set "rs".
+#[derive(Clone, Copy, Debug, Default)]
+struct Hosts<'a>(&'a [&'a str]);
+
+impl HelloLists for Hosts<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        core::iter::empty()
+    }
+}
+
+type Hello<'a> = HelloInfo<'a, Hosts<'a>>;
+
+fn standalone<'a>() -> Hello<'a> {
+    HelloInfo { max_wire_version: 21, ..HelloInfo::default() }
+}
+
+fn mongos<'a>() -> Hello<'a> {
+    HelloInfo { is_db_grid: true, ..standalone() }
+}
+
+fn member<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
+    HelloInfo { set_name: Some("rs"), lists: Hosts(hosts), ..standalone() }
+}
+
+fn secondary<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
+    HelloInfo { secondary: true, ..member(hosts) }
+}
+
+fn primary<'a>(hosts: &'a [&'a str], election: u8) -> Hello<'a> {
+    let election_id = Some(ObjectId([election; 12]));
+    HelloInfo { is_writable_primary: true, election_id, set_version: Some(1), ..member(hosts) }
+}
+
+fn versioned(hello: Hello<'_>, counter: i64) -> Hello<'_> {
+    let topology_version = Some(TopologyVersion { process_id: ObjectId([7; 12]), counter });
+    HelloInfo { topology_version, ..hello }
+}
+
+/// Events as lines, and their instants.
+#[derive(Default)]
+struct Log {
+    lines: Vec<String>,
+    latest: Option<Instant>,
+}
+
+impl Log {
+    fn add(&mut self, now: Instant, line: String) {
+        assert!(self.latest <= Some(now), "events come in the order of time");
+        self.latest = Some(now);
+        self.lines.push(line);
+    }
+}
+
+impl Observer<MonitorEvent> for Log {
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        let server = event.id().server;
+        let line = match event {
+            MonitorEvent::HeartbeatStarted { .. } => format!("#{server} started"),
+            MonitorEvent::HeartbeatSucceeded { .. } => format!("#{server} succeeded"),
+            MonitorEvent::HeartbeatFailed { cause, .. } => format!("#{server} failed: {cause}"),
+        };
+        self.add(now, line);
+    }
+}
+
+impl Observer<SdamEvent<'_>> for Log {
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'_>) {
+        self.add(now, event.to_string());
+    }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+const POLLING: MonitorOptions =
+    MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
+
+/// A control machine with its host.
+struct Rig<M: Memory = OnHeap> {
+    control: Control<M>,
+    log: Log,
+    now: Instant,
+}
+
+fn open_with<M: Memory>(options: TopologyOptions<'_>, monitor: MonitorOptions) -> Rig<M> {
+    let mut log = Log::default();
+    let config = monitor.validate().unwrap();
+    let control = Control::new(at(0), TopologyId::new(7), options.validate().unwrap(), config, &mut log).unwrap();
+    control.assert_invariants();
+    Rig { control, log, now: at(0) }
+}
+
+/// Polling, and nothing owed and nothing seen so far.
+fn open(seeds: &[&str]) -> Rig {
+    let mut rig = open_with(TopologyOptions { seeds, ..TopologyOptions::default() }, POLLING);
+    rig.drain();
+    rig
+}
+
+/// A direct connection that streams, known, with its awaitable hello sent at 0 ms; and its check line.
+fn streaming(options: MonitorOptions) -> (Rig, LineId) {
+    let mut rig: Rig = open_with(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }, options);
+    rig.check("a", &versioned(standalone(), 5));
+    let MonitorAction::SendHello { line, .. } = rig.line("a", Line::Check) else { panic!("it streams") };
+    rig.drain();
+    (rig, line)
+}
+
+impl<M: Memory> Rig<M> {
+    fn id(&self, address: &str) -> ServerId {
+        self.control.topology().find(address).unwrap()
+    }
+
+    fn at(&mut self, ms: u64) -> &mut Self {
+        self.now = at(ms);
+        self
+    }
+
+    fn server_type(&self, address: &str) -> ServerType {
+        self.control.topology().server(self.id(address)).unwrap().server_type()
+    }
+
+    /// The action that a line owes.
+    fn line(&mut self, address: &str, line: Line) -> MonitorAction {
+        let server = self.id(address);
+        self.owed(server, line).expect("something is owed")
+    }
+
+    fn owed(&mut self, server: ServerId, line: Line) -> Option<MonitorAction> {
+        let owes = self.control.owes_line(server, line);
+        let action = self.control.poll_line(self.now, server, line);
+        assert_eq!(action.is_some(), owes);
+        self.control.assert_invariants();
+        action
+    }
+
+    /// Takes the check line of a server to where a hello is sent.
+    fn connect(&mut self, address: &str) -> LineId {
+        let server = self.id(address);
+        loop {
+            match self.line(address, Line::Check) {
+                MonitorAction::Hangup(_) => {}
+                MonitorAction::Dial(line) => {
+                    self.control.handle_dialed(self.now, server, line, &mut self.log).unwrap();
+                }
+                MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => return line,
+            }
+            self.control.assert_invariants();
+        }
+    }
+
+    fn reply(&mut self, server: ServerId, line: LineId, hello: &Hello<'_>) -> Result<(), Stale> {
+        let reply = CheckReply { topology_version: hello.topology_version, ..CheckReply::OK };
+        let result = self.control.handle_reply(self.now, server, line, &reply, Some(hello), &mut self.log);
+        self.control.assert_invariants();
+        result
+    }
+
+    /// A whole check that is owed, with this answer.
+    fn check(&mut self, address: &str, hello: &Hello<'_>) {
+        let line = self.connect(address);
+        let server = self.id(address);
+        self.reply(server, line, hello).unwrap();
+    }
+
+    /// A whole check that is owed, without an answer.
+    fn fail(&mut self, address: &str, cause: Cause) {
+        let line = self.connect(address);
+        let server = self.id(address);
+        self.control.handle_failed(self.now, server, line, cause, &mut self.log).unwrap();
+        self.control.assert_invariants();
+    }
+
+    fn timeout(&mut self) {
+        self.control.handle_timeout(self.now, &mut self.log);
+        self.control.assert_invariants();
+        assert!(self.control.poll_timeout().is_none_or(|due| due > self.now), "nothing due is left over");
+    }
+
+    fn actions(&mut self) -> Vec<ControlAction> {
+        let actions = core::iter::from_fn(|| self.control.poll_action()).collect();
+        self.control.assert_invariants();
+        actions
+    }
+
+    fn lines(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.log.lines)
+    }
+
+    fn drain(&mut self) {
+        self.actions();
+        self.lines();
+    }
+}
+
+/// A set of three with "a" as its primary, polling, all checked at 0 ms.
+fn set_of_three<M: Memory>() -> Rig<M> {
+    let hosts = ["a", "b", "c"];
+    let mut rig = open_with(TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }, POLLING);
+    rig.check("a", &primary(&hosts, 1));
+    rig.check("b", &secondary(&hosts));
+    rig.check("c", &secondary(&hosts));
+    rig.drain();
+    rig
+}

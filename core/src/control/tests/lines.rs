@@ -1,0 +1,281 @@
+use super::*;
+use crate::ServerType;
+use crate::monitor::{MonitorOptions, ServerMonitoringMode};
+use crate::topology::{AppErrorKind, Fixed, HandshakePhase, SdamEvent, TopologyOptions};
+use core::time::Duration;
+
+/// What a test looks at in an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Started,
+    Succeeded,
+    Failed(Cause),
+    Server(ServerType),
+    Closed,
+}
+
+#[derive(Default)]
+struct Log(heapless::Vec<Seen, 64>);
+
+impl Log {
+    fn push(&mut self, seen: Seen) {
+        self.0.push(seen).expect("the log is long enough");
+    }
+}
+
+impl Observer<MonitorEvent> for Log {
+    fn on_event(&mut self, _now: Instant, event: &MonitorEvent) {
+        self.push(match event {
+            MonitorEvent::HeartbeatStarted { .. } => Seen::Started,
+            MonitorEvent::HeartbeatSucceeded { .. } => Seen::Succeeded,
+            MonitorEvent::HeartbeatFailed { cause, .. } => Seen::Failed(*cause),
+        });
+    }
+}
+
+impl<'e> Observer<SdamEvent<'e>> for Log {
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'e>) {
+        if let SdamEvent::ServerDescriptionChanged { new, .. } = event {
+            self.push(Seen::Server(new.server_type()));
+        } else if let SdamEvent::TopologyClosed { .. } = event {
+            self.push(Seen::Closed);
+        }
+    }
+}
+
+type Machines = Control<Fixed<3, 8, 16, 512>>;
+
+const GREETING: HelloInfo<'_> = HelloInfo {
+    is_writable_primary: true,
+    secondary: false,
+    arbiter_only: false,
+    hidden: false,
+    is_replica_set: false,
+    is_db_grid: false,
+    is_cryptd: false,
+    set_name: None,
+    set_version: None,
+    election_id: None,
+    me: None,
+    primary: None,
+    min_wire_version: 0,
+    max_wire_version: 21,
+    last_write_date_ms: None,
+    logical_session_timeout_minutes: None,
+    topology_version: None,
+    lists: (),
+};
+
+const OK: CheckReply = CheckReply {
+    ok: true,
+    code: 0,
+    hello_ok: true,
+    more_to_come: false,
+    topology_version: None,
+    server_connection: None,
+};
+
+fn at(ms: u64) -> Instant {
+    Instant::from_nanos((1000 + ms) * 1_000_000)
+}
+
+struct Rig {
+    control: Machines,
+    log: Log,
+    server: ServerId,
+}
+
+impl Rig {
+    /// One server, polled.
+    fn new() -> Self {
+        let monitor = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
+        let options = TopologyOptions { seeds: &["a:1"], direct_connection: true, ..TopologyOptions::default() };
+        let mut log = Log::default();
+        let options = options.validate().expect("valid options");
+        let monitor = monitor.validate().expect("valid options");
+        let mut control = Machines::new(at(0), TopologyId::new(1), options, monitor, &mut log).expect("room");
+        let Some(ControlAction::ServerAdded(server)) = control.poll_action() else { panic!("a server is added") };
+        control.assert_invariants();
+        Self { control, log, server }
+    }
+
+    fn line(&mut self, now: Instant) -> Option<MonitorAction> {
+        self.control.poll_line(now, self.server, Line::Check)
+    }
+
+    /// Dials, and has the hello sent.
+    fn dial(&mut self, now: Instant) -> LineId {
+        let Some(MonitorAction::Dial(line)) = self.line(now) else { panic!("a dial is owed") };
+        self.control.handle_dialed(now, self.server, line, &mut self.log).expect("current");
+        assert!(matches!(self.line(now), Some(MonitorAction::SendHello { .. })));
+        line
+    }
+
+    fn reply(&mut self, now: Instant, line: LineId) {
+        let result = self.control.handle_reply(now, self.server, line, &OK, Some(&GREETING), &mut self.log);
+        result.expect("current");
+        self.control.assert_invariants();
+    }
+
+    fn app_error(&mut self, now: Instant, kind: AppErrorKind<'_>) -> Verdict {
+        let error = AppError {
+            generation: 0,
+            pool_generation: 0,
+            phase: HandshakePhase::After,
+            kind,
+            overloaded: false,
+            service_id: None,
+        };
+        let verdict = self.control.handle_app_error(now, self.server, &error, &mut self.log);
+        self.control.assert_invariants();
+        verdict
+    }
+
+    fn actions(&mut self) -> heapless::Vec<ControlAction, 16> {
+        core::iter::from_fn(|| self.control.poll_action()).collect()
+    }
+
+    fn seen(&mut self) -> heapless::Vec<Seen, 64> {
+        core::mem::take(&mut self.log.0)
+    }
+}
+
+/// The description, then the pool, then those who wait, all within one step (MON-52, SDAM-64).
+#[test]
+fn good_check_tells_the_topology_and_then_the_pool() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    assert_eq!(rig.actions()[..], []);
+    rig.reply(at(5), line);
+    assert_eq!(rig.seen()[..], [Seen::Started, Seen::Succeeded, Seen::Server(ServerType::Standalone)]);
+    let ready = ControlAction::Pool(rig.server, PoolCommand::Ready);
+    assert_eq!(rig.actions()[..], [ready, ControlAction::WakeSelectors]);
+    // Ten seconds to the next one.
+    assert_eq!(rig.control.poll_timeout(), Some(at(10_005)));
+    assert!(!rig.control.owes_line(rig.server, Line::Check));
+}
+
+/// MON-53, MON-54, MON-55: a failure on a known server clears the pool and is retried at once.
+#[test]
+fn failed_check_clears_the_pool_and_is_retried() {
+    for (cause, interrupt) in [(Cause::Network, false), (Cause::NetworkTimeout, true)] {
+        let mut rig = Rig::new();
+        let line = rig.dial(at(0));
+        rig.reply(at(5), line);
+        rig.actions();
+        rig.seen();
+        rig.control.handle_timeout(at(10_005), &mut rig.log);
+        assert!(matches!(rig.line(at(10_005)), Some(MonitorAction::SendHello { .. })));
+        rig.control.handle_failed(at(10_010), rig.server, line, cause, &mut rig.log).expect("current");
+        rig.control.assert_invariants();
+        let seen = [Seen::Started, Seen::Failed(cause), Seen::Server(ServerType::Unknown), Seen::Started];
+        assert_eq!(rig.seen()[..], seen);
+        let clear = PoolCommand::Clear { interrupt_in_use_connections: interrupt, cause };
+        assert_eq!(rig.actions().first(), Some(&ControlAction::Pool(rig.server, clear)));
+        assert_eq!(rig.line(at(10_010)), Some(MonitorAction::Hangup(line)));
+        assert!(matches!(rig.line(at(10_010)), Some(MonitorAction::Dial(_))));
+        // Late news of the old connection changes nothing.
+        let late = rig.control.handle_reply(at(10_011), rig.server, line, &OK, Some(&GREETING), &mut rig.log);
+        assert_eq!(late, Err(Stale));
+    }
+}
+
+/// A check that its host forgot is ended by the clock.
+#[test]
+fn check_without_an_answer_ends_at_its_deadline() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
+    rig.control.handle_timeout(at(9_999), &mut rig.log);
+    assert_eq!(rig.seen()[..], [Seen::Started]);
+    rig.control.handle_timeout(at(10_000), &mut rig.log);
+    rig.control.assert_invariants();
+    // It is described as Unknown before and after.
+    assert_eq!(rig.seen().first(), Some(&Seen::Failed(Cause::NetworkTimeout)));
+    assert_eq!(rig.line(at(10_000)), Some(MonitorAction::Hangup(line)));
+}
+
+/// A reply that says ok but of which there is nothing to tell leaves no check unfinished.
+#[test]
+fn reply_without_a_hello_is_a_failed_check() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    let result = rig.control.handle_reply(at(1), rig.server, line, &OK, None::<&HelloInfo<'_>>, &mut rig.log);
+    assert_eq!(result, Ok(()));
+    rig.control.assert_invariants();
+    assert!(matches!(rig.seen()[1], Seen::Failed(Cause::Command { .. })));
+    assert_eq!(rig.line(at(1)), Some(MonitorAction::Hangup(line)));
+    rig.control.handle_timeout(at(20_000), &mut rig.log);
+    rig.control.assert_invariants();
+}
+
+/// MON-50, SDAM-71: an application's network error marks the server and cancels the check in flight.
+#[test]
+fn network_error_of_an_application_cancels_the_check() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    rig.reply(at(5), line);
+    rig.control.handle_timeout(at(10_005), &mut rig.log);
+    assert!(matches!(rig.line(at(10_005)), Some(MonitorAction::SendHello { .. })));
+    rig.actions();
+    rig.seen();
+    let verdict = rig.app_error(at(10_006), AppErrorKind::Network);
+    assert!(verdict.clear.is_some() && verdict.marked_unknown && verdict.cancel_check);
+    assert_eq!(rig.seen()[..], [Seen::Server(ServerType::Unknown), Seen::Failed(Cause::Cancelled)]);
+    assert_eq!(rig.line(at(10_006)), Some(MonitorAction::Hangup(line)));
+    assert_eq!(rig.line(at(10_006)), None);
+    // Somebody who finds no server has it checked soon: minHeartbeatFrequencyMS after the check's end (MON-15).
+    rig.control.request_check(at(10_007));
+    assert_eq!(rig.control.poll_timeout(), Some(at(10_506)));
+}
+
+/// MON-20: the hello of an application's connection makes a server known, as a check does.
+#[test]
+fn hello_of_an_application_makes_the_pool_ready() {
+    let mut rig = Rig::new();
+    rig.control.handle_app_hello(at(1), rig.server, &GREETING, &mut rig.log);
+    rig.control.assert_invariants();
+    assert_eq!(rig.actions().first(), Some(&ControlAction::Pool(rig.server, PoolCommand::Ready)));
+    assert_eq!(rig.seen()[..], [Seen::Started, Seen::Server(ServerType::Standalone)]);
+}
+
+/// MON-49, SDAM-10: everything ends at once, and late news is stale.
+#[test]
+fn close_ends_everything_and_is_final() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    rig.control.close(at(1), &mut rig.log);
+    rig.control.assert_invariants();
+    assert!(rig.control.is_closed() && rig.control.is_ended(rig.server));
+    assert!(rig.actions().contains(&ControlAction::ServerRemoved(rig.server)));
+    let seen = rig.seen();
+    assert_eq!((seen[1], seen.last()), (Seen::Failed(Cause::Closed), Some(&Seen::Closed)));
+    assert_eq!(rig.line(at(1)), Some(MonitorAction::Hangup(line)));
+    assert_eq!(rig.control.poll_timeout(), None);
+    let late = rig.control.handle_reply(at(2), rig.server, line, &OK, Some(&GREETING), &mut rig.log);
+    assert_eq!(late, Err(Stale));
+    assert_eq!(rig.control.handle_dialed(at(2), rig.server, line, &mut rig.log), Err(Stale));
+    assert_eq!(rig.control.handle_failed(at(2), rig.server, line, Cause::Network, &mut rig.log), Err(Stale));
+    rig.control.handle_app_hello(at(2), rig.server, &GREETING, &mut rig.log);
+    assert_eq!(rig.app_error(at(2), AppErrorKind::Network), Verdict::default());
+    rig.control.request_check(at(3));
+    rig.control.handle_timeout(at(60_000), &mut rig.log);
+    rig.control.close(at(60_000), &mut rig.log);
+    assert_eq!(rig.actions()[..], []);
+    assert_eq!(rig.seen()[..], []);
+    rig.control.assert_invariants();
+}
+
+#[test]
+fn clock_asks_to_be_called_when_something_is_due_and_not_before() {
+    let mut rig = Rig::new();
+    let line = rig.dial(at(0));
+    rig.reply(at(5), line);
+    let due = rig.control.poll_timeout().expect("a check is due");
+    assert_eq!(due, at(5).saturating_add(Duration::from_secs(10)));
+    rig.seen();
+    rig.control.handle_timeout(at(10_004), &mut rig.log);
+    assert_eq!(rig.seen()[..], []);
+    rig.control.handle_timeout(due, &mut rig.log);
+    assert_eq!(rig.seen()[..], [Seen::Started]);
+}

@@ -1,0 +1,205 @@
+//! Servers that come and go, and the end of everything.
+
+use super::*;
+
+/// LOG-02..04, SDAM-08, MON-09
+#[test]
+fn at_the_start_every_seed_is_announced_and_checked() {
+    let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }, POLLING);
+    assert_eq!(
+        rig.lines(),
+        [
+            "TopologyOpening",
+            "TopologyDescriptionChanged Unknown -> Unknown [a:27017: Unknown, b:27017: Unknown]",
+            "ServerOpening a:27017",
+            "ServerOpening b:27017",
+            "#1 started",
+            "#2 started",
+        ]
+    );
+    let (a, b) = (rig.id("a"), rig.id("b"));
+    let added = [ControlAction::ServerAdded(a), ControlAction::ServerAdded(b)];
+    assert_eq!(rig.actions()[..2], added);
+}
+
+/// SDAM-53, SDAM-59, LOG-07, LOG-11
+#[test]
+fn servers_that_come_are_checked_and_those_that_go_are_ended_whatever_was_in_flight() {
+    let mut rig: Rig = set_of_three();
+    let (a, b, c) = (rig.id("a"), rig.id("b"), rig.id("c"));
+    rig.at(10_000).timeout();
+    let line = rig.connect("b");
+    rig.drain();
+    rig.check("a", &primary(&["a", "c", "d"], 1));
+    let d = rig.id("d");
+    let lines = rig.lines();
+    assert_eq!(lines[0], "#1 succeeded");
+    let rest: Vec<&str> = lines[1..].iter().map(String::as_str).filter(|line| !line.contains("Changed")).collect();
+    assert_eq!(rest, ["ServerClosed b:27017", "ServerOpening d:27017", "#2 failed: closed", "#4 started"]);
+    assert!(rig.control.is_ended(b) && !rig.control.is_ended(c));
+    // The late outcome is nobody's.
+    assert_eq!(rig.reply(b, line, &secondary(&["x"])), Err(Stale));
+    assert_eq!(rig.control.handle_failed(rig.now, b, line, Cause::Network, &mut rig.log), Err(Stale));
+    assert_eq!(rig.control.handle_dialed(rig.now, b, line, &mut rig.log), Err(Stale));
+    rig.control.handle_app_hello(rig.now, b, &primary(&["b"], 9), &mut rig.log);
+    let error = super::app::app_error(crate::topology::AppErrorKind::Network);
+    assert_eq!(rig.control.handle_app_error(rig.now, b, &error, &mut rig.log), Verdict::default());
+    assert_eq!(rig.lines(), Vec::<String>::new());
+    let ready = ControlAction::Pool(a, PoolCommand::Ready);
+    let (removed, added) = (ControlAction::ServerRemoved(b), ControlAction::ServerAdded(d));
+    assert_eq!(rig.actions(), [ready, removed, added, ControlAction::WakeSelectors]);
+    // What is left of it is to hang up, at most.
+    assert!(matches!(rig.owed(b, Line::Check), Some(MonitorAction::Hangup(_)) | None));
+    assert_eq!(rig.owed(b, Line::Check), None);
+    assert_eq!(rig.owed(b, Line::Rtt), None);
+}
+
+/// A server that is removed by its own reply.
+#[test]
+fn reply_that_removes_its_own_server_ends_its_monitor() {
+    let mut rig: Rig = set_of_three();
+    let b = rig.id("b");
+    rig.at(10_000).timeout();
+    rig.lines();
+    rig.check("b", &standalone());
+    assert!(rig.control.is_ended(b));
+    let lines = rig.lines();
+    assert_eq!(lines[..2], ["#2 succeeded", "ServerClosed b:27017"]);
+    assert!(!lines.iter().any(|line| line.starts_with("#2 f") || line == "#2 started"), "its check ended well");
+    assert_eq!(rig.control.monitor(b).unwrap().state(), MonitorState::Closed);
+}
+
+/// The places of servers are used again, under other names.
+#[test]
+fn place_is_used_again_by_another_server_and_old_news_is_stale() {
+    let mut rig: Rig = set_of_three();
+    let b = rig.id("b");
+    rig.at(10_000).timeout();
+    let old = rig.connect("b");
+    rig.check("a", &primary(&["a", "c"], 1));
+    rig.drain();
+    rig.check("c", &secondary(&["a", "c"]));
+    rig.drain();
+    rig.at(20_000).timeout();
+    rig.check("a", &primary(&["a", "c", "e"], 1));
+    let e = rig.id("e");
+    assert_eq!(e.index(), b.index());
+    assert!(e.number() > b.number());
+    let new = rig.connect("e");
+    assert_eq!(new.number(), old.number(), "connections are numbered anew");
+    assert_eq!(rig.reply(b, old, &standalone()), Err(Stale));
+    assert!(rig.control.monitor(b).is_none() && !rig.control.owes_line(b, Line::Check) && rig.control.is_ended(b));
+    assert_eq!(rig.owed(b, Line::Check), None);
+    rig.reply(e, new, &secondary(&["a", "c", "e"])).unwrap();
+    assert_eq!(rig.server_type("e"), ServerType::RsSecondary);
+}
+
+/// One that goes and one that comes are noticed although there are as many as before, and so is one that only goes.
+#[test]
+fn no_change_of_members_is_missed() {
+    let mut rig = open(&["a"]);
+    let all = ["b", "c", "d", "e"];
+    let mut hosts = alloc::vec!["a"];
+    rig.check("a", &primary(&hosts, 1));
+    // Every way from one set of the others to another.
+    for step in 1..=256_u32 {
+        let bits = (step * 7) % 16;
+        hosts.truncate(1);
+        hosts.extend(all.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, host)| *host));
+        rig.at(u64::from(step) * 10_000).timeout();
+        rig.check("a", &primary(&hosts, 1));
+        rig.actions();
+        let checked = hosts.iter().filter(|host| {
+            let monitor = rig.control.monitor(rig.id(host));
+            monitor.is_some_and(|monitor| monitor.state() != MonitorState::Closed)
+        });
+        assert_eq!((checked.count(), rig.control.topology().server_count() as usize), (hosts.len(), hosts.len()));
+    }
+}
+
+/// SDAM-10, MON-49, LOG-02, LOG-08, LOG-11
+#[test]
+fn close_ends_every_check_then_the_topology() {
+    let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+    let a = rig.id("a");
+    rig.now = at(77);
+    rig.control.close(rig.now, &mut rig.log);
+    rig.control.assert_invariants();
+    assert_eq!(
+        rig.lines(),
+        [
+            "#1 failed: closed",
+            "ServerClosed a:27017",
+            "TopologyDescriptionChanged Single -> Unknown []",
+            "TopologyClosed",
+        ]
+    );
+    assert_eq!(rig.actions(), [ControlAction::ServerRemoved(a), ControlAction::WakeSelectors]);
+    assert_eq!(rig.control.poll_timeout(), None);
+    assert!(rig.control.is_closed() && rig.control.is_ended(a));
+    // And nothing ever after.
+    rig.control.close(at(78), &mut rig.log);
+    rig.control.request_check(at(79));
+    rig.control.handle_timeout(at(100_000), &mut rig.log);
+    assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
+    rig.control.handle_app_hello(at(100_001), a, &standalone(), &mut rig.log);
+    assert_eq!((rig.actions(), rig.lines()), (Vec::new(), Vec::new()));
+    assert_eq!(rig.control.poll_timeout(), None);
+}
+
+/// LOG-19, LOG-20, SDAM-38
+#[test]
+fn load_balancer_is_known_at_once_and_never_checked() {
+    let options = TopologyOptions { seeds: &["lb"], load_balanced: true, ..TopologyOptions::default() };
+    let mut rig: Rig = open_with(options, MonitorOptions::DEFAULT);
+    let lb = rig.id("lb");
+    let ready = ControlAction::Pool(lb, PoolCommand::Ready);
+    assert_eq!(rig.actions(), [ControlAction::ServerAdded(lb), ready, ControlAction::WakeSelectors]);
+    assert!(!rig.lines().iter().any(|line| line.starts_with('#')));
+    assert!(rig.control.monitor(lb).is_none() && rig.control.poll_timeout().is_none());
+    rig.control.request_check(rig.now);
+    rig.timeout();
+    assert_eq!((rig.owed(lb, Line::Check), rig.owed(lb, Line::Rtt)), (None, None));
+    rig.control.handle_app_hello(rig.now, lb, &mongos(), &mut rig.log);
+    assert_eq!(rig.server_type("lb"), ServerType::LoadBalancer);
+    rig.control.close(rig.now, &mut rig.log);
+    rig.control.assert_invariants();
+    assert_eq!(rig.actions(), [ControlAction::ServerRemoved(lb), ControlAction::WakeSelectors]);
+}
+
+/// In fixed memory everything is the same, until it is full.
+#[test]
+fn fixed_memory_does_the_same_until_it_is_full() {
+    let mut rig: Rig<Fixed<4, 8, 16, 256>> = set_of_three();
+    rig.at(10_000).timeout();
+    rig.check("a", &primary(&["a", "b", "c", "d"], 1));
+    rig.check("d", &secondary(&["a", "b", "c", "d"]));
+    assert_eq!(rig.server_type("d"), ServerType::RsSecondary);
+    let b = rig.id("b");
+    rig.drain();
+    // "b" is to go and "e" to come, but the place of "b" is not free before the host has heard.
+    rig.at(20_000).timeout();
+    rig.check("a", &primary(&["a", "c", "d", "e"], 1));
+    assert_eq!(rig.server_type("a"), ServerType::Unknown);
+    assert!(!rig.control.is_ended(b));
+    rig.drain();
+    rig.at(30_000).timeout();
+    rig.check("a", &primary(&["a", "c", "d"], 1));
+    assert!(rig.control.is_ended(b));
+    rig.drain();
+    rig.at(40_000).timeout();
+    rig.check("a", &primary(&["a", "c", "d", "e"], 1));
+    rig.check("e", &secondary(&["a", "c", "d", "e"]));
+    assert_eq!((rig.id("e").index(), rig.server_type("e")), (b.index(), ServerType::RsSecondary));
+    rig.control.close(rig.now, &mut rig.log);
+    rig.control.assert_invariants();
+}
+
+#[test]
+fn seeds_that_do_not_fit_are_refused() {
+    let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
+    let config = POLLING.validate().unwrap();
+    let id = TopologyId::new(1);
+    let full = Control::<Fixed<1, 4, 8, 64>>::new(at(0), id, options.validate().unwrap(), config, &mut ());
+    assert_eq!(full.err(), Some(Full));
+}

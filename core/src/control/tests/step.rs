@@ -1,0 +1,225 @@
+//! A check and what follows from it are one step.
+
+use super::*;
+
+fn clear(server: ServerId, cause: Cause) -> ControlAction {
+    let interrupt_in_use_connections = cause == Cause::NetworkTimeout;
+    ControlAction::Pool(server, PoolCommand::Clear { interrupt_in_use_connections, cause })
+}
+
+const fn ready(server: ServerId) -> ControlAction {
+    ControlAction::Pool(server, PoolCommand::Ready)
+}
+
+/// MON-52, SDAM-63, S8
+#[test]
+fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    rig.check("a", &standalone());
+    assert_eq!(rig.server_type("a"), ServerType::Standalone);
+    assert_eq!(rig.actions(), [ready(a), ControlAction::WakeSelectors]);
+    assert_eq!(
+        rig.lines(),
+        [
+            "#1 succeeded",
+            "ServerDescriptionChanged a:27017 Unknown -> Standalone",
+            "TopologyDescriptionChanged Unknown -> Single [a:27017: Standalone]",
+        ]
+    );
+}
+
+/// SDAM-63, S8
+#[test]
+fn pool_of_a_member_without_data_is_not_made_ready_but_for_a_direct_connection() {
+    let hosts = ["a"];
+    let others = [
+        HelloInfo { arbiter_only: true, ..member(&hosts) },
+        HelloInfo { hidden: true, ..member(&hosts) },
+        HelloInfo { is_replica_set: true, ..standalone() },
+        member(&hosts),
+    ];
+    for hello in &others {
+        let mut rig = open(&["a"]);
+        rig.check("a", hello);
+        assert!(rig.control.topology().servers().next().unwrap().server_type().is_known());
+        assert_eq!(rig.actions(), [ControlAction::WakeSelectors], "{hello:?}");
+        let options = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
+        let mut rig: Rig = open_with(options, POLLING);
+        rig.drain();
+        let a = rig.id("a");
+        rig.check("a", hello);
+        assert_eq!(rig.actions(), [ready(a), ControlAction::WakeSelectors], "{hello:?}");
+    }
+}
+
+/// MON-53, SDAM-64, S7
+#[test]
+fn after_a_failed_check_the_server_is_unknown_before_the_clear_is_owed() {
+    for cause in [Cause::Network, Cause::Command { code: 6 }, Cause::Protocol, Cause::Dns] {
+        let mut rig = open(&["a", "b"]);
+        let a = rig.id("a");
+        rig.check("a", &mongos());
+        rig.drain();
+        rig.at(10_000).timeout();
+        rig.drain();
+        rig.fail("a", cause);
+        assert_eq!(rig.server_type("a"), ServerType::Unknown);
+        assert_eq!(rig.actions(), [clear(a, cause), ControlAction::WakeSelectors]);
+        let lines = rig.lines();
+        assert_eq!(lines[0], format!("#1 failed: {cause}"));
+        assert_eq!(lines[1], format!("ServerDescriptionChanged a:27017 Mongos -> Unknown: {cause}"));
+        assert!(lines[2].starts_with("TopologyDescriptionChanged Sharded -> Sharded"), "{}", lines[2]);
+        // MON-55: only a network error is retried at once, and after everything else was told.
+        let retried = lines.get(3).is_some_and(|line| line == "#1 started");
+        assert_eq!((retried, lines.len()), if cause.is_network() { (true, 4) } else { (false, 3) });
+        // On a new connection, after the old one is hung up.
+        assert!(matches!(rig.line("a", Line::Check), MonitorAction::Hangup(_)));
+        assert_eq!(rig.control.owes_line(a, Line::Check), retried);
+    }
+}
+
+/// MON-53: a reply that is not ok is a failure.
+#[test]
+fn reply_that_is_not_ok_fails_the_check() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    let line = rig.connect("a");
+    let reply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
+    rig.control.handle_reply::<()>(rig.now, a, line, &reply, None, &mut rig.log).unwrap();
+    rig.control.assert_invariants();
+    assert_eq!(rig.actions(), [clear(a, Cause::Command { code: 91 }), ControlAction::WakeSelectors]);
+}
+
+/// MON-54: a network timeout interrupts, whoever notices it.
+#[test]
+fn check_that_times_out_interrupts_connections_in_use() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    rig.connect("a");
+    assert_eq!(rig.control.poll_timeout(), Some(at(10_000)));
+    rig.at(9_999).timeout();
+    assert_eq!(rig.actions(), []);
+    rig.at(10_000).timeout();
+    assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
+    // At the deadline it is a timeout even when the socket says otherwise.
+    let mut rig = open(&["a"]);
+    let line = rig.connect("a");
+    rig.now = at(10_000);
+    rig.control.handle_failed(rig.now, a, line, Cause::Network, &mut rig.log).unwrap();
+    assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
+    // A dial that stands too late is one, too.
+    let mut rig = open(&["a"]);
+    let MonitorAction::Dial(line) = rig.line("a", Line::Check) else { panic!("it is dialed") };
+    assert_eq!(rig.control.handle_dialed(at(10_000), a, line, &mut rig.log), Ok(()));
+    rig.control.assert_invariants();
+    assert_eq!(rig.actions(), [clear(a, Cause::NetworkTimeout), ControlAction::WakeSelectors]);
+}
+
+/// A `Ready` that was not taken before the server failed is never seen.
+#[test]
+fn ready_is_revoked_by_a_failure() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    rig.check("a", &standalone());
+    rig.at(10_000).timeout();
+    rig.fail("a", Cause::Network);
+    assert_eq!(rig.actions(), [clear(a, Cause::Network), ControlAction::WakeSelectors]);
+}
+
+/// MON-18, S9: also a check whose reply is too old to count.
+#[test]
+fn every_check_that_ends_wakes_selectors() {
+    let mut rig = open(&["a"]);
+    rig.check("a", &versioned(standalone(), 5));
+    rig.drain();
+    rig.at(10_000).timeout();
+    rig.check("a", &versioned(standalone(), 4));
+    assert_eq!(rig.actions(), [ControlAction::WakeSelectors]);
+    rig.at(20_000).timeout();
+    rig.check("a", &versioned(standalone(), 5));
+    let a = rig.id("a");
+    assert_eq!(rig.actions(), [ready(a), ControlAction::WakeSelectors]);
+    rig.at(30_000).timeout();
+    rig.fail("a", Cause::Network);
+    assert_eq!(rig.actions().last(), Some(&ControlAction::WakeSelectors));
+    rig.fail("a", Cause::Network);
+    assert_eq!(rig.actions().last(), Some(&ControlAction::WakeSelectors));
+}
+
+/// S9, SDAM-85: an error of an application says more than a reply that was on its way; whoever waits keeps asking.
+#[test]
+fn server_that_stays_unknown_by_an_old_reply_is_checked_as_often_as_selectors_ask() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    rig.check("a", &versioned(standalone(), 5));
+    rig.at(10_000).timeout();
+    let line = rig.connect("a");
+    let not_primary = super::app::state_change(10_107, 7);
+    assert!(rig.control.handle_app_error(rig.now, a, &not_primary, &mut rig.log).marked_unknown);
+    rig.drain();
+    rig.control.request_check(rig.now);
+    rig.reply(a, line, &versioned(standalone(), 6)).unwrap();
+    assert_eq!(rig.server_type("a"), ServerType::Unknown);
+    assert_eq!(rig.actions(), [ControlAction::WakeSelectors], "and its pool is not made ready");
+    rig.control.request_check(rig.now);
+    assert_eq!(rig.control.poll_timeout(), Some(at(10_500)));
+}
+
+/// MON-45, SDAM-25: the description has the monitor's round-trip times.
+#[test]
+fn round_trip_times_of_the_monitor_reach_the_description() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    let line = rig.connect("a");
+    rig.at(8).reply(a, line, &standalone()).unwrap();
+    let times = |rig: &Rig| {
+        let server = rig.control.topology().server(rig.id("a")).unwrap();
+        (server.round_trip_time(), server.min_round_trip_time())
+    };
+    assert_eq!(times(&rig), (Some(Duration::from_millis(8)), Some(Duration::ZERO)));
+    rig.at(10_008).timeout();
+    let line = rig.connect("a");
+    rig.at(10_011).reply(a, line, &standalone()).unwrap();
+    assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
+    // The hello of an application's connection measures nothing.
+    rig.control.handle_app_hello(rig.now, a, &versioned(standalone(), 1), &mut rig.log);
+    assert_eq!(times(&rig), (Some(Duration::from_millis(7)), Some(Duration::from_millis(3))));
+}
+
+/// LOG-13, MON-33: the next read of a stream begins once the last reply is applied.
+#[test]
+fn streamed_reply_is_applied_before_the_next_check_begins() {
+    let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+    let a = rig.id("a");
+    let reply = CheckReply { more_to_come: true, ..CheckReply::OK };
+    let hello = HelloInfo { max_wire_version: 20, ..versioned(standalone(), 6) };
+    rig.now = at(40);
+    rig.control.handle_reply(rig.now, a, line, &reply, Some(&hello), &mut rig.log).unwrap();
+    rig.control.assert_invariants();
+    assert_eq!(
+        rig.lines(),
+        [
+            "#1 succeeded",
+            "ServerDescriptionChanged a:27017 Standalone -> Standalone",
+            "TopologyDescriptionChanged Single -> Single [a:27017: Standalone]",
+            "#1 started",
+        ]
+    );
+    assert_eq!(rig.line("a", Line::Check), MonitorAction::ReadNext { line });
+}
+
+/// MON-42, S13: what happens to the RTT connection is nobody's news.
+#[test]
+fn rtt_connection_changes_no_description() {
+    let (mut rig, _) = streaming(MonitorOptions::DEFAULT);
+    let a = rig.id("a");
+    let MonitorAction::Dial(rtt) = rig.line("a", Line::Rtt) else { panic!("it is dialed") };
+    rig.control.handle_dialed(rig.now, a, rtt, &mut rig.log).unwrap();
+    assert!(matches!(rig.line("a", Line::Rtt), MonitorAction::SendHello { .. }));
+    rig.at(3).reply(a, rtt, &mongos()).unwrap();
+    rig.control.handle_failed(rig.now, a, rtt, Cause::Network, &mut rig.log).unwrap();
+    rig.control.assert_invariants();
+    assert_eq!(rig.server_type("a"), ServerType::Standalone);
+    assert_eq!((rig.actions(), rig.lines()), (Vec::new(), Vec::new()));
+}

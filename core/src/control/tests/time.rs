@@ -1,0 +1,102 @@
+//! When the machine wants to be called.
+
+use super::*;
+
+/// MON-14, S1, S21: the earliest of all, and only what is due.
+#[test]
+fn poll_timeout_is_exact_for_many_servers() {
+    let names: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
+    let seeds: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut rig: Rig = open_with(TopologyOptions { seeds: &seeds, ..TopologyOptions::default() }, POLLING);
+    // Each one is checked at an instant of its own, in an order of its own.
+    for step in 0..40 {
+        let name = names[step * 17 % 40].clone();
+        rig.at(step as u64 * 10).check(&name, &mongos());
+    }
+    rig.drain();
+    for round in 1..=3_u64 {
+        for step in 0..40 {
+            let due = at(round * 10_000 + step as u64 * 10);
+            assert_eq!(rig.control.poll_timeout(), Some(due));
+            rig.now = Instant::from_nanos(due.as_nanos() - 1);
+            rig.timeout();
+            assert_eq!(rig.lines(), Vec::<String>::new());
+            rig.now = due;
+            rig.timeout();
+            let name = names[step * 17 % 40].clone();
+            assert_eq!(rig.lines(), [format!("#{} started", rig.id(&name))]);
+            rig.check(&name, &mongos());
+            rig.drain();
+        }
+    }
+}
+
+/// All that is due is done by one call, the earliest first.
+#[test]
+fn one_call_does_all_that_is_due() {
+    let mut rig = open(&["a", "b", "c"]);
+    rig.at(20).check("a", &mongos());
+    rig.at(10).check("b", &mongos());
+    rig.connect("c");
+    rig.drain();
+    rig.at(60_000).timeout();
+    let lines = rig.lines();
+    let beats: Vec<&str> = lines.iter().map(String::as_str).filter(|line| line.starts_with('#')).collect();
+    assert_eq!(beats, ["#3 failed: network timeout", "#1 started", "#2 started"]);
+    assert_eq!(rig.actions().len(), 2);
+}
+
+/// SDAM-85, MON-17: while somebody waits and asks at each wake-up, a server is checked every 500 ms.
+#[test]
+fn server_is_checked_every_500_ms_while_somebody_waits() {
+    let mut rig = open(&["a"]);
+    let mut starts = Vec::new();
+    rig.control.request_check(rig.now);
+    for _ in 0..5 {
+        let line = rig.connect("a");
+        starts.push(rig.now);
+        let a = rig.id("a");
+        // The answer takes 20 ms, and says that there is no primary.
+        rig.now = rig.now.saturating_add(Duration::from_millis(20));
+        rig.reply(a, line, &member(&["a"])).unwrap();
+        assert_eq!(rig.actions(), [ControlAction::WakeSelectors]);
+        rig.control.request_check(rig.now);
+        rig.now = rig.control.poll_timeout().unwrap();
+        rig.timeout();
+    }
+    assert_eq!(starts, [at(0), at(520), at(1_040), at(1_560), at(2_080)]);
+}
+
+/// A clock that goes back is held for all monitors alike.
+#[test]
+fn clock_that_goes_back_is_held() {
+    let mut rig = open(&["a", "b"]);
+    rig.at(5_000).check("a", &mongos());
+    rig.at(100).check("b", &mongos());
+    assert_eq!(rig.control.poll_timeout(), Some(at(15_000)));
+    let times: Vec<Instant> = rig.control.topology().servers().map(|server| server.last_update_time()).collect();
+    assert_eq!(times, [at(5_000), at(5_000)]);
+    rig.at(15_000).timeout();
+    rig.at(3).fail("a", Cause::Network);
+    rig.control.close(at(1), &mut rig.log);
+    rig.control.assert_invariants();
+}
+
+/// A call before anything is due changes nothing, and one at the end of time ends.
+#[test]
+fn calls_at_odd_times_end() {
+    let mut rig = open(&["a"]);
+    let before = (rig.control.poll_timeout(), rig.lines());
+    rig.timeout();
+    assert_eq!((rig.control.poll_timeout(), rig.lines()), before);
+    rig.now = Instant::MAX;
+    rig.timeout();
+    assert_eq!(rig.server_type("a"), ServerType::Unknown);
+    assert_eq!(rig.control.poll_timeout(), None, "the next check is beyond the end of time");
+    rig.control.request_check(rig.now);
+    rig.timeout();
+    assert_eq!(
+        rig.lines().last().unwrap(),
+        "TopologyDescriptionChanged Unknown -> Unknown [a:27017: Unknown (network timeout)]"
+    );
+}

@@ -1,0 +1,478 @@
+//! A client that owns one thread and no tasks: servers are checked inline, before an operation that needs it.
+//!
+//! Read first: Server Monitoring, "Single-threaded monitoring"; Server Selection, "Single-threaded server selection" and
+//! "Checking an Idle Socket After socketCheckIntervalMS"; SDAM, "Not writable primary and node is recovering".
+//!
+//! # What it does
+//!
+//! A [`Scan`] owns a [`Topology`] and knows of one connection to each server, on which both its hellos and the application's
+//! commands travel. There is no background work: an operation begins a selection, and is told step by step what to do
+//! until it has a connection:
+//!
+//! ```text
+//! let mut selecting = scan.begin(now);
+//! let socket = loop {
+//!     match scan.select(now, &mut selecting, &criteria, &deprioritized, random(), observer)? {
+//!         ScanStep::Selected(socket) => break socket,
+//!         ScanStep::Wait(until) => sleep(until),
+//!         ScanStep::Work => while let Some(action) = scan.poll_action(now) {
+//!             // Dial, send a hello, hang up; then handle_dialed, handle_reply or handle_failed.
+//!         },
+//!     }
+//! };
+//! // .. one command and its reply; then, if the reply or the socket had an error, scan.handle_app_error(..) ..
+//! scan.check_in(now, socket, Health::Healthy);
+//! ```
+//!
+//! Servers are checked one after the other. A scan is due before an operation when the last one ended heartbeatFrequencyMS (60 s) ago or
+//! more, when the topology is stale, and when no server suits; but not within 500 ms of the last one. The first operation makes the
+//! first scan (SDAM-09). A selection may take as long as a scan takes, with `serverSelectionTryOnce` as without it: in
+//! the worst case connectTimeoutMS for every server that does not answer and is not cooling down.
+//!
+//! A load-balanced topology is never scanned; its connection is dialed when an operation needs it.
+//!
+//! # Settled where the specification is silent or contradicts itself
+//!
+//! - Only a *check* that fails otherwise than by an error reply makes a server cool down, not every change to Unknown: else the server that has just said that it is no longer primary would be left alone by the scan that this calls for.
+//!   A server that is cooling down is skipped even if a member takes it for the primary.
+//! - A check that fails by a network error on a server that was known is tried again at once, on a new connection (MON-55); only if
+//!   that fails too the server cools down. An idle connection that a firewall has cut costs a dial, not an outage.
+//! - A hello that is answered by an error with the label SystemOverloadedError changes nothing: not the connection, not the server (MON-63).
+//!   A connection whose first hello was answered so says it again before it is used.
+//! - A primary that another one deposes during a scan is checked a second time in that scan, and no more often.
+//! - A scan makes at most [`CHECKS_PER_SERVER_MAX`] checks for each server that there was at once, and for two more: members that contradict
+//!   each other, or make up new names, cannot keep it going.
+//! - A connection that is still checked out when another selection takes a step is closed: half a reply may be in it.
+
+mod action;
+mod check;
+mod link;
+mod options;
+mod select;
+#[cfg(test)]
+mod tests;
+
+pub use action::{ScanAction, ScanHello, ScanReply, ScanStep, SocketId};
+pub use options::{COOLDOWN, SOCKET_CHECK_INTERVAL, ScanConfig, ScanOptions};
+pub use select::Selecting;
+
+use crate::control::ControlObserver;
+use crate::machine::Stale;
+use crate::pool::Health;
+use crate::storage::{Full, Store};
+use crate::topology::{
+    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Stores, Topology, TopologyAction,
+    TopologyConfig, TopologyId, TopologyType, Verdict,
+};
+use crate::{Cause, Instant, ServerId};
+use check::Check;
+use core::fmt;
+use link::{Link, Step};
+
+/// How many checks a scan makes at most for each server that there was at once, and for two more. One each is usual; a second one
+/// comes of primaries that depose each other, and of servers that leave and come back within the scan.
+pub const CHECKS_PER_SERVER_MAX: u32 = 4;
+
+/// A scan that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Running {
+    started: Instant,
+    checks: u32,
+    /// The most servers that there were at once.
+    servers_max: u32,
+    /// What ties are broken by.
+    entropy: u32,
+}
+
+/// A topology whose servers are checked inline. See the [module](self) for how it is driven.
+pub struct Scan<M: Memory> {
+    topology: Topology<M>,
+    links: <M as Stores>::PerServer<Link>,
+    config: ScanConfig,
+    /// The latest instant seen.
+    clock: Instant,
+    running: Option<Running>,
+    /// How many scans have begun.
+    scan_last: u32,
+    /// When the last scan ended.
+    scan_ended: Option<Instant>,
+    /// How many scans have ended.
+    ends: u32,
+    /// Whether a scan is due, however young the last one is.
+    stale: bool,
+    check: Option<Check>,
+    /// The number of the last connection.
+    socket_last: u64,
+    /// How many connections the host must still close.
+    hangups: u32,
+}
+
+impl<M: Memory> Scan<M> {
+    /// A topology of these options. Nothing is connected before the first selection.
+    ///
+    /// Cost: O(seeds). Events: those of [`Topology::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the seeds.
+    ///
+    /// Source: SDAM, "Initial servers" (SDAM-08, SDAM-09).
+    pub fn new(
+        now: Instant,
+        id: TopologyId,
+        topology: TopologyConfig<'_>,
+        scan: ScanConfig,
+        observer: &mut impl ControlObserver,
+    ) -> Result<Self, Full> {
+        let topology = Topology::new(now, id, topology, observer)?;
+        let mut scan = Self {
+            topology,
+            links: Store::EMPTY,
+            config: scan,
+            clock: now,
+            running: None,
+            scan_last: 0,
+            scan_ended: None,
+            ends: 0,
+            stale: true,
+            check: None,
+            socket_last: 0,
+            hangups: 0,
+        };
+        scan.route();
+        Ok(scan)
+    }
+
+    /// Gives a connection back after an operation.
+    ///
+    /// - `health`: `Broken` after any error of network or protocol, or with a reply outstanding.
+    ///
+    /// Cost: O(1). Owes `Hangup` if it is broken.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection was given up meanwhile; nothing changed.
+    pub fn check_in(&mut self, now: Instant, socket: SocketId, health: Health) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let link = self.link_mut(socket.server).ok_or(Stale)?;
+        let open = link.socket_mut(socket).filter(|socket| socket.step == Step::InUse).ok_or(Stale)?;
+        match health {
+            Health::Healthy => open.step = Step::Idle { since: now },
+            Health::Broken(_) => self.hang_up(socket.server),
+        }
+        Ok(())
+    }
+
+    /// Ends everything: the check in flight, the connections, the topology. Closing again does nothing.
+    ///
+    /// Cost: O(servers). Owes `Hangup` for every connection. Events: `HeartbeatFailed` if a check was in flight, then those of
+    /// [`Topology::close`].
+    ///
+    /// Source: SDAM, "Client closing" (SDAM-10, LOG-08).
+    pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        let now = self.advance(now);
+        if let Some(check) = self.check.take() {
+            self.emit_failed(now, &check, Cause::Closed, observer);
+        }
+        self.running = None;
+        self.topology.close(now, observer);
+        self.route();
+    }
+
+    /// News: a connection stands. Its hello follows, within the deadline of the dial.
+    ///
+    /// Cost: O(1); at or after the deadline that of [`Scan::handle_failed`].
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; drop the socket.
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let check = self.check_of(socket)?;
+        let open = self.link_mut(socket.server).and_then(|link| link.socket_mut(socket)).ok_or(Stale)?;
+        if open.step != (Step::Dial { owed: false }) {
+            return Err(Stale);
+        }
+        open.step = Step::Hello { hello: open.hello(), owed: true };
+        if check.is_late(now) {
+            self.fail(now, Cause::NetworkTimeout, observer);
+        }
+        Ok(())
+    }
+
+    /// News: a hello was answered.
+    ///
+    /// - `hello`: what the topology needs; `None` when the reply is not ok.
+    ///
+    /// A reply that comes at or after the deadline is a timeout; one that nobody asked for is a breach of protocol.
+    ///
+    /// Cost: that of [`Topology::handle_hello`] and O(servers). Owes what the next check wants. Events: `HeartbeatSucceeded` or
+    /// `HeartbeatFailed`, those of the topology, `HeartbeatStarted` of the next check.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up; nothing changed.
+    ///
+    /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59, MON-63).
+    pub fn handle_reply<L: HelloLists>(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        reply: &ScanReply,
+        hello: Option<&HelloInfo<'_, L>>,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let check = self.check_of(socket)?;
+        let open = self.link_mut(socket.server).and_then(|link| link.socket_mut(socket)).ok_or(Stale)?;
+        let asked = matches!(open.step, Step::Hello { owed: false, .. });
+        match hello {
+            _ if check.is_late(now) => self.fail(now, Cause::NetworkTimeout, observer),
+            _ if !asked => self.fail(now, Cause::Protocol, observer),
+            Some(hello) => self.succeed(now, &check, reply, hello, observer),
+            None if reply.overloaded => self.pass_over(now, &check, reply.code, observer),
+            None => self.fail(now, Cause::Command { code: reply.code }, observer),
+        }
+        Ok(())
+    }
+
+    /// News: a dial, a write or a read of a check has failed. At or after the deadline the cause is the timeout.
+    ///
+    /// The server is Unknown, the connection gone; a server that was known is checked again at once after an error of the network.
+    ///
+    /// Cost: O(servers). Owes `Hangup` unless it was the dial that failed, and what the next check wants. Events: `HeartbeatFailed`, those of
+    /// [`Topology::handle_failed`], `HeartbeatStarted` of the next check.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection is given up, or not being checked; nothing changed.
+    ///
+    /// Source: Server Monitoring, "Network or command error during server check", "cooldownMS" (MON-53, MON-55, MON-58).
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        cause: Cause,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let check = self.check_of(socket)?;
+        let link = self.link_mut(socket.server).ok_or(Stale)?;
+        let open = link.socket_mut(socket).ok_or(Stale)?;
+        if open.step == (Step::Dial { owed: false }) {
+            // The host has no socket to close.
+            link.fail_dial();
+        }
+        self.fail(now, if check.is_late(now) { Cause::NetworkTimeout } else { cause }, observer);
+        Ok(())
+    }
+
+    /// News: an operation failed on a connection that is checked out, or its authentication did.
+    ///
+    /// The server may become Unknown, and the topology stale: the next operation begins with a scan. The connection is closed after an error of
+    /// the network, of anything else than a command, and when the server shuts down; otherwise it stays checked out.
+    ///
+    /// - `phase`: `Before` while the connection is made ready for use. `overloaded`: whether the error has the label `SystemOverloadedError`.
+    ///
+    /// Cost: that of [`Topology::handle_app_error`]. Owes `Hangup` if the connection is closed.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: the connection was given up; nothing changed.
+    ///
+    /// Source: SDAM, "Error handling" (SDAM-72, SDAM-80, SDAM-82, SDAM-83).
+    pub fn handle_app_error(
+        &mut self,
+        now: Instant,
+        socket: SocketId,
+        phase: HandshakePhase,
+        kind: AppErrorKind<'_>,
+        overloaded: bool,
+        observer: &mut impl ControlObserver,
+    ) -> Result<Verdict, Stale> {
+        let now = self.advance(now);
+        let link = self.link_mut(socket.server).ok_or(Stale)?;
+        link.socket_mut(socket).filter(|socket| socket.step == Step::InUse).ok_or(Stale)?;
+        let error = AppError { generation: 0, pool_generation: 0, phase, kind, overloaded, service_id: None };
+        let verdict = self.topology.handle_app_error(now, socket.server, &error, observer);
+        self.stale |= verdict.scan_stale;
+        let spoiled = !matches!(kind, AppErrorKind::Command(_)) || phase == HandshakePhase::Before;
+        if spoiled || verdict.clear.is_some() {
+            self.hang_up(socket.server);
+        }
+        if verdict.marked_unknown {
+            if let Some(link) = self.link_mut(socket.server) {
+                link.rtt.reset();
+            }
+        }
+        self.route();
+        Ok(verdict)
+    }
+
+    /// Fails the check that is too late. A call before [`Scan::poll_timeout`] changes nothing.
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        let now = self.advance(now);
+        if self.check.as_ref().is_some_and(|check| check.is_late(now)) {
+            self.fail(now, Cause::NetworkTimeout, observer);
+        }
+    }
+
+    /// The next action owed to the host, or `None`: connections to close first, then what the check in flight wants.
+    ///
+    /// Cost: O(1); O(servers) if a connection is to be closed.
+    pub fn poll_action(&mut self, now: Instant) -> Option<ScanAction> {
+        let now = self.advance(now);
+        if self.hangups > 0 {
+            if let Some(socket) = self.links.slots_mut().iter_mut().find_map(|link| link.hangup.take()) {
+                self.hangups -= 1;
+                return Some(ScanAction::Hangup(socket));
+            }
+        }
+        let check = self.check.as_mut()?;
+        let link = self.links.slots_mut().get_mut(check.server.index() as usize)?;
+        let action = link.take_action(check.deadline)?;
+        if let ScanAction::SendHello { .. } = action {
+            check.since = now;
+        }
+        Some(action)
+    }
+
+    /// When the check in flight is too late; `None` when there is none, or it has no limit.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        match &self.check {
+            Some(check) => check.deadline,
+            None => None,
+        }
+    }
+
+    /// The topology.
+    #[must_use]
+    pub const fn topology(&self) -> &Topology<M> {
+        &self.topology
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn config(&self) -> &ScanConfig {
+        &self.config
+    }
+
+    /// Whether a server is being checked: there is work to do before anything is selected.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        self.check.is_some()
+    }
+
+    /// Whether the next operation begins with a scan, however young the last one is.
+    #[must_use]
+    pub const fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// When the last scan ended.
+    #[must_use]
+    pub const fn last_scan(&self) -> Option<Instant> {
+        self.scan_ended
+    }
+
+    /// Checks every internal invariant, O(n). For tests, fuzzing and simulation.
+    ///
+    /// # Panics
+    ///
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
+        self.topology.assert_invariants();
+        let mut hangups = 0;
+        for link in self.links.slots() {
+            hangups += u32::from(link.hangup.is_some());
+            let member = link.server.is_none_or(|server| self.topology.server(server).is_some());
+            assert!(member, "a place belongs to a member or to nobody");
+            let Some(socket) = &link.socket else { continue };
+            assert_eq!(Some(socket.id.server), link.server, "a connection leads to the server of its place");
+            assert!(socket.id.number() <= self.socket_last, "numbers come from the counter");
+            let checked = matches!(socket.step, Step::Dial { .. } | Step::Hello { .. });
+            let is_it = self.check.as_ref().is_some_and(|check| Some(check.server) == link.server);
+            assert_eq!(checked, is_it, "a connection is busy exactly with the check in flight");
+            let untold = socket.step == Step::Dial { owed: true };
+            assert!(link.hangup.is_none() || untold, "the host is told to close before it is told to dial");
+        }
+        assert_eq!(hangups, self.hangups, "connections to be closed are counted");
+        for server in self.topology.servers().map(|server| server.server()) {
+            assert!(self.link(server).is_some(), "every member has a place");
+        }
+        if let Some(check) = &self.check {
+            assert!(self.link(check.server).is_some_and(|link| link.socket.is_some()), "a check has a connection");
+        }
+        assert!(self.running.is_none() || self.check.is_some(), "a scan that is under way checks a server");
+    }
+
+    fn advance(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    fn link(&self, server: ServerId) -> Option<&Link> {
+        let link = self.links.slots().get(server.index() as usize)?;
+        (link.server == Some(server)).then_some(link)
+    }
+
+    fn link_mut(&mut self, server: ServerId) -> Option<&mut Link> {
+        let link = self.links.slots_mut().get_mut(server.index() as usize)?;
+        (link.server == Some(server)).then_some(link)
+    }
+
+    fn is_load_balanced(&self) -> bool {
+        self.topology.description().topology_type() == TopologyType::LoadBalanced
+    }
+
+    /// Gives a server's connection up.
+    fn hang_up(&mut self, server: ServerId) {
+        let Some(link) = self.link_mut(server) else { return };
+        let before = u32::from(link.hangup.is_some());
+        link.hang_up();
+        self.hangups += u32::from(link.hangup.is_some()) - before;
+    }
+
+    /// Brings the places in step with the topology, which is drained: whoever has one connection to each server and no
+    /// monitors needs no more of it than who came and who went.
+    fn route(&mut self) {
+        while let Some(action) = self.topology.poll_action() {
+            match action {
+                TopologyAction::ServerAdded(server) => self.assign(server, true),
+                TopologyAction::ServerRemoved(server) => self.assign(server, false),
+                TopologyAction::RequestCheck(server) => self.check_again(server),
+                TopologyAction::Pool(..) | TopologyAction::CancelCheck(_) | TopologyAction::WakeSelectors => {}
+            }
+        }
+    }
+
+    fn assign(&mut self, server: ServerId, is_member: bool) {
+        let index = server.index() as usize;
+        while self.links.slots().len() <= index {
+            // As many places as the topology has; growing may fail when memory is out, and then the server is never checked.
+            if self.links.try_push(Link::new()).is_err() {
+                return;
+            }
+        }
+        let link = &mut self.links.slots_mut()[index];
+        let before = u32::from(link.hangup.is_some());
+        link.assign(is_member.then_some(server));
+        self.hangups += u32::from(link.hangup.is_some()) - before;
+    }
+}
+
+impl<M: Memory> fmt::Debug for Scan<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("topology", &self.topology.description())
+            .field("busy", &self.is_busy())
+            .field("stale", &self.stale)
+            .finish_non_exhaustive()
+    }
+}

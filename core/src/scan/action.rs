@@ -1,0 +1,92 @@
+//! What passes between a scan and its host.
+
+use crate::{Instant, ServerId};
+use core::num::NonZeroU64;
+
+/// Names one connection, and no later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId {
+    pub(super) server: ServerId,
+    pub(super) number: NonZeroU64,
+}
+
+impl SocketId {
+    /// The server that it leads to.
+    #[must_use]
+    pub const fn server(self) -> ServerId {
+        self.server
+    }
+
+    /// driverConnectionId: 1, 2, 3, .. over all servers in the order of their making, never used twice.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.number.get()
+    }
+}
+
+/// Which hello to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanHello {
+    /// With client metadata and all else that a connection says once; with `loadBalanced` in such a topology.
+    Handshake {
+        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
+        legacy: bool,
+    },
+    /// A later one, without the handshake's arguments.
+    Poll {
+        /// Legacy hello, instead of `hello`.
+        legacy: bool,
+    },
+}
+
+/// What the host must do, one after the other, each with its answer before the next is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanAction {
+    /// Close this connection. No answer is wanted.
+    Hangup(SocketId),
+    /// Connect to the server of this connection; then call `handle_dialed` or `handle_failed`.
+    Dial {
+        /// The connection.
+        socket: SocketId,
+        /// When it is too late; no limit if `None`.
+        deadline: Option<Instant>,
+    },
+    /// Write a hello and read its reply; then call `handle_reply` or `handle_failed`.
+    SendHello {
+        /// The connection.
+        socket: SocketId,
+        /// What to write.
+        hello: ScanHello,
+        /// When it is too late; no limit if `None`.
+        deadline: Option<Instant>,
+    },
+}
+
+/// What a scan must know of a reply to a hello, besides the topology's part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ScanReply {
+    /// `code`, for a reply that is not ok; 0 when it has none.
+    pub code: i32,
+    /// Whether a reply that is not ok has the label `SystemOverloadedError`.
+    pub overloaded: bool,
+    /// Whether the reply has `helloOk: true`.
+    pub hello_ok: bool,
+    /// `connectionId`, if the reply has it.
+    pub server_connection: Option<i64>,
+}
+
+impl ScanReply {
+    /// A good reply without anything else that concerns a scan.
+    pub const OK: Self = Self { code: 0, overloaded: false, hello_ok: false, server_connection: None };
+}
+
+/// What a selection wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanStep {
+    /// The server is selected, and this connection to it is checked out: use it, then check it in.
+    Selected(SocketId),
+    /// Take and carry out the actions, then ask again.
+    Work,
+    /// Sleep until then, then ask again: servers are not scanned more often than every 500 ms.
+    Wait(Instant),
+}

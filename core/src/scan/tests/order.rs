@@ -1,0 +1,141 @@
+use super::*;
+use alloc::collections::BTreeSet;
+
+/// SDAM-08, SDAM-09, MON-59.
+#[test]
+fn the_first_operation_makes_the_first_scan() {
+    let mut world = healthy();
+    world.work();
+    assert!(world.done().is_empty(), "nothing is done before");
+    assert_eq!(world.operate(&WRITE), "a:1");
+    let asked: BTreeSet<_> = world.asked().into_iter().collect();
+    assert_eq!(asked.len(), 3, "all servers were checked");
+    assert_eq!(world.operate(&WRITE), "a:1");
+    assert!(world.done().is_empty(), "the next operation needs no scan");
+}
+
+/// MON-59: heartbeatFrequencyMS counts from the end of the last scan, 60 s unless said otherwise.
+#[test]
+fn a_scan_is_due_heartbeat_frequency_after_the_last_one() {
+    let mut world = healthy();
+    world.operate(&WRITE);
+    let ended = world.scan.last_scan().expect("a scan");
+    world.done();
+    world.now = ended.as_nanos() / 1_000_000 + 4_999;
+    world.operate(&WRITE);
+    for _ in 0..11 {
+        world.sleep(4_999);
+        world.operate(&WRITE);
+    }
+    assert!(world.done().is_empty());
+    world.now = ended.as_nanos() / 1_000_000 + 60_000;
+    world.operate(&WRITE);
+    assert_eq!(world.asked().len(), 3);
+}
+
+/// MON-61, MON-62: a seed leads to a possible primary, and that one to the rest.
+#[test]
+fn servers_that_are_discovered_are_checked_in_the_same_scan() {
+    let mut world = World::set(&["b:1"]).with("a:1", PRIMARY).with("b:1", SECONDARY).with("c:1", SECONDARY);
+    world.operate(&WRITE);
+    assert_eq!(world.asked(), ["b:1", "a:1", "c:1"]);
+}
+
+/// MON-62: the primary, then known servers from the one checked longest ago, then unknown ones.
+#[test]
+fn known_servers_are_checked_oldest_first_and_unknown_ones_last() {
+    let mut world = healthy();
+    world.operate(&WRITE);
+    let order = world.asked();
+    let others: Vec<_> = order.iter().filter(|address| *address != "a:1").cloned().collect();
+    world.sleep(60_000);
+    world.operate(&WRITE);
+    assert_eq!(world.asked(), [&["a:1".to_string()][..], &others].concat());
+
+    // One that is unknown comes last, though its description is the oldest but for the primary's.
+    world.servers.insert("b:1", Is::Failing(1, false));
+    world.sleep(60_000);
+    world.operate(&WRITE);
+    world.servers.insert("b:1", SECONDARY);
+    world.done();
+    world.sleep(60_000);
+    world.operate(&WRITE);
+    assert_eq!(world.asked(), ["a:1", "c:1", "b:1"]);
+}
+
+/// MON-62: seeds are all as old, so chance decides.
+#[test]
+fn ties_are_broken_by_the_entropy() {
+    let mut orders = BTreeSet::new();
+    for entropy in 0..64 {
+        let mut world = World::new(SET, TopologyOptions::default(), ScanOptions::DEFAULT)
+            .with("a:1", MONGOS)
+            .with("b:1", MONGOS)
+            .with("c:1", MONGOS);
+        world.entropy = entropy;
+        world.operate(&WRITE);
+        orders.insert(world.asked());
+    }
+    assert_eq!(orders.len(), 6, "all orders of three servers come up");
+}
+
+/// MON-61: a member that the primary does not list is gone, and not checked.
+#[test]
+fn a_server_that_is_removed_during_the_scan_is_not_checked() {
+    let mut world = World::set(&["a:1", "x:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
+    world.servers.insert("x:1", Is::Good(ServerType::RsSecondary, &["a:1"], Some("a:1")));
+    for entropy in 0..16 {
+        world.entropy = entropy;
+        world.operate(&WRITE);
+        assert_eq!(world.scan.topology().server_count(), 1);
+    }
+    assert!(world.open.len() == 1, "the connection to a removed server is closed");
+}
+
+/// SDAM-55: the former primary is asked once more in that scan.
+#[test]
+fn a_deposed_primary_is_checked_a_second_time_in_the_scan() {
+    let mut world = World::set(&["a:1", "b:1"]);
+    let both: &'static [&'static str] = &["a:1", "b:1"];
+    world.servers.insert("a:1", Is::Good(ServerType::RsPrimary, both, None));
+    world.servers.insert("b:1", Is::Good(ServerType::RsPrimary, both, None));
+    world.operate(&WRITE);
+    let asked = world.asked();
+    assert!(asked.len() <= 4, "two that both claim to be primary do not keep it busy: {asked:?}");
+    assert!(asked.len() >= 3, "{asked:?}");
+}
+
+/// A scan ends, whatever names a server makes up.
+#[test]
+fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
+    let config = TopologyOptions { seeds: &["h0:1"], ..TopologyOptions::default() }.validate().expect("valid");
+    let options = ScanOptions::DEFAULT.validate().expect("valid");
+    let mut scan: Scan<Memory> =
+        Scan::new(Instant::ORIGIN, TopologyId::new(1), config, options, &mut ()).expect("room");
+    let mut selecting = scan.begin(Instant::ORIGIN);
+    let step = scan.select(Instant::ORIGIN, &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
+    assert_eq!(step, ScanStep::Work);
+    let (mut checks, mut ms) = (0_u32, 0);
+    while let Some(action) = scan.poll_action(at_ms(ms)) {
+        match action {
+            ScanAction::Hangup(_) => {}
+            ScanAction::Dial { socket, .. } => scan.handle_dialed(at_ms(ms), socket, &mut ()).expect("dialing"),
+            ScanAction::SendHello { socket, .. } => {
+                checks += 1;
+                ms += 1;
+                let me = scan.topology().address(socket.server()).expect("a member").to_string();
+                let next = alloc::format!("h{checks}:1");
+                let hosts = [me.as_str(), next.as_str()];
+                // Each is the primary of a newer election than the one before, and of a set with one more new member.
+                let mut election = [0; 12];
+                election[8..].copy_from_slice(&checks.to_be_bytes());
+                let mut info = hello(ServerType::RsPrimary, Lists { hosts: &hosts, tags: &[] });
+                info.election_id = Some(crate::ObjectId(election));
+                scan.handle_reply(at_ms(ms), socket, &ScanReply::OK, Some(&info), &mut ()).expect("asked");
+                scan.assert_invariants();
+            }
+        }
+    }
+    assert!(!scan.is_busy());
+    assert!((8..=CHECKS_PER_SERVER_MAX * 5).contains(&checks), "{checks} checks for three servers");
+}

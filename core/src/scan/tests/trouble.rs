@@ -1,0 +1,199 @@
+use super::*;
+
+/// MON-58: 5000 ms after a network error, to the millisecond.
+#[test]
+fn a_server_that_failed_by_the_network_cools_down() {
+    for failing in [Is::Refusing, Is::Resetting] {
+        let mut world = World::set(&["a:1"]).with("a:1", failing);
+        world.select(&WRITE).expect_err("nobody suits");
+        assert!(!world.done().is_empty());
+        world.now = 4_999;
+        world.select(&WRITE).expect_err("nobody suits");
+        assert!(world.done().iter().all(|done| done == "hangup"), "it is left alone");
+        world.now = 5_000 + 500;
+        world.select(&WRITE).expect_err("nobody suits");
+        assert!(world.done().contains(&"dial a:1".into()));
+    }
+}
+
+/// MON-58: an error reply is none of the network.
+#[test]
+fn a_server_that_answered_with_an_error_does_not_cool_down() {
+    let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(1, false));
+    world.select(&WRITE).expect_err("nobody suits");
+    assert_eq!(world.done(), ["dial a:1", "greet a:1", "hangup"]);
+    world.sleep(1_000);
+    world.select(&WRITE).expect_err("nobody suits");
+    assert_eq!(world.done(), ["dial a:1", "greet a:1", "hangup"], "on a new connection (MON-53)");
+}
+
+/// MON-62: dead servers cost their connectTimeoutMS once in five seconds, not with each scan.
+#[test]
+fn servers_that_cool_down_are_skipped_by_the_scan() {
+    let mut world = World::set(SET).with("b:1", SECONDARY).with("c:1", Is::Silent);
+    world.select(&WRITE).expect_err("no primary");
+    let after_first = world.now;
+    assert!(after_first >= 10_000, "the silent one cost its time");
+    world.done();
+    world.select(&WRITE).expect_err("no primary");
+    let asked = world.asked();
+    assert!(asked.contains(&"b:1".into()), "{asked:?}");
+    assert!(!asked.contains(&"c:1".into()), "{asked:?}");
+}
+
+/// MON-53, MON-54: the connection, then the server.
+#[test]
+fn a_check_without_answer_fails_at_the_deadline() {
+    let mut world = World::set(&["a:1"]).with("a:1", Is::Silent);
+    let error = world.select(&WRITE).expect_err("nobody suits");
+    assert_eq!(world.now, 10_000);
+    let text = error.describe(world.scan.topology().description()).to_string();
+    assert!(text.ends_with("[a:1: Unknown (network timeout)]"), "{text}");
+    let mut events = world.events.0.clone();
+    events.retain(|event| !event.starts_with("Topology") && !event.starts_with("Server"));
+    assert_eq!(events, ["started 1", "failed 1"]);
+}
+
+/// MON-55: and it cools down only then.
+#[test]
+fn a_known_server_that_fails_by_the_network_is_tried_again_once() {
+    let options = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
+    let mut direct = World::new(&["a:1"], options, ScanOptions::DEFAULT).with("a:1", MONGOS);
+    direct.operate(&WRITE);
+    direct.servers.insert("a:1", Is::Resetting);
+    direct.done();
+    direct.sleep(60_000);
+    direct.select(&WRITE).expect_err("it is gone");
+    assert_eq!(direct.done()[..4], ["check a:1", "hangup", "dial a:1", "greet a:1"]);
+    direct.done();
+    direct.sleep(1_000);
+    direct.select(&WRITE).expect_err("it cools down");
+    assert!(direct.asked().is_empty());
+}
+
+/// MON-63.
+#[test]
+fn a_labelled_reply_does_not_close_the_connection() {
+    let mut world = healthy();
+    world.operate(&WRITE);
+    world.done();
+    let open = world.open.clone();
+    world.servers.insert("a:1", Is::Failing(462, true));
+    world.sleep(60_000);
+    assert_eq!(world.operate(&WRITE), "a:1", "it is still known as the primary");
+    assert_eq!(world.open, open);
+    assert!(!world.done().contains(&"hangup".into()));
+    let last = world.events.0.iter().filter(|event| event.starts_with("failed")).count();
+    assert_eq!(last, 1, "the heartbeat has failed all the same");
+    // Without the label it does (MON-53).
+    world.servers.insert("a:1", Is::Failing(462, false));
+    world.sleep(60_000);
+    world.select(&WRITE).expect_err("the primary is Unknown");
+    assert!(world.done().contains(&"hangup".into()));
+}
+
+/// MON-63: a connection that has not been greeted is of no use yet.
+#[test]
+fn a_new_connection_whose_greeting_was_put_off_is_greeted_again() {
+    let mut world = World::set(&["a:1"]).with("a:1", Is::Failing(462, true));
+    world.select(&WRITE).expect_err("nothing is known of it");
+    assert_eq!(world.done(), ["dial a:1", "greet a:1"]);
+    world.servers.insert("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
+    world.sleep(1_000);
+    world.operate(&WRITE);
+    assert_eq!(world.done(), ["greet a:1"], "on the same connection");
+}
+
+/// SDAM-82: 10107 not writable primary; 91 shutting down, which closes the connection too (SDAM-83); 13436 only recovers.
+#[test]
+fn the_topology_is_stale_after_some_state_changes_only() {
+    for (code, stale, closes) in [(10_107, true, false), (10_058, true, false), (91, true, true), (11_600, true, true)]
+    {
+        let mut world = healthy();
+        let socket = world.select(&WRITE).expect("a primary");
+        let verdict = fail_command(&mut world, socket, code);
+        assert!(verdict.marked_unknown, "{code}");
+        assert_eq!(world.scan.is_stale(), stale, "{code}");
+        assert_eq!(world.scan.check_in(world.time(), socket, Health::Healthy).is_err(), closes, "{code}");
+        world.done();
+        world.sleep(1_000);
+        let secondary = SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary));
+        world.operate(&secondary);
+        assert_eq!(world.asked().len(), 3, "the next operation scans, though it needs no primary: {code}");
+    }
+    for code in [13_436, 11_602, 189] {
+        let mut world = healthy();
+        let socket = world.select(&WRITE).expect("a primary");
+        assert!(fail_command(&mut world, socket, code).marked_unknown, "{code}");
+        assert!(!world.scan.is_stale(), "{code}");
+        world.scan.check_in(world.time(), socket, Health::Healthy).expect("it stays open");
+        world.done();
+        world.sleep(1_000);
+        let secondary = SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary));
+        world.operate(&secondary);
+        assert!(world.asked().is_empty(), "a secondary is there without a scan: {code}");
+        assert_eq!(world.operate(&WRITE), "a:1", "and whoever needs the primary scans at once: {code}");
+    }
+}
+
+/// SDAM-72: and the server is not left alone for five seconds because of it.
+#[test]
+fn a_network_error_of_an_operation_marks_the_server_and_the_next_one_scans() {
+    let mut world = healthy();
+    let socket = world.select(&WRITE).expect("a primary");
+    let now = world.time();
+    let phase = HandshakePhase::After;
+    let verdict = world.scan.handle_app_error(now, socket, phase, AppErrorKind::Network, false, &mut world.events);
+    assert!(verdict.expect("checked out").marked_unknown);
+    assert_eq!(world.scan.check_in(now, socket, Health::Broken(Cause::Network)), Err(Stale));
+    world.done();
+    assert_eq!(world.operate(&WRITE), "a:1");
+    assert!(world.done().contains(&"dial a:1".into()));
+}
+
+/// SDAM-70: a timeout of an operation says nothing of the server, but its connection is of no more use.
+#[test]
+fn a_timeout_of_an_operation_costs_the_connection_only() {
+    let mut world = healthy();
+    let socket = world.select(&WRITE).expect("a primary");
+    let (now, phase) = (world.time(), HandshakePhase::After);
+    let kind = AppErrorKind::NetworkTimeout;
+    let verdict = world.scan.handle_app_error(now, socket, phase, kind, false, &mut world.events);
+    assert!(!verdict.expect("checked out").marked_unknown);
+    world.done();
+    assert_eq!(world.operate(&WRITE), "a:1");
+    assert_eq!(world.done(), ["hangup", "dial a:1", "greet a:1"]);
+}
+
+/// Late news of connections that are given up changes nothing.
+#[test]
+fn news_of_connections_that_are_given_up_is_stale() {
+    let mut world = World::set(&["a:1"]).with("a:1", Is::Good(ServerType::RsPrimary, &["a:1"], None));
+    let mut selecting = world.scan.begin(at_ms(0));
+    world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
+    world.scan.handle_timeout(at_ms(9_999), &mut ());
+    assert!(world.scan.is_busy());
+    world.scan.handle_timeout(at_ms(10_000), &mut ());
+    assert!(!world.scan.is_busy(), "connectTimeoutMS has passed");
+    assert_eq!(world.scan.handle_dialed(at_ms(10_001), socket, &mut ()), Err(Stale));
+    assert_eq!(world.scan.handle_failed(at_ms(10_001), socket, Cause::Network, &mut ()), Err(Stale));
+    let reply = world.scan.handle_reply(at_ms(10_001), socket, &ScanReply::OK, None::<&HelloInfo<'_>>, &mut ());
+    assert_eq!(reply, Err(Stale));
+    assert_eq!(world.scan.poll_action(at_ms(10_001)), Some(ScanAction::Hangup(socket)));
+    world.scan.assert_invariants();
+}
+
+#[test]
+fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
+    let mut world = World::set(&["a:1"]);
+    let mut selecting = world.scan.begin(at_ms(0));
+    world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
+    world.scan.handle_dialed(at_ms(0), socket, &mut ()).expect("dialing");
+    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
+    world.scan.handle_reply(at_ms(0), socket, &ScanReply::OK, Some(&info), &mut ()).expect("current");
+    assert_eq!(world.scan.poll_action(at_ms(0)), Some(ScanAction::Hangup(socket)));
+    let server = world.scan.topology().server(socket.server()).expect("a member");
+    assert_eq!(server.error(), Some(Cause::Protocol.into()));
+}

@@ -1,0 +1,261 @@
+//! What an operation wants of its server.
+//!
+//! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and "Smallest allowed value for
+//! maxStalenessSeconds".
+
+use crate::config::{ConfigError, millis_of};
+use crate::topology::TopologyType;
+use core::fmt;
+use core::time::Duration;
+
+/// The least maxStalenessSeconds, in seconds.
+pub const MAX_STALENESS_MIN: u64 = 90;
+/// idleWritePeriodMS: how often an idle primary writes, so that what it replicates does not seem old.
+pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
+/// The default localThresholdMS.
+pub const LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
+/// The default heartbeatFrequencyMS of clients whose servers are monitored in the background.
+const HEARTBEAT_FREQUENCY: Duration = Duration::from_secs(10);
+
+/// Names and values that a server must have, all of them. The empty one suits every server.
+pub type TagSet<'a> = &'a [(&'a str, &'a str)];
+
+/// Which members of a replica set a read may go to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ReadMode {
+    /// The primary.
+    #[default]
+    Primary,
+    /// The primary if there is one, else a secondary.
+    PrimaryPreferred,
+    /// A secondary.
+    Secondary,
+    /// A secondary if one suits, else the primary.
+    SecondaryPreferred,
+    /// Either.
+    Nearest,
+}
+
+impl ReadMode {
+    /// Every mode.
+    pub const ALL: [Self; 5] =
+        [Self::Primary, Self::PrimaryPreferred, Self::Secondary, Self::SecondaryPreferred, Self::Nearest];
+
+    /// The name that URIs and commands give it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Primary => "primary",
+            Self::PrimaryPreferred => "primaryPreferred",
+            Self::Secondary => "secondary",
+            Self::SecondaryPreferred => "secondaryPreferred",
+            Self::Nearest => "nearest",
+        }
+    }
+
+    /// The mode of this name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name)
+    }
+}
+
+impl fmt::Display for ReadMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A read preference as the user says it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadPreferenceOptions<'a> {
+    /// Which members.
+    pub mode: ReadMode,
+    /// Tag sets, best first: the first one that a member has counts. An empty list suits every member, as `[{}]` does.
+    pub tag_sets: &'a [TagSet<'a>],
+    /// maxStalenessSeconds. `None` is without limit, which URIs write as -1.
+    pub max_staleness_seconds: Option<u64>,
+}
+
+impl<'a> ReadPreferenceOptions<'a> {
+    /// Checks what can be checked without a topology.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: mode `primary` with a tag set that is not empty (its value is how many there are) or with a maxStalenessSeconds above 0.
+    ///
+    /// Source: Server Selection, "tag_sets"; Max Staleness, "API".
+    pub const fn validate(self) -> Result<ReadPreference<'a>, ConfigError> {
+        if matches!(self.mode, ReadMode::Primary) {
+            let mut filled = 0;
+            let mut place = 0;
+            while place < self.tag_sets.len() {
+                filled += !self.tag_sets[place].is_empty() as u64;
+                place += 1;
+            }
+            if filled > 0 {
+                return Err(ConfigError::new("readPreferenceTags", filled, "be absent when readPreference is primary"));
+            }
+            if let Some(seconds @ 1..) = self.max_staleness_seconds {
+                let rule = "be absent when readPreference is primary";
+                return Err(ConfigError::new("maxStalenessSeconds", seconds, rule));
+            }
+        }
+        Ok(ReadPreference { options: self })
+    }
+}
+
+/// A read preference that was checked. The default is `primary`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ReadPreference<'a> {
+    options: ReadPreferenceOptions<'a>,
+}
+
+impl<'a> ReadPreference<'a> {
+    /// The preference for the primary.
+    pub const PRIMARY: Self = Self::of(ReadMode::Primary);
+
+    /// A mode, any tags, any staleness.
+    #[must_use]
+    pub const fn of(mode: ReadMode) -> Self {
+        Self { options: ReadPreferenceOptions { mode, tag_sets: &[], max_staleness_seconds: None } }
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &ReadPreferenceOptions<'a> {
+        &self.options
+    }
+}
+
+/// `secondary, tag sets [{dc: ny}, {}], maxStalenessSeconds 120`.
+impl fmt::Display for ReadPreference<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.options.mode.fmt(f)?;
+        for (place, set) in self.options.tag_sets.iter().enumerate() {
+            f.write_str(if place == 0 { ", tag sets [{" } else { ", {" })?;
+            for (place, (name, value)) in set.iter().enumerate() {
+                write!(f, "{}{name}: {value}", if place == 0 { "" } else { ", " })?;
+            }
+            f.write_str("}")?;
+        }
+        if !self.options.tag_sets.is_empty() {
+            f.write_str("]")?;
+        }
+        match self.options.max_staleness_seconds {
+            Some(seconds) => write!(f, ", maxStalenessSeconds {seconds}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether an operation reads or writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// It may go wherever its read preference allows.
+    #[default]
+    Read,
+    /// It must go where writes are accepted; its read preference does not count.
+    Write,
+}
+
+/// What an operation wants of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SelectionCriteria<'a> {
+    operation: Operation,
+    read_preference: ReadPreference<'a>,
+    local_threshold: Duration,
+    heartbeat_frequency: Duration,
+}
+
+impl<'a> SelectionCriteria<'a> {
+    /// A read.
+    #[must_use]
+    pub const fn read(read_preference: ReadPreference<'a>) -> Self {
+        Self {
+            operation: Operation::Read,
+            read_preference,
+            local_threshold: LOCAL_THRESHOLD,
+            heartbeat_frequency: HEARTBEAT_FREQUENCY,
+        }
+    }
+
+    /// A write.
+    #[must_use]
+    pub const fn write() -> Self {
+        Self { operation: Operation::Write, ..Self::read(ReadPreference::PRIMARY) }
+    }
+
+    /// localThresholdMS: how much longer than the shortest round-trip time one may be; default 15 ms. Zero allows ties only.
+    #[must_use]
+    pub const fn with_local_threshold(self, local_threshold: Duration) -> Self {
+        Self { local_threshold, ..self }
+    }
+
+    /// heartbeatFrequencyMS of the client, which staleness depends on; default 10 s.
+    #[must_use]
+    pub const fn with_heartbeat_frequency(self, heartbeat_frequency: Duration) -> Self {
+        Self { heartbeat_frequency, ..self }
+    }
+
+    /// Whether it reads or writes.
+    #[must_use]
+    pub const fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// The read preference; `primary` for a write.
+    #[must_use]
+    pub const fn read_preference(&self) -> &ReadPreference<'a> {
+        &self.read_preference
+    }
+
+    /// localThresholdMS.
+    #[must_use]
+    pub const fn local_threshold(&self) -> Duration {
+        self.local_threshold
+    }
+
+    /// heartbeatFrequencyMS.
+    #[must_use]
+    pub const fn heartbeat_frequency(&self) -> Duration {
+        self.heartbeat_frequency
+    }
+
+    /// Checks maxStalenessSeconds against a deployment: it counts in replica sets only.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`]: in a replica set, below 90 s or below heartbeatFrequencyMS + 10 s.
+    ///
+    /// Source: Max Staleness, "Smallest allowed value for maxStalenessSeconds".
+    pub fn check(&self, topology_type: TopologyType) -> Result<(), ConfigError> {
+        let is_set = matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
+        let Some(seconds) = self.read_preference.options.max_staleness_seconds else { return Ok(()) };
+        if !is_set || self.operation == Operation::Write {
+            return Ok(());
+        }
+        if seconds < MAX_STALENESS_MIN {
+            return Err(ConfigError::new("maxStalenessSeconds", seconds, "be at least 90"));
+        }
+        let least_ms = millis_of(self.heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD));
+        if seconds.saturating_mul(1_000) < least_ms {
+            return Err(ConfigError::new(
+                "maxStalenessSeconds",
+                seconds,
+                "be at least heartbeatFrequencyMS and 10 s more",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// `write`, or `read from <read preference>`.
+impl fmt::Display for SelectionCriteria<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.operation {
+            Operation::Write => f.write_str("write"),
+            Operation::Read => write!(f, "read from {}", self.read_preference),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Why no server was selected.
+//!
+//! Read first: Server Selection, "Server selection errors".
+
+use super::candidate::{Candidate, Candidates};
+use crate::ConfigError;
+#[cfg(feature = "alloc")]
+use crate::topology::OwnedTopologyDescription;
+use crate::topology::{TopologyDescription, TopologyType, WireMismatch};
+use core::fmt;
+use core::time::Duration;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SelectionFailure {
+    /// No server was suitable for this long: serverSelectionTimeoutMS has passed.
+    TimedOut {
+        /// How long the selection took.
+        waited: Duration,
+    },
+    /// No server was suitable after the servers were scanned once (serverSelectionTryOnce).
+    TriedOnce,
+    /// This client cannot speak to the topology (SDAM-35); said at once.
+    Incompatible(WireMismatch),
+    /// The criteria contradict the topology; said at once.
+    Criteria(ConfigError),
+    /// The topology was closed.
+    Closed,
+}
+
+/// Why no server was selected, in few bytes and without text of a peer, with how the topology was in short.
+///
+/// [`SelectionError::describe`] adds the servers as they are, and with `alloc` [`SelectionError::detail`] as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SelectionError {
+    failure: SelectionFailure,
+    topology_type: TopologyType,
+    servers: u32,
+    known: u32,
+}
+
+impl SelectionError {
+    /// A failure with this topology.
+    pub fn new<T: Candidates>(failure: SelectionFailure, topology: T) -> Self {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let known = topology.candidates().filter(|server| server.server_type().is_known()).count();
+        Self {
+            failure,
+            topology_type: topology.topology_type(),
+            servers: count(topology.candidates().count()),
+            known: count(known),
+        }
+    }
+
+    /// What went wrong.
+    #[must_use]
+    pub const fn failure(&self) -> SelectionFailure {
+        self.failure
+    }
+
+    /// What the topology was.
+    #[must_use]
+    pub const fn topology_type(&self) -> TopologyType {
+        self.topology_type
+    }
+
+    /// How many servers there were.
+    #[must_use]
+    pub const fn servers(&self) -> u32 {
+        self.servers
+    }
+
+    /// How many of them had answered.
+    #[must_use]
+    pub const fn known(&self) -> u32 {
+        self.known
+    }
+
+    /// The error with the topology, to be shown.
+    #[must_use]
+    pub const fn describe<'a>(&self, topology: TopologyDescription<'a>) -> Described<'a> {
+        Described { error: *self, topology }
+    }
+
+    /// The error with a copy of the topology, to be kept.
+    #[cfg(feature = "alloc")]
+    #[must_use]
+    pub fn detail(&self, topology: TopologyDescription<'_>) -> DetailedSelectionError {
+        DetailedSelectionError { error: *self, topology: topology.to_owned() }
+    }
+
+    fn fmt_failure(&self, f: &mut fmt::Formatter<'_>, topology: Option<TopologyDescription<'_>>) -> fmt::Result {
+        match self.failure {
+            SelectionFailure::TimedOut { waited } => write!(f, "no suitable server within {waited:?}"),
+            SelectionFailure::TriedOnce => f.write_str("no suitable server after scanning once"),
+            SelectionFailure::Criteria(error) => fmt::Display::fmt(&error, f),
+            SelectionFailure::Closed => f.write_str("the client is closed"),
+            SelectionFailure::Incompatible(mismatch) => {
+                match topology.and_then(|topology| topology.compatibility_error()) {
+                    Some(error) => fmt::Display::fmt(&error, f),
+                    None => match mismatch {
+                        WireMismatch::ServerTooNew(version) => {
+                            write!(f, "a server requires wire version {version}, which is too new")
+                        }
+                        WireMismatch::ServerTooOld(version) => {
+                            write!(f, "a server reports wire version {version}, which is too old")
+                        }
+                    },
+                }
+            }
+        }
+    }
+}
+
+/// `no suitable server within 30s; topology: ReplicaSetNoPrimary, 3 servers, 1 known`.
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fmt_failure(f, None)?;
+        write!(f, "; topology: {}, {} servers, {} known", self.topology_type, self.servers, self.known)
+    }
+}
+
+impl core::error::Error for SelectionError {}
+
+/// A [`SelectionError`] with the topology: each server with its address, type and error.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
+    error: SelectionError,
+    topology: TopologyDescription<'a>,
+}
+
+/// `no suitable server within 30s; topology: ReplicaSetNoPrimary rs [a:27017: Unknown (network timeout), ..]`.
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt_failure(f, Some(self.topology))?;
+        write!(f, "; topology: {}", self.topology)
+    }
+}
+
+/// A [`SelectionError`] with the topology as it was then.
+#[cfg(feature = "alloc")]
+#[derive(Clone)]
+pub struct DetailedSelectionError {
+    error: SelectionError,
+    topology: OwnedTopologyDescription,
+}
+
+#[cfg(feature = "alloc")]
+impl DetailedSelectionError {
+    /// The error in short.
+    #[must_use]
+    pub const fn error(&self) -> &SelectionError {
+        &self.error
+    }
+
+    /// The topology as it was.
+    #[must_use]
+    pub fn topology(&self) -> TopologyDescription<'_> {
+        self.topology.get()
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl fmt::Debug for DetailedSelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let topology = self.topology();
+        f.debug_struct("DetailedSelectionError").field("error", &self.error).field("topology", &topology).finish()
+    }
+}
+
+/// Two are equal when they say the same.
+#[cfg(feature = "alloc")]
+impl PartialEq for DetailedSelectionError {
+    fn eq(&self, other: &Self) -> bool {
+        use alloc::string::ToString;
+        self.error == other.error && self.to_string() == other.to_string()
+    }
+}
+
+/// As that of [`Described`].
+#[cfg(feature = "alloc")]
+impl fmt::Display for DetailedSelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.describe(self.topology()).fmt(f)
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl core::error::Error for DetailedSelectionError {}

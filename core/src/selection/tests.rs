@@ -1,0 +1,389 @@
+use super::*;
+use crate::topology::{
+    Fixed, HelloInfo, HelloLists, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType,
+};
+use crate::{Cause, ConfigError, Instant, ServerId, ServerType};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+type Memory = Fixed<8, 16, 64, 2048>;
+
+/// The lists of a reply.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lists<'a> {
+    pub(crate) hosts: &'a [&'a str],
+    pub(crate) tags: &'a [(&'a str, &'a str)],
+}
+
+impl HelloLists for Lists<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tags.iter().copied()
+    }
+}
+
+/// A reply of a server of this type, of the set `rs` if it is a member.
+pub(crate) fn hello<'a>(server_type: ServerType, lists: Lists<'a>) -> HelloInfo<'a, Lists<'a>> {
+    let is_member = matches!(
+        server_type,
+        ServerType::RsPrimary | ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther
+    );
+    HelloInfo {
+        is_writable_primary: matches!(server_type, ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos),
+        secondary: server_type == ServerType::RsSecondary,
+        arbiter_only: server_type == ServerType::RsArbiter,
+        hidden: false,
+        is_replica_set: server_type == ServerType::RsGhost,
+        is_db_grid: server_type == ServerType::Mongos,
+        is_cryptd: false,
+        set_name: is_member.then_some("rs"),
+        set_version: None,
+        election_id: None,
+        me: None,
+        primary: None,
+        min_wire_version: 0,
+        max_wire_version: MAX_WIRE_VERSION,
+        last_write_date_ms: Some(1_000_000),
+        logical_session_timeout_minutes: Some(30),
+        topology_version: None,
+        lists,
+    }
+}
+
+fn at_ms(ms: u64) -> Instant {
+    Instant::from_nanos(ms * 1_000_000)
+}
+
+fn topology(seeds: &[&str], options: TopologyOptions<'_>) -> Topology<Memory> {
+    let config = TopologyOptions { seeds, ..options }.validate().expect("valid");
+    Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room")
+}
+
+/// Tells a topology what the server of this address is.
+fn tell(topology: &mut Topology<Memory>, address: &str, rtt_ms: u64, hello: &HelloInfo<'_, Lists<'_>>) {
+    let server = topology.find(address).expect("a member");
+    let average = Duration::from_millis(rtt_ms);
+    let round_trip = RoundTrip { average, minimum: Duration::ZERO };
+    topology.handle_hello(at_ms(1), server, hello, Some(round_trip), &mut ());
+}
+
+const HOSTS: [&str; 3] = ["a:1", "b:1", "c:1"];
+
+/// A primary at `a:1` and secondaries at `b:1` and `c:1`.
+fn set() -> Topology<Memory> {
+    let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
+    let of = |server_type, tags| hello(server_type, Lists { hosts: &HOSTS, tags });
+    tell(&mut set, "a:1", 5, &of(ServerType::RsPrimary, &[("dc", "ny")]));
+    tell(&mut set, "b:1", 10, &of(ServerType::RsSecondary, &[("dc", "ny"), ("rack", "1")]));
+    tell(&mut set, "c:1", 30, &of(ServerType::RsSecondary, &[("dc", "sf")]));
+    set
+}
+
+fn addresses<'a>(servers: impl Iterator<Item = crate::topology::ServerDescription<'a>>) -> Vec<&'a str> {
+    servers.map(|server| server.address()).collect()
+}
+
+fn suitable<'a>(
+    topology: &'a Topology<Memory>,
+    preference: ReadPreferenceOptions<'_>,
+    left_out: &[&str],
+) -> Vec<&'a str> {
+    let left_out: Vec<ServerId> = left_out.iter().map(|address| topology.find(address).expect("a member")).collect();
+    let criteria = SelectionCriteria::read(preference.validate().expect("valid"));
+    addresses(Selection::new(topology.description(), &criteria, &left_out).expect("valid").suitable())
+}
+
+fn mode(mode: ReadMode) -> ReadPreferenceOptions<'static> {
+    ReadPreferenceOptions { mode, ..ReadPreferenceOptions::default() }
+}
+
+#[test]
+fn modes_pick_their_members() {
+    let set = set();
+    assert_eq!(suitable(&set, mode(ReadMode::Primary), &[]), ["a:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::PrimaryPreferred), &[]), ["a:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::Secondary), &[]), ["b:1", "c:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::SecondaryPreferred), &[]), ["b:1", "c:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::Nearest), &[]), ["a:1", "b:1", "c:1"]);
+}
+
+#[test]
+fn deprioritized_servers_are_taken_only_if_there_is_no_other() {
+    let set = set();
+    assert_eq!(suitable(&set, mode(ReadMode::Secondary), &["b:1"]), ["c:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::Secondary), &["b:1", "c:1"]), ["b:1", "c:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::SecondaryPreferred), &["b:1", "c:1"]), ["a:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::PrimaryPreferred), &["a:1"]), ["b:1", "c:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::Primary), &["a:1"]), ["a:1"]);
+    assert_eq!(suitable(&set, mode(ReadMode::Nearest), &HOSTS), HOSTS);
+}
+
+#[test]
+fn the_first_tag_set_that_anybody_has_counts() {
+    let set = set();
+    let tagged = |mode, tag_sets| suitable(&set, ReadPreferenceOptions { mode, tag_sets, ..Default::default() }, &[]);
+    assert_eq!(tagged(ReadMode::Secondary, &[&[("dc", "none")], &[("dc", "sf")], &[]]), ["c:1"]);
+    assert_eq!(tagged(ReadMode::Secondary, &[&[("rack", "1"), ("dc", "ny")]]), ["b:1"]);
+    assert_eq!(tagged(ReadMode::Nearest, &[&[("dc", "ny")]]), ["a:1", "b:1"]);
+    assert!(tagged(ReadMode::Secondary, &[&[("dc", "none")]]).is_empty());
+    assert_eq!(tagged(ReadMode::SecondaryPreferred, &[&[("dc", "none")]]), ["a:1"], "the primary whatever its tags");
+    assert_eq!(tagged(ReadMode::PrimaryPreferred, &[&[("dc", "none")]]), ["a:1"]);
+    assert_eq!(tagged(ReadMode::Primary, &[&[]]), ["a:1"]);
+}
+
+#[test]
+fn the_window_includes_both_of_its_ends() {
+    let set = set();
+    let window = |threshold_ms| {
+        let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::Nearest))
+            .with_local_threshold(Duration::from_millis(threshold_ms));
+        addresses(Selection::new(set.description(), &criteria, &[]).expect("valid").in_window())
+    };
+    assert_eq!(window(0), ["a:1"]);
+    assert_eq!(window(4), ["a:1"]);
+    assert_eq!(window(5), ["a:1", "b:1"]);
+    assert_eq!(window(24), ["a:1", "b:1"]);
+    assert_eq!(window(25), HOSTS);
+    let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::Nearest)).with_local_threshold(Duration::MAX);
+    assert_eq!(Selection::new(set.description(), &criteria, &[]).expect("valid").in_window().count(), 3);
+}
+
+#[test]
+fn of_two_servers_the_less_busy_one_is_taken_whatever_the_entropy() {
+    let set = set();
+    let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::Nearest));
+    let (a, b) = (set.find("a:1").expect("a"), set.find("b:1").expect("b"));
+    for entropy in [0, 1, u32::MAX / 2, u32::MAX / 2 + 1, u32::MAX] {
+        let busy_a = |server| u32::from(server == a);
+        assert_eq!(select(set.description(), &criteria, &[], busy_a, entropy), Ok(Some(b)));
+        let busy_b = |server| u32::from(server == b);
+        assert_eq!(select(set.description(), &criteria, &[], busy_b, entropy), Ok(Some(a)));
+    }
+    let ties: Vec<_> = [0, u32::MAX].map(|entropy| select(set.description(), &criteria, &[], |_| 7, entropy)).into();
+    assert_eq!(ties, [Ok(Some(a)), Ok(Some(b))], "a tie is decided by chance");
+}
+
+#[test]
+fn staleness_is_measured_against_the_primary_even_if_it_is_deprioritized() {
+    let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
+    let lists = Lists { hosts: &HOSTS, tags: &[] };
+    let of = |server_type, date_ms| HelloInfo { last_write_date_ms: date_ms, ..hello(server_type, lists) };
+    tell(&mut set, "a:1", 5, &of(ServerType::RsPrimary, Some(1_000_000)));
+    tell(&mut set, "b:1", 5, &of(ServerType::RsSecondary, Some(920_000)));
+    tell(&mut set, "c:1", 5, &of(ServerType::RsSecondary, Some(919_999)));
+    let limit = ReadPreferenceOptions { max_staleness_seconds: Some(90), ..mode(ReadMode::Secondary) };
+    assert_eq!(suitable(&set, limit, &[]), ["b:1"], "80 s behind and 10 s of heartbeat are just allowed");
+    assert_eq!(suitable(&set, limit, &["a:1"]), ["b:1"]);
+    let nearest = ReadPreferenceOptions { mode: ReadMode::Nearest, ..limit };
+    assert_eq!(suitable(&set, nearest, &["a:1"]), ["b:1"]);
+    tell(&mut set, "b:1", 5, &of(ServerType::RsSecondary, None));
+    assert!(suitable(&set, limit, &[]).is_empty(), "nothing is known of its staleness");
+    tell(&mut set, "b:1", 5, &of(ServerType::RsSecondary, Some(i64::MIN)));
+    assert!(suitable(&set, limit, &[]).is_empty());
+    tell(&mut set, "a:1", 5, &of(ServerType::RsPrimary, None));
+    assert_eq!(suitable(&set, limit, &[]), ["c:1"], "the freshest secondary is the measure");
+}
+
+#[test]
+fn read_preferences_that_contradict_themselves_are_refused_by_name_value_and_rule() {
+    let refused = |options: ReadPreferenceOptions<'_>| options.validate().expect_err("refused").to_string();
+    let staleness = ReadPreferenceOptions { max_staleness_seconds: Some(120), ..mode(ReadMode::Primary) };
+    assert_eq!(refused(staleness), "maxStalenessSeconds is 120, but must be absent when readPreference is primary");
+    let tags = ReadPreferenceOptions { tag_sets: &[&[("dc", "ny")], &[]], ..mode(ReadMode::Primary) };
+    assert_eq!(refused(tags), "readPreferenceTags is 1, but must be absent when readPreference is primary");
+    let zero = ReadPreferenceOptions { max_staleness_seconds: Some(0), ..mode(ReadMode::Primary) };
+    assert!(zero.validate().is_ok(), "only in a replica set zero is too small");
+}
+
+#[test]
+fn a_small_max_staleness_is_refused_in_replica_sets_only() {
+    let criteria = |seconds| {
+        let options = ReadPreferenceOptions { max_staleness_seconds: Some(seconds), ..mode(ReadMode::Nearest) };
+        SelectionCriteria::read(options.validate().expect("valid"))
+    };
+    for set in [TopologyType::ReplicaSetNoPrimary, TopologyType::ReplicaSetWithPrimary] {
+        assert_eq!(criteria(89).check(set), Err(ConfigError::new("maxStalenessSeconds", 89, "be at least 90")));
+        assert!(criteria(0).check(set).is_err());
+        assert_eq!(criteria(90).check(set), Ok(()));
+        let slow = |seconds| criteria(seconds).with_heartbeat_frequency(Duration::from_secs(90)).check(set);
+        assert!(slow(99).is_err());
+        assert_eq!(slow(100), Ok(()));
+    }
+    for other in [TopologyType::Unknown, TopologyType::Single, TopologyType::Sharded, TopologyType::LoadBalanced] {
+        assert_eq!(criteria(1).check(other), Ok(()));
+    }
+}
+
+#[test]
+fn modes_have_the_names_of_uris() {
+    for mode in ReadMode::ALL {
+        assert_eq!(ReadMode::from_name(mode.name()), Some(mode));
+    }
+    assert_eq!(ReadMode::from_name("Primary"), None);
+    assert_eq!(ReadMode::from_name("secondaryPreferred"), Some(ReadMode::SecondaryPreferred));
+}
+
+#[test]
+fn criteria_show_all_that_they_want() {
+    let options = ReadPreferenceOptions {
+        mode: ReadMode::Secondary,
+        tag_sets: &[&[("dc", "ny"), ("rack", "1")], &[]],
+        max_staleness_seconds: Some(120),
+    };
+    let criteria = SelectionCriteria::read(options.validate().expect("valid"));
+    let text = "read from secondary, tag sets [{dc: ny, rack: 1}, {}], maxStalenessSeconds 120";
+    assert_eq!(criteria.to_string(), text);
+    assert_eq!(SelectionCriteria::write().to_string(), "write");
+}
+
+/// LOG-18, and the same of the topology's own accessors.
+#[test]
+fn readable_and_writable_by_topology_type() {
+    let lists = Lists { hosts: &HOSTS, tags: &[] };
+    let readable = |topology: &Topology<Memory>, mode| {
+        has_readable_server(topology.description(), &SelectionCriteria::read(ReadPreference::of(mode)))
+    };
+    let check = |topology: &Topology<Memory>, type_of: TopologyType, primary: bool, secondary: bool, write: bool| {
+        let description = topology.description();
+        assert_eq!(description.topology_type(), type_of);
+        assert_eq!(readable(topology, ReadMode::Primary), primary, "{type_of}");
+        assert_eq!(readable(topology, ReadMode::Secondary), secondary, "{type_of}");
+        assert_eq!(has_writable_server(description), write, "{type_of}");
+        assert_eq!(description.has_readable_server(), primary, "{type_of}");
+        assert_eq!(description.has_writable_server(), write, "{type_of}");
+    };
+    let options = TopologyOptions::default();
+    check(&topology(&HOSTS, options), TopologyType::Unknown, false, false, false);
+
+    let mut single = topology(&["a:1"], TopologyOptions { direct_connection: true, ..options });
+    check(&single, TopologyType::Single, false, false, false);
+    tell(&mut single, "a:1", 1, &hello(ServerType::RsSecondary, lists));
+    check(&single, TopologyType::Single, true, true, true);
+
+    let mut sharded = topology(&HOSTS, options);
+    tell(&mut sharded, "b:1", 1, &hello(ServerType::Mongos, lists));
+    check(&sharded, TopologyType::Sharded, true, true, true);
+    let router = sharded.find("b:1").expect("a member");
+    sharded.handle_failed(at_ms(2), router, Cause::Network, &mut ());
+    check(&sharded, TopologyType::Sharded, false, false, false);
+
+    let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..options });
+    check(&set, TopologyType::ReplicaSetNoPrimary, false, false, false);
+    tell(&mut set, "b:1", 1, &hello(ServerType::RsSecondary, lists));
+    check(&set, TopologyType::ReplicaSetNoPrimary, false, true, false);
+    tell(&mut set, "a:1", 1, &hello(ServerType::RsPrimary, lists));
+    check(&set, TopologyType::ReplicaSetWithPrimary, true, true, true);
+    let secondary = set.find("b:1").expect("a member");
+    set.handle_failed(at_ms(2), secondary, Cause::Network, &mut ());
+    check(&set, TopologyType::ReplicaSetWithPrimary, true, false, true);
+
+    let balanced = topology(&["a:1"], TopologyOptions { load_balanced: true, ..options });
+    check(&balanced, TopologyType::LoadBalanced, true, true, true);
+}
+
+/// SDAM-01.
+#[test]
+fn a_direct_connection_reaches_any_server_that_answers() {
+    let direct = TopologyOptions { direct_connection: true, ..TopologyOptions::default() };
+    for server_type in [
+        ServerType::RsGhost,
+        ServerType::RsOther,
+        ServerType::RsArbiter,
+        ServerType::RsSecondary,
+        ServerType::Standalone,
+        ServerType::Mongos,
+    ] {
+        let mut single = topology(&["a:1"], direct);
+        tell(&mut single, "a:1", 1, &hello(server_type, Lists::default()));
+        assert_eq!(suitable(&single, mode(ReadMode::Primary), &[]), ["a:1"], "{server_type}");
+        assert!(has_writable_server(single.description()), "{server_type}");
+    }
+}
+
+/// SDAM-35: at once, and with the prescribed text.
+#[test]
+fn an_incompatible_topology_is_an_error_at_once() {
+    let mut single = topology(&["a:1"], TopologyOptions { direct_connection: true, ..TopologyOptions::default() });
+    let old = HelloInfo { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
+    tell(&mut single, "a:1", 1, &old);
+    let selector = Selector::new(at_ms(1), None);
+    let error = selector
+        .attempt(at_ms(1), single.description(), &SelectionCriteria::write(), &[], |_| 0, 0)
+        .expect_err("incompatible");
+    assert!(matches!(error.failure(), SelectionFailure::Incompatible(_)));
+    let text = error.describe(single.description()).to_string();
+    assert!(text.starts_with("Server at a:1 reports wire version 6, but this version of Poolhouse requires"), "{text}");
+    assert!(error.to_string().starts_with("a server reports wire version 6, which is too old"), "{error}");
+}
+
+/// SDAM-85, MON-18: every wait asks for checks again after minHeartbeatFrequencyMS, and ends at the deadline.
+#[test]
+fn a_selector_waits_until_a_server_suits_or_the_deadline_comes() {
+    let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
+    let write = SelectionCriteria::write();
+    let selector = Selector::new(at_ms(0), Some(Duration::from_millis(1_200)));
+    let attempt = |set: &Topology<Memory>, ms| selector.attempt(at_ms(ms), set.description(), &write, &[], |_| 0, 0);
+    assert_eq!(attempt(&set, 0), Ok(Attempt::Wait { until: at_ms(500) }));
+    assert_eq!(attempt(&set, 499), Ok(Attempt::Wait { until: at_ms(999) }));
+    assert_eq!(attempt(&set, 999), Ok(Attempt::Wait { until: at_ms(1_200) }), "the deadline comes sooner");
+    let error = attempt(&set, 1_200).expect_err("the deadline itself is too late");
+    assert_eq!(error.failure(), SelectionFailure::TimedOut { waited: Duration::from_millis(1_200) });
+    tell(&mut set, "a:1", 5, &hello(ServerType::RsPrimary, Lists { hosts: &HOSTS, tags: &[] }));
+    let primary = set.find("a:1").expect("a member");
+    assert_eq!(attempt(&set, 1_200), Ok(Attempt::Selected(primary)), "a server that is there is taken even then");
+    let once = Selector::new(at_ms(0), Some(Duration::ZERO));
+    assert_eq!(once.deadline(), Some(at_ms(0)));
+    let empty = topology(&HOSTS, TopologyOptions::default());
+    assert!(once.attempt(at_ms(0), empty.description(), &write, &[], |_| 0, 0).is_err());
+    let patient = Selector::new(at_ms(0), None);
+    let late = patient.attempt(at_ms(1_000_000), empty.description(), &write, &[], |_| 0, 0);
+    assert_eq!(late, Ok(Attempt::Wait { until: at_ms(1_000_500) }));
+}
+
+#[test]
+fn the_error_shows_the_topology_as_it_was() {
+    let mut set = set();
+    let server = set.find("b:1").expect("a member");
+    set.handle_failed(at_ms(2), server, Cause::NetworkTimeout, &mut ());
+    let waited = Duration::from_secs(30);
+    let error = SelectionError::new(SelectionFailure::TimedOut { waited }, set.description());
+    assert_eq!((error.servers(), error.known()), (3, 2));
+    assert_eq!(error.to_string(), "no suitable server within 30s; topology: ReplicaSetWithPrimary, 3 servers, 2 known");
+    let detail = error.detail(set.description());
+    set.handle_failed(at_ms(3), server, Cause::Network, &mut ());
+    assert_eq!(
+        detail.to_string(),
+        "no suitable server within 30s; topology: ReplicaSetWithPrimary rs \
+         [a:1: RSPrimary, b:1: Unknown (network timeout), c:1: RSSecondary]"
+    );
+    assert_eq!(detail.topology().servers().count(), 3);
+    assert_eq!(detail.error(), &error);
+}
+
+#[test]
+fn a_server_without_a_round_trip_time_is_near_only_if_nobody_has_one() {
+    let mut sharded = topology(&HOSTS, TopologyOptions::default());
+    for address in ["a:1", "b:1"] {
+        let server = sharded.find(address).expect("a member");
+        sharded.handle_hello(at_ms(1), server, &hello(ServerType::Mongos, Lists::default()), None, &mut ());
+    }
+    let window = |sharded: &Topology<Memory>| {
+        let criteria = SelectionCriteria::write();
+        Selection::new(sharded.description(), &criteria, &[]).expect("valid").in_window().count()
+    };
+    assert_eq!(window(&sharded), 2);
+    tell(&mut sharded, "a:1", 100, &hello(ServerType::Mongos, Lists::default()));
+    assert_eq!(window(&sharded), 1);
+}

@@ -1,0 +1,251 @@
+//! What is wrong with a connection string, and what is only doubtful.
+
+use alloc::string::String;
+use core::fmt;
+
+/// A connection string that cannot be used.
+///
+/// It names the option or the place, as far as there is one, and the rule; nothing of the string is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UriError {
+    kind: UriErrorKind,
+    option: Option<&'static str>,
+    offset: Option<usize>,
+}
+
+impl UriError {
+    pub(super) const fn new(kind: UriErrorKind) -> Self {
+        Self { kind, option: None, offset: None }
+    }
+
+    pub(super) const fn at(kind: UriErrorKind, offset: usize) -> Self {
+        Self { kind, option: None, offset: Some(offset) }
+    }
+
+    pub(super) const fn of(kind: UriErrorKind, option: &'static str) -> Self {
+        Self { kind, option: Some(option), offset: None }
+    }
+
+    pub(super) const fn with_offset(self, offset: usize) -> Self {
+        Self { offset: Some(offset), ..self }
+    }
+
+    pub(super) const fn with_option(self, option: &'static str) -> Self {
+        Self { option: Some(option), ..self }
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub const fn kind(&self) -> UriErrorKind {
+        self.kind
+    }
+
+    /// The standard name of the option that it is about.
+    #[must_use]
+    pub const fn option(&self) -> Option<&'static str> {
+        self.option
+    }
+
+    /// Where in the string it is: the first byte of the part that it is about.
+    #[must_use]
+    pub const fn offset(&self) -> Option<usize> {
+        self.offset
+    }
+}
+
+/// What is wrong with a connection string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UriErrorKind {
+    /// It begins neither with `mongodb://` nor with `mongodb+srv://`.
+    Scheme,
+    /// The username or the password has a character that must be percent-encoded.
+    UserInfo,
+    /// A percent sign without two hexadecimal digits after it.
+    Escape,
+    /// Percent-encoded bytes that are not UTF-8, or a NUL.
+    Text,
+    /// It names no host, or there is nothing between two commas.
+    NoHost,
+    /// It is no host name, no address and no path.
+    Host,
+    /// It is no port from 1 to 65535.
+    Port,
+    /// The path of a unix socket does not end in `.sock`, or has a port.
+    Socket,
+    /// `mongodb+srv://` wants one host name, and no port.
+    SrvHost,
+    /// The database has a character that database names cannot have.
+    Database,
+    /// An option without `=`, or without a name.
+    OptionSyntax,
+    /// The option may be given once only.
+    Repeated,
+    /// The option has a value that must not be ignored; the rule follows "must".
+    Value(&'static str),
+    /// The option cannot be given together with this other one.
+    Conflict(&'static str),
+    /// The option cannot be given without this other one.
+    Needs(&'static str),
+    /// The option cannot be true, or set, with more than one host.
+    ManyHosts,
+    /// The option belongs to `mongodb+srv://` only.
+    NotSrv,
+    /// The option cannot be used with `mongodb+srv://`.
+    Srv,
+    /// The option may not stand in a TXT record.
+    NotInTxt,
+    /// The credential does not fit its mechanism; the rule follows "must".
+    Credential {
+        /// The mechanism; `the default mechanism` when none is named.
+        mechanism: &'static str,
+        /// A phrase that follows "must".
+        rule: &'static str,
+    },
+}
+
+impl fmt::Display for UriError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(option) = self.option {
+            write!(f, "{option}: ")?;
+        }
+        match self.kind {
+            UriErrorKind::Scheme => f.write_str("a connection string must begin with mongodb:// or mongodb+srv://")?,
+            UriErrorKind::UserInfo => f.write_str("username and password must be percent-encoded")?,
+            UriErrorKind::Escape => f.write_str("a percent sign must be percent-encoded (%25)")?,
+            UriErrorKind::Text => f.write_str("percent-encoded bytes must be UTF-8 without NUL")?,
+            UriErrorKind::NoHost => {
+                f.write_str("a host is missing; the path of a unix socket must be percent-encoded")?
+            }
+            UriErrorKind::Host => f.write_str("neither a host name, an address nor the path of a unix socket")?,
+            UriErrorKind::Port => f.write_str("a port must be a number from 1 to 65535")?,
+            UriErrorKind::Socket => f.write_str("the path of a unix socket must end in .sock, and has no port")?,
+            UriErrorKind::SrvHost => f.write_str("mongodb+srv:// must have one host name, and no port")?,
+            UriErrorKind::Database => f.write_str("a database name cannot hold that character")?,
+            UriErrorKind::OptionSyntax => f.write_str("an option must have the form name=value")?,
+            UriErrorKind::Repeated => f.write_str("must be given once only")?,
+            UriErrorKind::Value(rule) => write!(f, "must {rule}")?,
+            UriErrorKind::Conflict(other) => write!(f, "cannot be given together with {other}")?,
+            UriErrorKind::Needs(other) => write!(f, "cannot be given without {other}")?,
+            UriErrorKind::ManyHosts => f.write_str("cannot be used with more than one host")?,
+            UriErrorKind::NotSrv => f.write_str("belongs to mongodb+srv:// only")?,
+            UriErrorKind::Srv => f.write_str("cannot be used with mongodb+srv://")?,
+            UriErrorKind::NotInTxt => {
+                f.write_str("only authSource, replicaSet and loadBalanced may stand in a TXT record")?
+            }
+            UriErrorKind::Credential { mechanism, rule } => write!(f, "a credential for {mechanism} must {rule}")?,
+        }
+        match self.offset {
+            Some(offset) => write!(f, " (at byte {offset})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl core::error::Error for UriError {}
+
+/// Something in a connection string that has been ignored, or will be some day. It is for the log.
+///
+/// Names the option by its standard name and says where it is (the byte at which its name begins); no value is in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UriWarning {
+    /// The option is not known and has been ignored.
+    Unknown {
+        /// Its name, if that is short, plain text, and cannot be a part of a password.
+        name: Option<String>,
+        /// Where.
+        offset: usize,
+    },
+    /// The value is not allowed and has been ignored.
+    Invalid {
+        /// The option.
+        option: &'static str,
+        /// A phrase that follows "must".
+        rule: &'static str,
+        /// Where.
+        offset: usize,
+    },
+    /// The option was there before; the last value counts.
+    Repeated {
+        /// The option.
+        option: &'static str,
+        /// Where.
+        offset: usize,
+    },
+    /// The option has another name now. The value counts unless the other name is there too.
+    Deprecated {
+        /// The old name.
+        option: &'static str,
+        /// The name to use.
+        instead: &'static str,
+        /// Whether it has been ignored, because the other name is there too.
+        ignored: bool,
+        /// Where.
+        offset: usize,
+    },
+    /// Something else than `true` or `false` that was allowed once; it counts.
+    DeprecatedBool {
+        /// The option.
+        option: &'static str,
+        /// Where.
+        offset: usize,
+    },
+    /// The option does not exist any more and has been ignored (CMAP-09).
+    Retired {
+        /// The option.
+        option: &'static str,
+        /// What to do instead: a phrase that follows "instead,".
+        instead: &'static str,
+        /// Where.
+        offset: usize,
+    },
+}
+
+impl UriWarning {
+    /// Where in the string it is.
+    #[must_use]
+    pub const fn offset(&self) -> usize {
+        match self {
+            Self::Unknown { offset, .. }
+            | Self::Invalid { offset, .. }
+            | Self::Repeated { offset, .. }
+            | Self::Deprecated { offset, .. }
+            | Self::DeprecatedBool { offset, .. }
+            | Self::Retired { offset, .. } => *offset,
+        }
+    }
+
+    /// The option's name. `None` for an unknown one whose name is better not shown.
+    #[must_use]
+    pub fn option(&self) -> Option<&str> {
+        match self {
+            Self::Unknown { name, .. } => name.as_deref(),
+            Self::Invalid { option, .. }
+            | Self::Repeated { option, .. }
+            | Self::Deprecated { option, .. }
+            | Self::DeprecatedBool { option, .. }
+            | Self::Retired { option, .. } => Some(option),
+        }
+    }
+}
+
+impl fmt::Display for UriWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { name: Some(name), .. } => write!(f, "{name}: unknown option, ignored")?,
+            Self::Unknown { name: None, .. } => f.write_str("unknown option, ignored")?,
+            Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}; ignored")?,
+            Self::Repeated { option, .. } => write!(f, "{option}: given more than once; the last value counts")?,
+            Self::Deprecated { option, instead, ignored: false, .. } => write!(f, "{option}: is called {instead} now")?,
+            Self::Deprecated { option, instead, ignored: true, .. } => {
+                write!(f, "{option}: ignored, because {instead} is there, which replaces it")?;
+            }
+            Self::DeprecatedBool { option, .. } => write!(f, "{option}: should be true or false")?,
+            Self::Retired { option, instead, .. } => {
+                write!(f, "{option}: no longer exists, ignored; instead, {instead}")?
+            }
+        }
+        write!(f, " (at byte {})", self.offset())
+    }
+}

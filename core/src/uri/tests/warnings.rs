@@ -1,0 +1,72 @@
+use super::*;
+
+#[test]
+fn wait_queue_size_and_multiple_are_retired_and_say_what_to_do_cmap_09() {
+    let advice = "no longer exists, ignored; instead, bound the number of tasks that use the client, or set timeoutMS";
+    let found = warnings("mongodb://a/?waitQueueSize=5&WAITQUEUEMULTIPLE=2");
+    assert_eq!(
+        found,
+        [format!("waitQueueSize: {advice} (at byte 13)"), format!("waitQueueMultiple: {advice} (at byte 29)")]
+    );
+    assert_eq!(parse("mongodb://a/?waitQueueSize=5").pool_options(), PoolOptions::DEFAULT);
+}
+
+#[test]
+fn unknown_option_is_named_if_its_name_is_plain() {
+    assert_eq!(warnings("mongodb://a/?fsync=x"), ["fsync: unknown option, ignored (at byte 13)"]);
+    assert_eq!(warnings("mongodb://a/?a\nb=x"), ["unknown option, ignored (at byte 13)"]);
+    assert_eq!(warnings(&format!("mongodb://a/?{}=x", "n".repeat(65))), ["unknown option, ignored (at byte 13)"]);
+}
+
+#[test]
+fn last_value_of_a_repeated_option_counts_with_a_warning() {
+    let uri = parse("mongodb://a/?maxPoolSize=1&maxPoolSize=2&maxPoolSize=x");
+    assert_eq!(uri.options().max_pool_size, Some(2));
+    assert_eq!(uri.warnings().len(), 3, "{:?}", uri.warnings());
+    assert_eq!(uri.warnings()[0], UriWarning::Repeated { option: "maxPoolSize", offset: 27 });
+}
+
+#[test]
+fn old_name_counts_unless_the_present_one_is_there() {
+    for (query, millis, ignored) in
+        [("wtimeout=5", 5, false), ("wtimeout=5&wTimeoutMS=6", 6, true), ("wTimeoutMS=6&wtimeout=5", 6, true)]
+    {
+        let uri = parse(&format!("mongodb://a/?{query}"));
+        assert_eq!(uri.options().w_timeout, Some(Duration::from_millis(millis)), "{query}");
+        let is_ignored = |warning: &UriWarning| matches!(warning, UriWarning::Deprecated { ignored: true, .. });
+        assert_eq!(uri.warnings().iter().any(is_ignored), ignored, "{query}");
+    }
+    assert_eq!(parse("mongodb://a/?wtimeout=5&wTimeoutMS=x").options().w_timeout, None);
+    assert_eq!(warnings("mongodb://a/?j=true"), ["j: is called journal now (at byte 13)"]);
+    assert_eq!(parse("mongodb://a/?j=true").options().journal, Some(true));
+}
+
+#[test]
+fn old_name_of_a_service_counts_unless_properties_say_it() {
+    let uri = parse("mongodb://u@a/?authMechanism=GSSAPI&gssapiServiceName=x");
+    assert_eq!(uri.credential().unwrap().properties.get("SERVICE_NAME"), Some("x"));
+    assert_eq!(uri.warnings().len(), 1);
+    let uri = parse("mongodb://u@a/?authMechanism=GSSAPI&gssapiServiceName=x&authMechanismProperties=SERVICE_NAME:y");
+    assert_eq!(uri.credential().unwrap().properties.get("SERVICE_NAME"), Some("y"));
+    assert!(matches!(uri.warnings(), [UriWarning::Deprecated { ignored: true, .. }]));
+}
+
+#[test]
+fn old_spelling_of_a_boolean_counts_with_a_warning() {
+    for (value, wanted) in [
+        ("1", true),
+        ("yes", true),
+        ("Y", true),
+        ("t", true),
+        ("True", true),
+        ("0", false),
+        ("-1", false),
+        ("no", false),
+        ("n", false),
+        ("f", false),
+    ] {
+        let uri = parse(&format!("mongodb://a/?retryReads={value}"));
+        assert_eq!(uri.options().retry_reads, Some(wanted), "{value}");
+        assert_eq!(uri.warnings(), [UriWarning::DeprecatedBool { option: "retryReads", offset: 13 }]);
+    }
+}

@@ -1,0 +1,346 @@
+//! What the client costs beside the socket: `cargo bench -p poolhouse-smol --bench ping`.
+//!
+//! `ping` by the client, from 1, 10, 64 and 100 tasks over 10 connections, against the floor: the same request and reply
+//! bytes over bare sockets of async-io, which either belong to one task each or are passed round in a channel.
+//! Everything runs on smol's global executor, with one thread and then with two, against the fake server on a thread of this
+//! process. All cases of a table take turns; times are medians of the rounds, and ratios are medians of the ratios
+//! within a round, so that a machine that slows down slows down both.
+//!
+//! `ping instructions <case> <host:port> <times>` does one thing a number of times, for
+//! `tests/scripts/ping_instructions.sh` to count its instructions.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
+use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use smol::Async;
+use smol::channel::{Receiver, Sender};
+use smol::io::{AsyncReadExt, AsyncWriteExt};
+use std::alloc::System;
+use std::net::TcpStream;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// How many figures a median is taken of.
+const ROUNDS: usize = 21;
+/// Operations of a case in a round; a few more, so that every task does as many.
+const OPERATIONS: u32 = 1_400;
+/// Connections of the client, and bare sockets.
+const CONNECTIONS: u32 = 10;
+const TASKS: [u32; 4] = [1, 10, 64, 100];
+const THREADS: [&str; 2] = ["1", "2"];
+
+/// The system's allocator, counting the calls of the client's threads that ask for memory.
+struct Counting;
+
+thread_local! {
+    /// Whether this thread runs tasks of the client.
+    static CLIENT: Cell<bool> = const { Cell::new(false) };
+}
+
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+fn note() {
+    // A thread that is ending has no cell any more, and is not the client's.
+    if CLIENT.try_with(Cell::get).unwrap_or(false) {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches an atomic and a cell of the
+// thread that needs no initialisation, and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["tables"] => tables(),
+        ["instructions", case, address, times] => {
+            let case = Case::from_name(case).expect("a case");
+            let times = times.parse().expect("a number of times");
+            let bench = Bench::new(address.parse().expect("host:port"));
+            bench.round(case, 1, times);
+        }
+        // The number of the global executor's threads is settled when it is first used: a process for each.
+        _ => {
+            println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
+            for threads in THREADS {
+                println!("\nSMOL_THREADS={threads}");
+                let this = std::env::current_exe().expect("this program has a path");
+                let status = Command::new(this).arg("tables").env("SMOL_THREADS", threads).status();
+                if !status.expect("this program runs").success() {
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Who performs the operations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// Bare sockets, each of them one task's own.
+    Own,
+    /// Bare sockets that tasks take from a channel and put back.
+    Channel,
+    /// The client, commands written and replies read in place.
+    Raw,
+    /// The same with a time limit for each operation.
+    Limited,
+    /// The client with the documents of the bson crate.
+    Bson,
+}
+
+impl Case {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Own, "own"),
+        (Self::Channel, "channel"),
+        (Self::Raw, "raw"),
+        (Self::Limited, "limited"),
+        (Self::Bson, "bson"),
+    ];
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(case, _)| *case)
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Own => "bare sockets, a task each",
+            Self::Channel => "bare sockets in a channel",
+            Self::Raw => "client, raw",
+            Self::Limited => "client, raw, with a time limit",
+            Self::Bson => "client, bson documents",
+        }
+    }
+}
+
+/// What a round found.
+#[derive(Clone, Copy, Default)]
+struct Figure {
+    ns: f64,
+    allocations: f64,
+}
+
+fn tables() {
+    let server = FakeServer::start(FakeOptions::default()).expect("a server on loopback");
+    let bench = Bench::new(server.address());
+    println!("{:<34}{:>6}{:>10}{:>12}{:>14}{:>10}", "", "tasks", "us/op", "op/s", "of the floor", "alloc/op");
+    for tasks in TASKS {
+        // With as many sockets as tasks nobody need wait: the floor is a socket each. Else it is the channel.
+        let floor = if tasks <= CONNECTIONS { Case::Own } else { Case::Channel };
+        let own = if tasks <= CONNECTIONS { tasks } else { CONNECTIONS };
+        let cases = Case::ALL.map(|(case, _)| case);
+        let tasks_of = |case| if case == Case::Own { own } else { tasks };
+        for case in cases {
+            // Buffers, tables and caches get warm.
+            bench.round(case, tasks_of(case), OPERATIONS / 4);
+        }
+        let mut rounds = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(cases.map(|case| bench.round(case, tasks_of(case), OPERATIONS)));
+        }
+        let floor = cases.iter().position(|case| *case == floor).expect("one of them");
+        for (index, case) in cases.into_iter().enumerate() {
+            let ns = median(rounds.iter().map(|round| round[index].ns).collect());
+            let share = median(rounds.iter().map(|round| round[floor].ns / round[index].ns).collect());
+            let allocations = median(rounds.iter().map(|round| round[index].allocations).collect());
+            println!(
+                "{:<34}{:>6}{:>10.2}{:>12.0}{:>12.1} %{:>10.2}",
+                case.title(),
+                tasks_of(case),
+                ns / 1e3,
+                1e9 / ns,
+                share * 100.0,
+                allocations,
+            );
+        }
+        println!();
+    }
+}
+
+/// Everything that the cases need, connected and warm.
+struct Bench {
+    client: Client,
+    limited: Client,
+    bare: Arc<Bare>,
+    sockets: (Sender<Socket>, Receiver<Socket>),
+}
+
+/// The bytes that are exchanged.
+struct Bare {
+    request: Vec<u8>,
+    reply_bytes: usize,
+}
+
+/// A bare socket and its buffer.
+struct Socket {
+    stream: Async<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl Bench {
+    fn new(address: SocketAddr) -> Self {
+        let mut request = Vec::new();
+        encode_command(&mut request, Outgoing::request(1), &Limits::DEFAULT, "admin", |body| {
+            body.int32("ping", 1).map(drop)
+        })
+        .expect("a small command");
+        let sockets = smol::channel::bounded(CONNECTIONS as usize);
+        let mut bare = Bare { request, reply_bytes: 0 };
+        for _ in 0..CONNECTIONS {
+            let stream = connect(address);
+            let mut socket = Socket { stream, buffer: vec![0; 4096] };
+            smol::block_on(async {
+                socket.stream.write_all(&bare.request).await.expect("connected");
+                // A short reply comes in one piece; its length is what it says.
+                bare.reply_bytes = socket.stream.read(&mut socket.buffer).await.expect("connected");
+            });
+            let claimed = socket.buffer.first_chunk().map_or(0, |length| i32::from_le_bytes(*length));
+            assert_eq!(usize::try_from(claimed), Ok(bare.reply_bytes), "one whole reply");
+            sockets.0.try_send(socket).expect("room for all");
+        }
+        let client = warm_client(address, None);
+        let limited = warm_client(address, Some(Duration::from_secs(10)));
+        Self { client, limited, bare: Arc::new(bare), sockets }
+    }
+
+    /// Runs one case: `operations` in all, shared among `tasks`.
+    fn round(&self, case: Case, tasks: u32, operations: u32) -> Figure {
+        let each = operations.div_ceil(tasks);
+        let count = f64::from(each * tasks);
+        let before = ASKED.load(Ordering::Relaxed);
+        let start = Instant::now();
+        let running: Vec<smol::Task<()>> = (0..tasks).map(|_| self.spawn(case, each)).collect();
+        smol::future::block_on(async {
+            for task in running {
+                task.await;
+            }
+        });
+        let ns = start.elapsed().as_secs_f64() * 1e9 / count;
+        let asked = ASKED.load(Ordering::Relaxed) - before;
+        Figure { ns, allocations: f64::from(u32::try_from(asked).expect("a round is short")) / count }
+    }
+
+    fn spawn(&self, case: Case, times: u32) -> smol::Task<()> {
+        let bare = Arc::clone(&self.bare);
+        let (put, take) = self.sockets.clone();
+        match case {
+            Case::Own => smol::spawn(async move {
+                let mut socket = take.recv().await.expect("open");
+                for _ in 0..times {
+                    CLIENT.set(true);
+                    bare.exchange(&mut socket).await;
+                }
+                put.send(socket).await.expect("open");
+            }),
+            Case::Channel => smol::spawn(async move {
+                for _ in 0..times {
+                    CLIENT.set(true);
+                    let mut socket = take.recv().await.expect("open");
+                    bare.exchange(&mut socket).await;
+                    put.send(socket).await.expect("open");
+                }
+            }),
+            Case::Raw => smol::spawn(raw(self.client.clone(), times)),
+            Case::Limited => smol::spawn(raw(self.limited.clone(), times)),
+            Case::Bson => {
+                let client = self.client.clone();
+                smol::spawn(async move {
+                    for _ in 0..times {
+                        CLIENT.set(true);
+                        let reply = client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("answered");
+                        assert!(reply.contains_key("ok"));
+                    }
+                })
+            }
+        }
+    }
+}
+
+async fn raw(client: Client, times: u32) {
+    for _ in 0..times {
+        CLIENT.set(true);
+        let mut guard = client.check_out().await.expect("a connection");
+        let reply = guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
+        assert!(!reply.expect("answered").is_empty());
+    }
+}
+
+impl Bare {
+    async fn exchange(&self, socket: &mut Socket) {
+        socket.stream.write_all(&self.request).await.expect("connected");
+        let mut received = 0;
+        while received < self.reply_bytes {
+            let count = socket.stream.read(&mut socket.buffer[received..]).await.expect("connected");
+            assert_ne!(count, 0, "the server closed a socket");
+            received += count;
+        }
+        assert_eq!(received, self.reply_bytes);
+    }
+}
+
+fn connect(address: SocketAddr) -> Async<TcpStream> {
+    let stream = smol::block_on(Async::<TcpStream>::connect(address)).expect("a server that listens");
+    stream.get_ref().set_nodelay(true).expect("a TCP socket");
+    stream
+}
+
+/// A client whose connections are all established.
+fn warm_client(address: SocketAddr, timeout: Option<Duration>) -> Client {
+    let mut options = ClientOptions::new(address.to_string());
+    options.pool.max_pool_size = CONNECTIONS;
+    options.pool.max_connecting = CONNECTIONS;
+    options.timeout = timeout;
+    let client = Client::new(options).expect("valid options");
+    smol::block_on(async {
+        let mut guards = Vec::new();
+        for _ in 0..CONNECTIONS {
+            let mut guard = client.check_out().await.expect("a connection");
+            guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await.expect("answered");
+            guards.push(guard);
+        }
+    });
+    client
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}

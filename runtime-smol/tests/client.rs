@@ -1,0 +1,13 @@
+//! The client on smol against the fake server: what an application sees, and what the server sees of it.
+
+extern crate alloc;
+
+mod client {
+    mod basics;
+    mod cancellation;
+    mod closing;
+    mod failures;
+    mod lifecycle;
+    mod replies;
+    mod support;
+}

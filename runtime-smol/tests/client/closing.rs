@@ -1,0 +1,228 @@
+//! The end of a client.
+
+use super::support::{PATIENCE, Watch, client, eventually, operation, options, ping, refused, run, server};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{Client, Event, ServerMonitoringMode};
+use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
+use std::time::Instant;
+
+fn streaming(server: &FakeServer) -> Client {
+    let mut options = options(server);
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
+    client(options)
+}
+
+/// Closes, and finds that it took no time to speak of and left no connection.
+async fn closes_promptly(server: &FakeServer, client: &Client) {
+    let begun = Instant::now();
+    client.close().await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+    let snapshot = client.pool_snapshot();
+    assert!(snapshot.is_none_or(|pool| pool.state == PoolState::Closed && pool.counts.total() == 0));
+}
+
+/// MON-49: nobody waits for the monitor's awaitable hello, which would come in ten seconds.
+#[test]
+fn close_interrupts_a_check_that_waits() {
+    run(async {
+        let server = server();
+        let client = streaming(&server);
+        ping(&client).await.expect("a ping");
+        server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).expect("a check waits");
+        let mut watch = Watch::of(&client);
+        closes_promptly(&server, &client).await;
+        watch.read_to_the_end().await;
+    });
+}
+
+#[test]
+fn close_interrupts_what_is_being_dialed_greeted_and_awaited() {
+    run(async {
+        let server = server();
+        // At the very beginning.
+        closes_promptly(&server, &streaming(&server)).await;
+        // While every handshake hangs.
+        server.freeze();
+        let client = streaming(&server);
+        let waiting = smol::spawn({
+            let client = client.clone();
+            async move { refused(ping(&client).await) }
+        });
+        smol::future::yield_now().await;
+        closes_promptly_frozen(&client).await;
+        assert_eq!(operation(&waiting.await), OperationError::Closed);
+        server.thaw();
+        // While a connection of the pool hangs in its handshake.
+        let client = streaming(&server);
+        eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
+            .await;
+        server.wait_until(PATIENCE, |view| view.exhausting_count() == 1 && view.open_count() == 2).expect("it streams");
+        server.inject(FaultRule::always(Fault::Silence));
+        let waiting = smol::spawn({
+            let client = client.clone();
+            async move { refused(ping(&client).await) }
+        });
+        server.wait_until(PATIENCE, |view| view.open_count() == 3).expect("it dials");
+        closes_promptly(&server, &client).await;
+        let error = waiting.await;
+        assert_eq!(error.check_out(), Some(&CheckOutError::PoolClosed));
+    });
+}
+
+async fn closes_promptly_frozen(client: &Client) {
+    let begun = Instant::now();
+    client.close().await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+/// CMAP-36..40: who waits fails at once; who has a connection may finish, and it is closed when it comes back.
+#[test]
+fn close_fails_those_who_wait_and_lets_those_at_work_finish() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.pool.max_pool_size = 1;
+        let client = client(options);
+        let mut guard = client.check_out().await.expect("a connection");
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let client = client.clone();
+                smol::spawn(async move { refused(ping(&client).await) })
+            })
+            .collect();
+        eventually("all wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 10)).await;
+        let begun = Instant::now();
+        client.close().await;
+        for task in waiting {
+            assert_eq!(task.await.check_out(), Some(&CheckOutError::PoolClosed));
+        }
+        assert!(begun.elapsed() < Duration::from_secs(2));
+        let reply = guard.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
+        assert!(reply.get_str("version").is_ok());
+        assert_eq!(server.open_count(), 1);
+        drop(guard);
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("it is closed");
+    });
+}
+
+#[test]
+fn closed_client_refuses_everything_and_may_be_closed_again() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        ping(&client).await.expect("a ping");
+        let other = client.clone();
+        // Both return only when the tasks have ended.
+        let ((), ()) = smol::future::zip(client.close(), other.close()).await;
+        assert!(client.hub().is_closed());
+        client.close().await;
+        assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
+        assert_eq!(operation(&refused(client.check_out_by(None).await)), OperationError::Closed);
+        client.hub().request_check();
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+        assert_eq!(server.accepted_count(), 2);
+    });
+}
+
+/// Nothing will ever happen again: a subscription says so at once.
+#[test]
+fn subscription_to_a_closed_client_ends_at_once() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        ping(&client).await.expect("a ping");
+        client.close().await;
+        let mut late = client.subscribe();
+        let next = async { Some(late.next().await.is_none()) };
+        let limit = async {
+            smol::Timer::after(Duration::from_secs(2)).await;
+            None
+        };
+        assert_eq!(smol::future::or(next, limit).await, Some(true));
+    });
+}
+
+#[test]
+fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
+    run(async {
+        let server = server();
+        let client = streaming(&server);
+        let clone = client.clone();
+        ping(&client).await.expect("a ping");
+        server.wait_until(PATIENCE, |view| view.exhausting_count() == 1).expect("a check waits");
+        let mut watch = Watch::of(&client);
+        drop(client);
+        // A clone is as good.
+        ping(&clone).await.expect("a ping");
+        drop(clone);
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+        let seen = watch.read_to_the_end().await;
+        assert!(super::support::pool_names(seen).contains(&"PoolClosed"));
+    });
+}
+
+/// Whoever gives up closing leaves a client that is closed all the same.
+#[test]
+fn close_that_is_dropped_closes_all_the_same() {
+    run(async {
+        let server = server();
+        let client = streaming(&server);
+        ping(&client).await.expect("a ping");
+        let mut watch = Watch::of(&client);
+        let _ = super::support::poll_times(client.close(), 1, super::support::DropIt::AtOnce);
+        assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+        client.close().await;
+        watch.read_to_the_end().await;
+    });
+}
+
+/// Many clients of one process, made and closed while they work.
+#[test]
+fn clients_come_and_go() {
+    run(async {
+        let server = server();
+        for round in 0..30 {
+            let client = streaming(&server);
+            let tasks: Vec<_> = (0..4)
+                .map(|_| {
+                    let client = client.clone();
+                    smol::spawn(async move { while let Ok(()) = ping(&client).await {} })
+                })
+                .collect();
+            if round % 3 > 0 {
+                let from = server.count_of("ping");
+                server.wait_until(PATIENCE, |view| view.count_of("ping") > from).expect("it works");
+            }
+            client.close().await;
+            for task in tasks {
+                task.await;
+            }
+            drop(client);
+        }
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+    });
+}
+
+/// A monitor between two checks has no connection to hang up, and ends all the same.
+#[test]
+fn close_ends_a_monitor_that_waits_for_its_next_check() {
+    run(async {
+        let server = server();
+        server.refuse().expect("it refuses");
+        let (client, subscription) = Client::new_subscribed(options(&server)).expect("the options are right");
+        let mut watch = Watch::over(subscription);
+        watch
+            .until("a check that failed", |event| {
+                matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }))
+            })
+            .await;
+        // Time for its task to come to rest, without which the test would prove less; it does not depend on it.
+        smol::Timer::after(Duration::from_millis(50)).await;
+        closes_promptly(&server, &client).await;
+    });
+}

@@ -1,0 +1,386 @@
+//! Servers that refuse, stall or say that their state has changed.
+
+use super::support::{
+    PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
+};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::{Cause, ServerType};
+use poolhouse_smol::{Client, Event, ServerMonitoringMode};
+use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
+use std::net::TcpListener;
+use std::time::Instant;
+
+async fn known(client: &Client) {
+    eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
+        .await;
+}
+
+fn server_type(client: &Client) -> ServerType {
+    client.servers()[0].server_type
+}
+
+#[test]
+fn refused_connection_fails_selection_at_the_deadline() {
+    run(async {
+        let server = server();
+        server.refuse().expect("it refuses");
+        let client = client(options(&server));
+        let begun = Instant::now();
+        let error = refused(client.check_out_by(Some(Duration::from_millis(50))).await);
+        assert!(matches!(operation(&error), OperationError::ServerSelection(_)), "{error}");
+        assert!(error.is_timeout());
+        assert!(begun.elapsed() >= Duration::from_millis(50));
+        assert_eq!(server_type(&client), ServerType::Unknown);
+        server.resume().expect("it listens");
+        ping(&client).await.expect("a ping");
+        client.close().await;
+    });
+}
+
+/// CMAP-95, CMAP-98: a refused connection is overload, not news of the server.
+#[test]
+fn refused_connection_for_an_operation_clears_nothing() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        let guard = client.check_out().await.expect("a connection");
+        let mut watch = Watch::of(&client);
+        server.refuse().expect("it refuses");
+        let error = refused(client.check_out().await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected));
+        assert!(error.is_retryable());
+        server.resume().expect("it listens");
+        ping(&client).await.expect("a ping");
+        drop(guard);
+        at_rest(&server, &client, 1).await;
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// A black hole: what connects is never answered. connectTimeoutMS ends it (MON-34, CMAP-96).
+#[test]
+fn silent_server_ends_at_the_connect_timeout() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.monitor.connect_timeout = Duration::from_millis(100);
+        let client = client(options);
+        known(&client).await;
+        server.inject(FaultRule::once(Fault::Silence));
+        let begun = Instant::now();
+        let mut watch = Watch::of(&client);
+        let error = refused(ping(&client).await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected));
+        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert_eq!(watch.until_closed().await, ClosedReason::Error);
+        ping(&client).await.expect("a ping");
+        at_rest(&server, &client, 1).await;
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// CMAP-60: what is established in the background ends at connectTimeoutMS, too, and is tried again.
+#[test]
+fn background_establishment_ends_at_the_connect_timeout() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.monitor.connect_timeout = Duration::from_millis(100);
+        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+        options.pool.min_pool_size = 1;
+        // So that there is always another to be established.
+        options.pool.max_idle_time = Duration::from_millis(50);
+        let client = client(options);
+        known(&client).await;
+        let mut watch = Watch::of(&client);
+        server.inject(FaultRule::once(Fault::Silence));
+        let timed_out = |event: &PoolEvent| {
+            let cause = Some(Cause::NetworkTimeout);
+            matches!(event, PoolEvent::ConnectionClosed { reason: ClosedReason::Error, cause: why, .. } if *why == cause)
+        };
+        watch.until_pool("ConnectionClosed at the time limit", timed_out).await;
+        watch.until_pool("ConnectionReady", |event| matches!(event, PoolEvent::ConnectionReady { .. })).await;
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+#[test]
+fn silent_listener_is_checked_again_and_never_known() {
+    run(async {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut options = poolhouse_smol::ClientOptions::new(listener.local_addr().expect("bound").to_string());
+        options.monitor.connect_timeout = Duration::from_millis(50);
+        options.monitor.heartbeat_frequency = Duration::from_millis(500);
+        options.server_selection_timeout = Duration::from_millis(800);
+        let (client, subscription) = Client::new_subscribed(options).expect("the options are right");
+        let mut watch = Watch::over(subscription);
+        for _ in 0..2 {
+            watch
+                .until("a check that timed out", |event| {
+                    matches!(
+                        event,
+                        Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: Cause::NetworkTimeout, .. })
+                    )
+                })
+                .await;
+        }
+        let error = refused(ping(&client).await);
+        assert!(matches!(operation(&error), OperationError::ServerSelection(_)), "{error}");
+        client.close().await;
+    });
+}
+
+/// An error code in the handshake of an application's connection clears the pool and marks the server (CMAP-53, SDAM-83).
+#[test]
+fn handshake_that_fails_with_a_state_change_clears_the_pool() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.app_name = Some("91".to_owned());
+        let client = client(options);
+        known(&client).await;
+        let mut watch = Watch::of(&client);
+        let point = FailPoint::new(FailPointMode::Times(1), &["hello", "isMaster"]).app_name("91").error(91);
+        server.set_fail_point(point);
+        let error = refused(ping(&client).await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
+        assert_eq!(error.check_out(), Some(&expected));
+        ping(&client).await.expect("a ping");
+        let names = watch.pool_names();
+        let order =
+            ["PoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed", "PoolReady", "ConnectionCheckedOut"];
+        let places: Vec<_> = order.iter().map(|name| names.iter().position(|each| each == name)).collect();
+        assert!(places.is_sorted() && places[0].is_some(), "{names:?}");
+        assert_eq!(client.pool_snapshot().expect("a server").generation, 1);
+        client.close().await;
+    });
+}
+
+/// A handshake that is hung up on or blocked is overload: labelled, and nothing is cleared (CMAP-95..98).
+#[test]
+fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
+    run(async {
+        let server = server();
+        let hello = ["hello", "isMaster"];
+        let cases = [
+            (FailPoint::new(FailPointMode::Times(1), &hello).close(), Cause::Network),
+            (FailPoint::new(FailPointMode::Times(1), &hello).block(Duration::from_secs(60)), Cause::NetworkTimeout),
+        ];
+        for (point, cause) in cases {
+            let mut options = options(&server);
+            options.app_name = Some(format!("{cause:?}"));
+            options.monitor.connect_timeout = Duration::from_millis(150);
+            let client = client(options);
+            known(&client).await;
+            let mut watch = Watch::of(&client);
+            server.set_fail_point(point.app_name(&format!("{cause:?}")));
+            let error = refused(ping(&client).await);
+            assert_eq!(error.check_out(), Some(&CheckOutError::EstablishFailed { cause, overloaded: true }));
+            assert!(error.is_retryable());
+            ping(&client).await.expect("a ping");
+            assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+            assert_eq!(server_type(&client), ServerType::Standalone);
+            client.close().await;
+        }
+    });
+}
+
+/// A check that fails clears the pool, and the next good one makes it ready (MON-52, MON-53).
+#[test]
+fn check_that_fails_clears_the_pool_until_the_next_good_one() {
+    run(async {
+        let server = server();
+        for (point, cause) in [
+            (FailPoint::new(FailPointMode::Times(1), &["hello", "isMaster"]).error(91), Cause::Command { code: 91 }),
+            // The first failure is retried at once (MON-55), so it takes two.
+            (FailPoint::new(FailPointMode::Times(2), &["hello", "isMaster"]).close(), Cause::Network),
+        ] {
+            let mut options = options(&server);
+            options.app_name = Some(format!("check {cause:?}"));
+            options.monitor.heartbeat_frequency = Duration::from_millis(500);
+            let client = client(options);
+            ping(&client).await.expect("a ping");
+            let mut watch = Watch::of(&client);
+            server.set_fail_point(point.app_name(&format!("check {cause:?}")));
+            watch
+                .until("a check that failed", |event| {
+                    matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: found, .. }) if *found == cause)
+                })
+                .await;
+            let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
+            assert!(
+                matches!(cleared, PoolEvent::PoolCleared { cause: Some(found), interrupt_in_use_connections: false, .. } if found == cause),
+                "{cleared:?}"
+            );
+            watch.until_pool("PoolReady", |event| matches!(event, PoolEvent::PoolReady { .. })).await;
+            ping(&client).await.expect("a ping");
+            at_rest(&server, &client, 1).await;
+            client.close().await;
+            server.clear_fail_points();
+        }
+    });
+}
+
+/// SDAM-73..81: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+#[test]
+fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
+    let cases = [
+        (91, true, true),
+        (11600, true, true),
+        (10107, true, false),
+        (13435, true, false),
+        (10058, true, false),
+        (11602, true, false),
+        (13436, true, false),
+        (189, true, false),
+        (96, false, false),
+        (112, false, false),
+    ];
+    run(async {
+        let server = server();
+        for in_write_concern in [false, true] {
+            let mut tasks = Vec::new();
+            for (code, marks, clears) in cases {
+                let name = format!("{code} {in_write_concern}");
+                let mut options = options(&server);
+                options.app_name = Some(name.clone());
+                let client = client(options);
+                let point = FailPoint::new(FailPointMode::Times(1), &["insert"]).app_name(&name);
+                let point = if in_write_concern {
+                    let mut point = point;
+                    point.write_concern_error = Some(bson::doc! { "code": code, "errmsg": "so it is" });
+                    point
+                } else {
+                    point.error(code)
+                };
+                server.set_named_fail_point(&name, point);
+                tasks.push(smol::spawn(async move {
+                    let (client, name) = (client, name);
+                    known(&client).await;
+                    let mut watch = Watch::of(&client);
+                    let insert = bson::doc! { "insert": "some", "documents": [{}] };
+                    let outcome = client.run_command("db", insert).await;
+                    assert_eq!(outcome.is_err(), !in_write_concern, "{name}: {outcome:?}");
+                    ping(&client).await.expect("a ping");
+                    let names = watch.pool_names();
+                    let changed = watch.seen.iter().filter(|event| matches!(event, Event::Sdam(_))).count();
+                    assert_eq!(changed > 0, marks, "{name}: {:#?}", watch.seen);
+                    assert_eq!(count(&names, "PoolCleared"), usize::from(clears), "{name}: {names:?}");
+                    let generation = client.pool_snapshot().expect("a server").generation;
+                    assert_eq!(generation, u64::from(clears), "{name}");
+                    client.close().await;
+                }));
+            }
+            for task in tasks {
+                task.await;
+            }
+        }
+    });
+}
+
+/// MON-15, MON-16, SDAM-85: who finds no server has it checked at once, and a crowd has it checked once.
+#[test]
+fn waiting_for_a_server_asks_for_a_check() {
+    run(async {
+        let server = server();
+        server.refuse().expect("it refuses");
+        let (client, subscription) = Client::new_subscribed(options(&server)).expect("the options are right");
+        let mut watch = Watch::over(subscription);
+        let failed = |event: &Event| {
+            matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: Cause::Network, .. }))
+        };
+        watch.until("a check that failed", failed).await;
+        let begun = Instant::now();
+        let tasks: Vec<_> = (0..200)
+            .map(|_| {
+                let client = client.clone();
+                smol::spawn(async move { ping(&client).await })
+            })
+            .collect();
+        // Far sooner than heartbeatFrequencyMS, but not sooner than minHeartbeatFrequencyMS.
+        watch.until("another one", failed).await;
+        server.resume().expect("it listens");
+        for task in tasks {
+            task.await.expect("a ping");
+        }
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() > Duration::from_millis(450), "{:?}", begun.elapsed());
+        let checks = watch
+            .catch_up()
+            .iter()
+            .filter(|event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatStarted { .. })));
+        assert!(checks.count() <= 5);
+        client.close().await;
+    });
+}
+
+/// MON-50: an operation's network error cancels the check in flight, whose connection is as dead.
+#[test]
+fn network_error_of_an_operation_cancels_the_check() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Stream;
+        let client = client(options);
+        ping(&client).await.expect("a ping");
+        server.wait_until(PATIENCE, |view| view.awaiting_count() == 1).expect("a check waits");
+        let mut watch = Watch::of(&client);
+        server.inject(FaultRule::once(Fault::TruncatedFrame { bytes: 3, by: Cut::Rst }).on_command("ping"));
+        refused(ping(&client).await);
+        watch
+            .until("the cancelled check", |event| {
+                matches!(
+                    event,
+                    Event::Heartbeat(MonitorEvent::HeartbeatFailed { awaited: true, cause: Cause::Cancelled, .. })
+                )
+            })
+            .await;
+        ping(&client).await.expect("a ping");
+        server.wait_until(PATIENCE, |view| view.open_count() == 3).expect("the old connections are closed");
+        client.close().await;
+    });
+}
+
+/// The hello of a connection that was created before the pool was cleared is older than what cleared it: it does not make
+/// the server known again, nor the pool ready (MON-20).
+#[test]
+fn hello_of_a_stale_connection_is_no_news() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        let mut guard = client.check_out().await.expect("a connection");
+        // The second connection's greeting is on its way for a while.
+        server.inject(FaultRule::once(Fault::Delay(Duration::from_millis(300))));
+        let mut watch = Watch::of(&client);
+        let late = smol::spawn({
+            let client = client.clone();
+            async move { refused(ping(&client).await) }
+        });
+        server
+            .wait_until(PATIENCE, |view| view.fault_count(poolhouse_tests::fake::FaultKind::Delay) == 1)
+            .expect("it greets");
+        // Meanwhile the server says that it goes down, and says so to the checks, too.
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["hello", "isMaster", "insert"]).error(91));
+        let insert = bson::doc! { "insert": "some", "documents": [{}] };
+        refused(guard.run_command("db", insert).await);
+        let error = late.await;
+        assert!(matches!(error.check_out(), Some(CheckOutError::PoolCleared { .. })), "{error:?}");
+        assert_eq!(watch.until_closed().await, ClosedReason::Stale);
+        assert_eq!(count(&watch.pool_names(), "PoolReady"), 0);
+        assert_eq!(server_type(&client), ServerType::Unknown);
+        server.clear_fail_points();
+        drop(guard);
+        ping(&client).await.expect("a ping");
+        at_rest(&server, &client, 1).await;
+        client.close().await;
+    });
+}

@@ -1,0 +1,353 @@
+//! Replies that are wrong, late, cut or not asked for.
+
+use super::support::{
+    PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, pool_names, refused, run, server,
+};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::shell::{ExchangeError, OperationError};
+use poolhouse_smol::poolhouse_core::wire::WireErrorKind;
+use poolhouse_smol::{Client, Error};
+use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
+use std::time::Instant;
+
+/// A client with a pool of one established connection, and what is to come of it.
+async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
+    let mut options = options(server);
+    options.pool.max_pool_size = 1;
+    let client = client(options);
+    ping(&client).await.expect("a ping");
+    let watch = Watch::of(&client);
+    (client, watch)
+}
+
+/// Two commands whose replies cannot be mistaken for each other's.
+async fn gets_its_own_reply(client: &Client) {
+    let reply = client.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
+    assert!(reply.get_str("version").is_ok(), "{reply}");
+    let reply = client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a reply");
+    assert!(reply.get("version").is_none(), "{reply}");
+}
+
+fn wire_error(error: &Error) -> WireErrorKind {
+    let error = operation(error);
+    let OperationError::Exchange(ExchangeError::Wire(error)) = error else { panic!("no error of the wire: {error:?}") };
+    error.kind()
+}
+
+/// Each breach of protocol fails its operation at once, closes its connection as `error`, and harms nothing else:
+/// the server is not marked Unknown for it, and the next operation is served (CMAP-20).
+#[test]
+fn breach_of_protocol_closes_the_connection_and_nothing_else() {
+    type Check = fn(&WireErrorKind) -> bool;
+    let cases: Vec<(Fault, Check)> = vec![
+        (Fault::Garbage(vec![0; 16]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 0 })),
+        (Fault::Garbage(vec![0xff; 64]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: -1 })),
+        (Fault::Garbage(b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()), |kind| {
+            matches!(kind, WireErrorKind::MessageTooLong { .. })
+        }),
+        (Fault::LengthLie(15), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 15 })),
+        (Fault::LengthLie(37), |kind| !matches!(kind, WireErrorKind::ResponseTo { .. })),
+        (Fault::LengthLie(i32::MAX), |kind| matches!(kind, WireErrorKind::MessageTooLong { .. })),
+        (Fault::LengthLie(i32::MIN), |kind| matches!(kind, WireErrorKind::MessageTooShort { .. })),
+        (Fault::OpCodeLie(2004), |kind| matches!(kind, WireErrorKind::Opcode { opcode: 2004 })),
+        (Fault::WrongResponseTo, |kind| matches!(kind, WireErrorKind::ResponseTo { .. })),
+        (Fault::BadChecksum, |kind| matches!(kind, WireErrorKind::Checksum { .. })),
+        (Fault::MoreToComeLie, |kind| matches!(kind, WireErrorKind::MoreToCome)),
+        (Fault::Oversized { bytes: 48_000_001 }, |kind| matches!(kind, WireErrorKind::MessageTooLong { .. })),
+        // No section; an unknown one; no document.
+        (Fault::RawBody(vec![0; 4]), |kind| matches!(kind, WireErrorKind::MessageTooShort { length_bytes: 20 })),
+        (Fault::RawBody(vec![0, 0, 0, 0, 9, 0, 0, 0, 0, 0]), |kind| {
+            matches!(kind, WireErrorKind::SectionKind { kind: 9 })
+        }),
+        (Fault::RawBody(vec![0, 0, 0, 0, 0, 4, 0, 0, 0, 0]), |kind| {
+            matches!(kind, WireErrorKind::DocumentLength { .. })
+        }),
+        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02s\0\x02\0\0\0\xff\0"])), |kind| {
+            matches!(kind, WireErrorKind::Utf8)
+        }),
+        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x08b\0\x07"])), |kind| {
+            matches!(kind, WireErrorKind::Boolean { value: 7 })
+        }),
+        // Well-formed, but no reply: without ok, or with one of no number.
+        (Fault::RawBody(raw(&[b"\x08b\0\x01"])), |kind| matches!(kind, WireErrorKind::FieldMissing { name: "ok" })),
+        (Fault::RawBody(raw(&[b"\x02ok\0\x02\0\0\0y\0"])), |kind| matches!(kind, WireErrorKind::FieldType { .. })),
+        (Fault::RawBody(raw(&[b"\x01ok\0\0\0\0\0\0\0\xf0\x3f", b"\x02topologyVersion\0\x01\0\0\0\0"])), |kind| {
+            matches!(kind, WireErrorKind::FieldType { .. })
+        }),
+    ];
+    run(async {
+        let server = server();
+        let (client, mut watch) = with_one_connection(&server).await;
+        for (fault, check) in cases {
+            let label = format!("{fault:?}");
+            let begun = Instant::now();
+            let before = client.pool_snapshot().expect("a server");
+            server.inject(FaultRule::once(fault).on_command("ping"));
+            let error = refused(ping(&client).await);
+            let kind = wire_error(&error);
+            assert!(check(&kind), "{label}: {kind:?}");
+            assert!(!error.is_timeout() && !error.is_retryable(), "{label}");
+            assert_eq!(watch.until_closed().await, ClosedReason::Error, "{label}");
+            gets_its_own_reply(&client).await;
+            at_rest(&server, &client, 1).await;
+            assert!(begun.elapsed() < PATIENCE / 2, "{label}");
+            let after = client.pool_snapshot().expect("a server");
+            assert_eq!(after.generation, before.generation, "{label}: cleared");
+        }
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// The body of a message of one document with these elements.
+fn raw(elements: &[&[u8]]) -> Vec<u8> {
+    let elements = elements.concat();
+    let length = i32::try_from(elements.len() + 5).expect("short");
+    let mut body = vec![0; 5];
+    body.extend_from_slice(&length.to_le_bytes());
+    body.extend_from_slice(&elements);
+    body.push(0);
+    body
+}
+
+/// Whatever keeps the reply from being there, the operation ends at its deadline, its connection is closed, the pool is
+/// not cleared (SDAM-72), and memory stays bounded.
+#[test]
+fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
+    let cases = [
+        Fault::Silence,
+        Fault::NeverFinished,
+        Fault::Trickle { gap: Duration::from_millis(100) },
+        Fault::Delay(Duration::from_secs(60)),
+        Fault::LengthLie(1000),
+        Fault::LengthLie(40_000_000),
+    ];
+    run(async {
+        let server = server();
+        let (client, mut watch) = with_one_connection(&server).await;
+        for fault in cases {
+            let label = format!("{fault:?}");
+            server.inject(FaultRule::once(fault).on_command("ping"));
+            let limit = Duration::from_millis(80);
+            let mut guard = client.check_out_by(Some(limit)).await.expect("a connection");
+            let begun = Instant::now();
+            let error = refused(guard.run_command("admin", bson::doc! { "ping": 1 }).await);
+            assert!(begun.elapsed() < PATIENCE / 2, "{label}");
+            assert_eq!(operation(&error), OperationError::Timeout, "{label}");
+            assert!(error.is_timeout());
+            // The guard is of no more use.
+            let again = refused(guard.run_command("admin", bson::doc! { "ping": 1 }).await);
+            assert_eq!(operation(&again), OperationError::Broken(Cause::NetworkTimeout), "{label}");
+            drop(guard);
+            assert_eq!(watch.until_closed().await, ClosedReason::Error, "{label}");
+            gets_its_own_reply(&client).await;
+            at_rest(&server, &client, 1).await;
+        }
+        assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+#[test]
+fn reply_one_byte_at_a_time_is_read() {
+    run(async {
+        let server = server();
+        let (client, _) = with_one_connection(&server).await;
+        server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
+        gets_its_own_reply(&client).await;
+        assert_eq!(server.accepted_count(), 2);
+        client.close().await;
+    });
+}
+
+/// Bytes that come while nobody has asked are never taken for the next reply: the next operation gets its own reply,
+/// or an error, and then there is a new connection.
+#[test]
+fn bytes_nobody_asked_for_are_never_the_next_reply() {
+    let ping_reply = {
+        let mut bytes = vec![38, 0, 0, 0, 9, 9, 0, 0, 2, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0];
+        bytes.extend_from_slice(&[17, 0, 0, 0, 1, b'o', b'k', 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0]);
+        bytes
+    };
+    let cases = [Fault::DuplicateReply, Fault::Unsolicited(vec![1]), Fault::Unsolicited(ping_reply)];
+    run(async {
+        let server = server();
+        let (client, mut watch) = with_one_connection(&server).await;
+        for fault in cases {
+            let label = format!("{fault:?}");
+            server.inject(FaultRule::once(fault).on_command("ping"));
+            // Either the rest came together with the reply, or it comes later.
+            let first = ping(&client).await;
+            if let Err(error) = &first {
+                assert!(matches!(wire_error(error), WireErrorKind::Unsolicited { .. }), "{label}: {error:?}");
+            } else {
+                let mut guard = client.check_out_by(Some(Duration::from_millis(300))).await.expect("a connection");
+                match guard.run_command("admin", bson::doc! { "buildInfo": 1 }).await {
+                    Ok(reply) => panic!("{label}: the connection was fit for use: {reply}"),
+                    Err(error) => assert!(operation(&error).connection_cause().is_some(), "{label}: {error:?}"),
+                }
+            }
+            assert_eq!(watch.until_closed().await, ClosedReason::Error, "{label}");
+            gets_its_own_reply(&client).await;
+            at_rest(&server, &client, 1).await;
+        }
+        client.close().await;
+    });
+}
+
+/// A connection that the server ends while it is idle fails the operation that meets it, which clears the pool (SDAM-71).
+#[test]
+fn connection_that_died_while_idle_fails_once() {
+    run(async {
+        let server = server();
+        for by in [Cut::Fin, Cut::Rst] {
+            let (client, mut watch) = with_one_connection(&server).await;
+            let pooled = server.look(|view| view.open().last().map(|info| info.id)).expect("open");
+            server.cut(pooled, by);
+            server
+                .wait_until(PATIENCE, |view| view.connection(pooled).is_some_and(|info| info.ended.is_some()))
+                .expect("cut");
+            let error = refused(ping(&client).await);
+            assert_eq!(operation(&error), OperationError::Exchange(ExchangeError::Network), "{by:?}");
+            assert_eq!(watch.until_closed().await, ClosedReason::Error);
+            gets_its_own_reply(&client).await;
+            let names = watch.pool_names();
+            assert_eq!(count(&names, "PoolCleared"), 1);
+            // The pool is cleared before the connection goes back (SDAM-65).
+            let place = |name| names.iter().position(|each| *each == name);
+            assert!(place("PoolCleared") < place("ConnectionCheckedIn"), "{names:?}");
+            client.close().await;
+        }
+    });
+}
+
+/// After every byte of a ping's reply, by an orderly end and by a reset.
+#[test]
+fn reply_cut_after_any_byte_fails_its_operation_only() {
+    const REPLY_BYTES: usize = 38;
+    run(async {
+        let server = server();
+        let mut tasks = Vec::new();
+        for by in [Cut::Fin, Cut::Rst] {
+            for bytes in 0..REPLY_BYTES {
+                let name = format!("{by:?} after {bytes}");
+                let mut options = options(&server);
+                options.app_name = Some(name.clone());
+                options.pool.max_pool_size = 1;
+                let client = client(options);
+                server
+                    .inject(FaultRule::once(Fault::TruncatedFrame { bytes, by }).on_command("ping").on_app_name(&name));
+                tasks.push(smol::spawn(async move {
+                    let mut watch = Watch::of(&client);
+                    let error = refused(ping(&client).await);
+                    assert_eq!(operation(&error), OperationError::Exchange(ExchangeError::Network), "{name}");
+                    assert_eq!(watch.until_closed().await, ClosedReason::Error, "{name}");
+                    gets_its_own_reply(&client).await;
+                    let snapshot = client.pool_snapshot().expect("a server");
+                    assert_eq!((snapshot.generation, snapshot.counts.total()), (1, 1), "{name}");
+                    client.close().await;
+                }));
+            }
+        }
+        for task in tasks {
+            task.await;
+        }
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+        let struck = server.look(|view| view.fault_count(FaultKind::TruncatedFrame));
+        assert_eq!(struck, 2 * REPLY_BYTES as u64);
+    });
+}
+
+/// After every byte of a handshake's reply: the check-out fails with the backpressure labels, and neither the server's
+/// description nor the pool changes (CMAP-95, CMAP-98, MON-21).
+#[test]
+fn handshake_cut_after_any_byte_fails_its_check_out_only() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.pool.max_connecting = 1;
+        let client = client(options);
+        // The monitor has its connection; whatever greets from now on is the pool's.
+        eventually("the server is known", || {
+            client
+                .pool_snapshot()
+                .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
+        })
+        .await;
+        let mut watch = Watch::of(&client);
+        let mut rounds: u32 = 0;
+        for by in [Cut::Fin, Cut::Rst] {
+            // The reply has some 300 bytes; what is more is cut to all but the last.
+            for bytes in 0..400 {
+                server.inject(FaultRule::once(Fault::TruncatedFrame { bytes, by }));
+                let error = refused(ping(&client).await);
+                let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+                assert_eq!(error.check_out(), Some(&expected), "{by:?} after {bytes}");
+                assert!(error.is_retryable());
+                rounds += 1;
+                watch.catch_up();
+            }
+        }
+        gets_its_own_reply(&client).await;
+        at_rest(&server, &client, 1).await;
+        assert_eq!(server.accepted_count(), u64::from(rounds) + 2);
+        let names = pool_names(watch.catch_up());
+        assert_eq!(count(&names, "PoolCleared"), 0);
+        assert_eq!(count(&names, "ConnectionClosed"), rounds as usize);
+        for event in &watch.seen {
+            if let poolhouse_smol::Event::Pool(PoolEvent::ConnectionClosed { reason, .. }) = event {
+                assert_eq!(*reason, ClosedReason::Error);
+            }
+        }
+        client.close().await;
+    });
+}
+
+/// A handshake that breaks the protocol is no overload: the server is marked Unknown, and comes back with the next check.
+#[test]
+fn handshake_that_breaks_the_protocol_is_no_overload() {
+    run(async {
+        let server = server();
+        for fault in [Fault::WrongResponseTo, Fault::Garbage(vec![0; 16]), Fault::RawBody(raw(&[b"\x08b\0\x01"]))] {
+            let client = client(options(&server));
+            eventually("the server is known", || {
+                client
+                    .pool_snapshot()
+                    .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
+            })
+            .await;
+            server.inject(FaultRule::once(fault));
+            let error = refused(ping(&client).await);
+            let expected = CheckOutError::EstablishFailed { cause: Cause::Protocol, overloaded: false };
+            assert_eq!(error.check_out(), Some(&expected));
+            gets_its_own_reply(&client).await;
+            client.close().await;
+        }
+    });
+}
+
+/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
+#[test]
+fn guard_whose_command_was_dropped_is_of_no_more_use() {
+    run(async {
+        let server = server();
+        let (client, mut watch) = with_one_connection(&server).await;
+        let mut guard = client.check_out().await.expect("a connection");
+        server.freeze();
+        let dropped = super::support::poll_times(
+            guard.run_command("admin", bson::doc! { "buildInfo": 1 }),
+            1,
+            super::support::DropIt::AtOnce,
+        );
+        assert!(dropped.is_none());
+        server.thaw();
+        let error = refused(guard.run_command("admin", bson::doc! { "ping": 1 }).await);
+        assert_eq!(operation(&error), OperationError::Broken(Cause::Cancelled));
+        drop(guard);
+        assert_eq!(watch.until_closed().await, ClosedReason::Error);
+        gets_its_own_reply(&client).await;
+        client.close().await;
+    });
+}

@@ -1,0 +1,236 @@
+//! What the tests of the client share.
+
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::fmt::Debug;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription};
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use smol::future::FutureExt;
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+/// How long anything may take that is waited for; far beyond what it needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test, which fails when it hangs.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+pub(crate) fn server() -> FakeServer {
+    FakeServer::start(FakeOptions::default()).expect("the fake server starts")
+}
+
+/// Options for the fake server, whose monitor polls (one connection, one check in ten seconds) so that counts are exact.
+pub(crate) fn options(server: &FakeServer) -> ClientOptions {
+    let mut options = ClientOptions::new(server.address().to_string());
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.timeout = Some(PATIENCE);
+    options
+}
+
+pub(crate) fn client(options: ClientOptions) -> Client {
+    Client::new(options).expect("the options are right")
+}
+
+/// One attempt, without the client's own second one.
+pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
+    client.check_out().await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+}
+
+/// Waits for a state that no event of the server announces.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
+///
+/// - `monitoring`: connections of the monitor.
+pub(crate) async fn at_rest(server: &FakeServer, client: &Client, monitoring: usize) {
+    let mut seen = (None, 0);
+    let begun = Instant::now();
+    loop {
+        let snapshot = client.pool_snapshot().expect("a server");
+        let counts = snapshot.counts;
+        let open = server.open_count();
+        seen = if seen == (Some(snapshot), open) { seen } else { (Some(snapshot), open) };
+        let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
+        if quiet && open == monitoring + counts.available as usize {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not at rest: {seen:?}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// The error of something that must not succeed.
+pub(crate) fn refused<T: Debug, E>(result: Result<T, E>) -> E {
+    match result {
+        Ok(value) => panic!("it succeeded: {value:?}"),
+        Err(error) => error,
+    }
+}
+
+pub(crate) fn operation(error: &Error) -> OperationError {
+    let Error::Operation(error) = error else { panic!("no error of an operation: {error:?}") };
+    error.clone()
+}
+
+/// All events from a client's beginning, or from when it was made.
+pub(crate) struct Watch {
+    subscription: Subscription,
+    pub(crate) seen: Vec<Event>,
+}
+
+impl Watch {
+    pub(crate) fn of(client: &Client) -> Self {
+        Self::over(client.subscribe())
+    }
+
+    pub(crate) fn over(subscription: Subscription) -> Self {
+        Self { subscription, seen: Vec::new() }
+    }
+
+    fn keep(&mut self, notice: Notice) -> &Event {
+        let Notice::Event { event, .. } = notice else { panic!("events were lost: {notice:?}") };
+        self.seen.push(event);
+        self.seen.last().expect("just pushed")
+    }
+
+    /// Waits for the next event that is wanted, and passes over the others.
+    pub(crate) async fn until(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+        let limit = async {
+            smol::Timer::after(PATIENCE).await;
+            None
+        };
+        let mut limit = pin!(limit);
+        loop {
+            let next = async { Some(self.subscription.next().await) };
+            match next.or(limit.as_mut()).await {
+                Some(Some(notice)) => {
+                    let event = self.keep(notice);
+                    if wanted(event) {
+                        return event.clone();
+                    }
+                }
+                Some(None) => panic!("the subscription ended before {what}: {:#?}", self.seen),
+                None => panic!("never seen: {what}: {:#?}", self.seen),
+            }
+        }
+    }
+
+    pub(crate) async fn until_pool(&mut self, what: &str, mut wanted: impl FnMut(&PoolEvent) -> bool) -> PoolEvent {
+        let event = self.until(what, |event| matches!(event, Event::Pool(event) if wanted(event))).await;
+        let Event::Pool(event) = event else { panic!("no event of a pool: {event:?}") };
+        event
+    }
+
+    /// Why the next connection that is closed was closed.
+    pub(crate) async fn until_closed(&mut self) -> ClosedReason {
+        let event =
+            self.until_pool("ConnectionClosed", |event| matches!(event, PoolEvent::ConnectionClosed { .. })).await;
+        let PoolEvent::ConnectionClosed { reason, .. } = event else { panic!("not asked for: {event:?}") };
+        reason
+    }
+
+    /// Everything that has happened so far.
+    pub(crate) fn catch_up(&mut self) -> &[Event] {
+        while let Some(notice) = self.subscription.try_next() {
+            self.keep(notice);
+        }
+        &self.seen
+    }
+
+    /// Everything to the end, which the client's end brings about.
+    pub(crate) async fn read_to_the_end(&mut self) -> &[Event] {
+        let rest = async {
+            while let Some(notice) = self.subscription.next().await {
+                self.keep(notice);
+            }
+        };
+        let limit = async {
+            smol::Timer::after(PATIENCE).await;
+            panic!("the subscription does not end");
+        };
+        rest.or(limit).await;
+        &self.seen
+    }
+
+    pub(crate) fn pool_names(&mut self) -> Vec<&'static str> {
+        pool_names(self.catch_up())
+    }
+}
+
+pub(crate) fn pool_names(events: &[Event]) -> Vec<&'static str> {
+    events.iter().filter_map(|event| if let Event::Pool(event) = event { Some(event.name()) } else { None }).collect()
+}
+
+pub(crate) fn count(names: &[&str], name: &str) -> usize {
+    names.iter().filter(|each| **each == name).count()
+}
+
+/// Wakes a thread that polls by hand.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+}
+
+impl Bell {
+    pub(crate) fn ring(&self) {
+        *self.rung.lock().expect("not poisoned") = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the waker was woken, and forgets it. Whether it was in time.
+    pub(crate) fn wait(&self) -> bool {
+        let rung = self.rung.lock().expect("not poisoned");
+        let (mut rung, _) = self.changed.wait_timeout_while(rung, PATIENCE, |rung| !*rung).expect("not poisoned");
+        core::mem::take(&mut *rung)
+    }
+}
+
+/// When a future is dropped after its last poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DropIt {
+    AtOnce,
+    /// When its waker was woken: whatever it waited for is there, and nobody has looked.
+    WhenWoken,
+}
+
+/// Polls a future a number of times, then drops it; its output if it was done by then.
+pub(crate) fn poll_times<F: Future>(future: F, times: usize, drop_it: DropIt) -> Option<F::Output> {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    for polled in 1..=times {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        if polled < times || drop_it == DropIt::WhenWoken {
+            assert!(bell.wait(), "never woken after poll {polled}");
+        }
+    }
+    None
+}

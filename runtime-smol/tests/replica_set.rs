@@ -1,0 +1,15 @@
+//! The client on smol against fake replica sets and routers: where operations go, and how they survive what befalls a set.
+
+extern crate alloc;
+
+mod replica_set {
+    mod discovery;
+    mod events;
+    mod faults;
+    mod load;
+    mod members;
+    mod preferences;
+    mod retries;
+    mod sharded;
+    mod support;
+}

@@ -1,0 +1,64 @@
+//! Events of the topology, in their order (LOG-01..10).
+
+use super::support::{eventually, options, ping, run, still_set};
+use poolhouse_smol::poolhouse_core::pool::PoolEvent;
+use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::{Client, Event, Notice};
+
+/// From the opening of the topology to its end: every server opens before it changes and closes once, and nothing follows
+/// the end but the last events of pools.
+#[test]
+fn events_are_in_order_from_opening_to_closing() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let uri = set.uri_of(&[primary]);
+        let (client, mut events) = Client::new_subscribed(options(&uri)).expect("the options are right");
+        ping(&client).await.expect("a ping");
+        super::support::known(&client, &set).await;
+        let gone = (primary + 1) % 3;
+        set.remove(gone);
+        eventually("it is removed", || client.servers().len() == 2).await;
+        client.close().await;
+        let mut names = Vec::new();
+        let mut pools = Vec::new();
+        while let Some(notice) = events.next().await {
+            match notice {
+                Notice::Event { event: Event::Sdam(event), .. } => names.push(match &*event {
+                    OwnedSdamEvent::ServerOpening { address, .. } => format!("opening {address}"),
+                    OwnedSdamEvent::ServerClosed { address, .. } => format!("closed {address}"),
+                    OwnedSdamEvent::ServerDescriptionChanged { address, .. } => format!("changed {address}"),
+                    other => other.get().name().to_owned(),
+                }),
+                Notice::Event { event: Event::Pool(event), .. } => pools.push(event),
+                Notice::Event { .. } => {}
+                Notice::Lost { count } => panic!("{count} events were lost"),
+            }
+        }
+        let place = |name: &str| names.iter().position(|each| each == name);
+        let last = |name: &str| names.iter().rposition(|each| each == name);
+        let count = |name: &str| names.iter().filter(|each| *each == name).count();
+        assert_eq!(names[0], "TopologyOpening");
+        assert_eq!(names[1], "TopologyDescriptionChanged");
+        assert_eq!(names[2], format!("opening {}", set.address(primary)));
+        let end = names.len();
+        assert_eq!(names[end - 2..], ["TopologyDescriptionChanged", "TopologyClosed"], "{names:#?}");
+        for member in 0..3 {
+            let address = set.address(member);
+            let (opening, closed, changed) =
+                (format!("opening {address}"), format!("closed {address}"), format!("changed {address}"));
+            assert_eq!((count(&opening), count(&closed)), (1, 1), "{names:#?}");
+            assert!(place(&opening) < place(&changed), "{names:#?}");
+            // A description that changes together with the removal is told before it.
+            assert!(last(&changed) < place(&closed), "{names:#?}");
+        }
+        assert_eq!(count("NoServers"), 0);
+        assert_eq!((count("TopologyOpening"), count("TopologyClosed")), (1, 1));
+        // Each of three pools is created once and closed once; what is told of a pool after its end is the end of its connections.
+        let of = |wanted: fn(&PoolEvent) -> bool| pools.iter().filter(|event| wanted(event)).count();
+        assert_eq!(of(|event| matches!(event, PoolEvent::PoolCreated { .. })), 3);
+        assert_eq!(of(|event| matches!(event, PoolEvent::PoolClosed { .. })), 3);
+        let created = of(|event| matches!(event, PoolEvent::ConnectionCreated { .. }));
+        assert_eq!(of(|event| matches!(event, PoolEvent::ConnectionClosed { .. })), created);
+    });
+}

@@ -1,0 +1,142 @@
+//! Members that come and go.
+
+use super::support::{
+    Load, PATIENCE, client, counts_agree, eventually, known, next, options, ping, rare, run, set, still_set, turned,
+};
+use alloc::sync::Arc;
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::poolhouse_core::pool::PoolEvent;
+use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
+use poolhouse_smol::poolhouse_core::shell::Wanted;
+use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::{Event, ReadPreference};
+use poolhouse_tests::fake::replica_set::{MemberConfig, MemberOptions};
+
+/// Its pool and its connections are closed, and the last of its tasks ends, which frees it (SDAM-33, CMAP-36).
+#[test]
+fn removed_member_is_given_up_wholly() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let gone = (primary + 1) % 3;
+        let mut options = options(&set.uri());
+        options.pool.min_pool_size = 3;
+        let client = client(options);
+        known(&client, &set).await;
+        // Two connections of the monitor besides.
+        eventually("its pool is filled", || set.server(gone).open_count() == 5).await;
+        let only =
+            Wanted { criteria: SelectionCriteria::read(ReadPreference::of(ReadMode::Secondary)), deprioritized: &[] };
+        let handle = loop {
+            let handle = client.hub().select_server(&only, None).await.expect("a secondary");
+            if handle.address() == set.address(gone).to_string() {
+                break Arc::downgrade(&handle);
+            }
+        };
+        let mut events = client.subscribe_where(rare);
+        set.remove(gone);
+        let mut pool_closed = false;
+        next(
+            &mut events,
+            "ServerClosed",
+            |event| matches!(event, Event::Sdam(event) if matches!(&**event, OwnedSdamEvent::ServerClosed { .. })),
+        )
+        .await;
+        while !pool_closed {
+            let (_, event) = next(&mut events, "PoolClosed", |event| matches!(event, Event::Pool(_))).await;
+            pool_closed = matches!(event, Event::Pool(PoolEvent::PoolClosed { .. }));
+        }
+        eventually("no connection is left", || set.server(gone).open_count() == 0).await;
+        eventually("its tasks have ended", || handle.upgrade().is_none()).await;
+        assert_eq!(client.servers().len(), 2);
+        ping(&client).await.expect("a ping");
+        client.close().await;
+    });
+}
+
+#[test]
+fn added_member_is_monitored_and_its_pool_is_filled() {
+    run(async {
+        let set = still_set();
+        let mut options = options(&set.uri());
+        options.pool.min_pool_size = 2;
+        let client = client(options);
+        known(&client, &set).await;
+        let mut events = client.subscribe_where(rare);
+        let new = set.add(MemberOptions::default()).expect("it starts");
+        let server = set.server(new);
+        set.settle();
+        next(&mut events, "the new secondary", |event| turned(event, &server, ServerType::RsSecondary)).await;
+        eventually("its connections appear", || set.server(new).open_count() == 4).await;
+        known(&client, &set).await;
+        client.close().await;
+        eventually("no connection is left", || set.server(new).open_count() == 0).await;
+    });
+}
+
+/// A member leaves and joins again, ten times, under load.
+#[test]
+fn member_that_leaves_and_joins_again_and_again_leaves_nothing_behind() {
+    run(async {
+        let set = set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let load = Load::start(&client, 16);
+        for _ in 0..10 {
+            let leaving = (set.wait_for_primary(PATIENCE).expect("a primary") + 1) % 3;
+            set.remove(leaving);
+            eventually("it is gone", || client.servers().len() == 2).await;
+            load.more_successes(10).await;
+            set.reconfigure(|members| members.push(MemberConfig::new(leaving, MemberOptions::default())));
+            known(&client, &set).await;
+            load.turn_over().await;
+        }
+        let (_, errors) = load.end().await;
+        assert_eq!(errors, Vec::<String>::new());
+        let servers: Vec<_> = (0..3).map(|member| set.server(member)).collect();
+        counts_agree(&client, &servers, 2).await;
+        client.close().await;
+        eventually("no connection is left", || servers.iter().all(|server| server.open_count() == 0)).await;
+    });
+}
+
+/// Several reconfigurations come at once to a client that was busy elsewhere: one member comes and is gone before any task
+/// of it was started, and the next takes its place.
+#[test]
+fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        for _ in 0..5 {
+            let (begin, begun) = smol::channel::bounded(1);
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            // The one thread of the executor stands still meanwhile.
+            let busy = smol::spawn(async move {
+                begin.send(()).await.expect("the test waits");
+                let _ = ended.recv_timeout(PATIENCE);
+            });
+            begun.recv().await.expect("it has begun");
+            let first = set.add(MemberOptions::default()).expect("it starts");
+            let others: Vec<_> = set.config().into_iter().filter(|entry| entry.member != first).collect();
+            let replies = set.server(set.primary().expect("a primary")).look(|view| view.replies_count());
+            set.reconfigure(|members| *members = others);
+            let second = set.add(MemberOptions::default()).expect("it starts");
+            set.settle();
+            let primary = set.server(set.primary().expect("a primary"));
+            primary
+                .wait_until(Duration::from_secs(5), |view| view.replies_count() > replies)
+                .expect("the stream tells all three");
+            end.send(()).expect("the executor waits");
+            busy.await;
+            known(&client, &set).await;
+            set.remove(second);
+            known(&client, &set).await;
+            ping(&client).await.expect("a ping");
+        }
+        client.close().await;
+        let count = set.servers_count();
+        eventually("no connection is left", || (0..count).all(|member| set.server(member).open_count() == 0)).await;
+    });
+}

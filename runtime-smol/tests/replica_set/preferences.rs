@@ -1,0 +1,158 @@
+//! Read preferences: where operations go, and what servers are told.
+
+use super::support::{client, known, options, ping_with, refused, run, sent, still_set};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference, ReadPreferenceOptions};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
+
+fn preferring(preference: ReadPreference<'_>) -> CommandOptions<'_> {
+    CommandOptions::new().with_read_preference(preference)
+}
+
+fn tagged() -> FakeReplicaSet {
+    let mut options = FakeReplicaSetOptions::of(0).by_hand();
+    let tags = [bson::doc! { "dc": "ny" }, bson::doc! { "dc": "ny", "rack": "1" }, bson::doc! { "dc": "sf" }];
+    options.members = tags.into_iter().map(|tags| MemberOptions::default().tags(tags)).collect();
+    FakeReplicaSet::start(options).expect("the set starts")
+}
+
+/// Pings that each member has had.
+fn pings(set: &FakeReplicaSet) -> Vec<u64> {
+    (0..set.servers_count()).map(|member| set.server(member).count_of("ping")).collect()
+}
+
+#[test]
+fn secondary_reads_are_spread_over_the_secondaries_and_say_so() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let mut options = options(&set.uri());
+        options.local_threshold = Duration::from_secs(5);
+        let client = client(options);
+        known(&client, &set).await;
+        for _ in 0..60 {
+            ping_with(&client, preferring(ReadPreference::of(ReadMode::Secondary))).await.expect("a ping");
+        }
+        let counts = pings(&set);
+        assert_eq!(counts[primary], 0, "{counts:?}");
+        assert!((0..3).filter(|&member| member != primary).all(|member| counts[member] >= 5), "{counts:?}");
+        for member in (0..3).filter(|&member| member != primary) {
+            for ping in sent(&set.server(member), "ping") {
+                let body = ping.body.expect("small");
+                let told = body.get_document("$readPreference").expect("it was told");
+                assert_eq!(told, &bson::doc! { "mode": "secondary" });
+            }
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn nearest_reads_are_spread_over_all() {
+    run(async {
+        let set = still_set();
+        let mut options = options(&set.uri());
+        options.local_threshold = Duration::from_secs(5);
+        let client = client(options);
+        known(&client, &set).await;
+        for _ in 0..90 {
+            ping_with(&client, preferring(ReadPreference::of(ReadMode::Nearest))).await.expect("a ping");
+        }
+        let counts = pings(&set);
+        assert!(counts.iter().all(|count| *count >= 5), "{counts:?}");
+        client.close().await;
+    });
+}
+
+/// The first tag set that any member has decides; the server is told all of them, and the staleness.
+#[test]
+fn tag_sets_and_staleness_decide_and_are_sent() {
+    run(async {
+        let set = tagged();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let tag_sets: &[&[(&str, &str)]] = &[&[("dc", "tokyo")], &[("dc", "ny"), ("rack", "1")], &[]];
+        let preference = ReadPreferenceOptions { mode: ReadMode::Nearest, tag_sets, max_staleness_seconds: Some(120) };
+        let preference = preference.validate().expect("a right preference");
+        for _ in 0..10 {
+            ping_with(&client, preferring(preference)).await.expect("a ping");
+        }
+        assert_eq!(pings(&set), [0, 10, 0]);
+        let told = sent(&set.server(1), "ping").pop().expect("a ping").body.expect("small");
+        let expected = bson::doc! {
+            "mode": "nearest",
+            "tags": [{ "dc": "tokyo" }, { "dc": "ny", "rack": "1" }, {}],
+            "maxStalenessSeconds": 120_i64,
+        };
+        assert_eq!(told.get_document("$readPreference").expect("it was told"), &expected);
+        client.close().await;
+    });
+}
+
+/// No member has the tags: the error says so at the end of the time, and no server is asked.
+#[test]
+fn tags_that_nobody_has_fail_selection() {
+    run(async {
+        let set = tagged();
+        let mut options = options(&set.uri());
+        options.server_selection_timeout = Duration::from_millis(200);
+        let client = client(options);
+        known(&client, &set).await;
+        let preference = ReadPreferenceOptions {
+            mode: ReadMode::Nearest,
+            tag_sets: &[&[("dc", "tokyo")]],
+            max_staleness_seconds: None,
+        };
+        let error = refused(ping_with(&client, preferring(preference.validate().expect("right"))).await);
+        assert!(matches!(error, Error::Operation(OperationError::ServerSelection(_))), "{error:?}");
+        assert_eq!(pings(&set), [0, 0, 0]);
+        client.close().await;
+    });
+}
+
+/// Too small a staleness fails at once, without waiting for any server.
+#[test]
+fn staleness_below_the_least_fails_at_once() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let preference =
+            ReadPreferenceOptions { mode: ReadMode::Nearest, tag_sets: &[], max_staleness_seconds: Some(20) };
+        let error = refused(ping_with(&client, preferring(preference.validate().expect("right"))).await);
+        assert!(error.to_string().contains("maxStalenessSeconds"), "{error}");
+        client.close().await;
+    });
+}
+
+/// `primaryPreferred` and `secondaryPreferred` fall back when the set has nobody of the kind.
+#[test]
+fn preferred_kinds_fall_back() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        ping_with(&client, preferring(ReadPreference::of(ReadMode::PrimaryPreferred))).await.expect("a ping");
+        assert_eq!(pings(&set)[primary], 1);
+        set.step_down();
+        known(&client, &set).await;
+        ping_with(&client, preferring(ReadPreference::of(ReadMode::PrimaryPreferred))).await.expect("a ping");
+        assert_eq!(pings(&set).iter().sum::<u64>(), 2);
+        set.elect(primary);
+        for member in (0..3).filter(|&member| member != primary) {
+            set.kill(member).expect("it dies");
+        }
+        super::support::eventually("the secondaries are gone", || {
+            let secondaries = client.servers();
+            let known = secondaries.iter().filter(|server| server.server_type.is_data_bearing());
+            known.count() == 1
+        })
+        .await;
+        let before = pings(&set)[primary];
+        ping_with(&client, preferring(ReadPreference::of(ReadMode::SecondaryPreferred))).await.expect("a ping");
+        assert_eq!(pings(&set)[primary], before + 1);
+        client.close().await;
+    });
+}

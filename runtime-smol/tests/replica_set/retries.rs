@@ -1,0 +1,161 @@
+//! The one further attempt: what gets it, what does not, and how the operation ends without it.
+
+use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, set, still_set};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{Client, CommandOptions, Error};
+use poolhouse_tests::fake::replica_set::FakeReplicaSet;
+use poolhouse_tests::fake::{FailPoint, FailPointMode};
+
+fn command_error(error: &Error) -> i32 {
+    let Error::Command(error) = error else { panic!("no refusal by a server: {error:?}") };
+    error.code
+}
+
+fn pool(client: &Client, set: &FakeReplicaSet, member: usize) -> poolhouse_smol::PoolSnapshot {
+    let address = set.address(member).to_string();
+    client.servers().into_iter().find(|server| server.address == address).expect("a member").pool
+}
+
+/// A state change is retried on the new primary if the caller says that it may be.
+#[test]
+fn repeatable_command_goes_to_the_new_primary() {
+    run(async {
+        let set = set();
+        let old = set.primary().expect("a primary");
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let point = || FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10107);
+        set.server(old).set_fail_point(point());
+        assert_eq!(command_error(&refused(ping(&client).await)), 10107, "not without leave");
+        known(&client, &set).await;
+        set.server(old).set_fail_point(point());
+        ping_with(&client, CommandOptions::new().repeatable()).await.expect("the second attempt succeeds");
+        client.close().await;
+    });
+}
+
+/// Only one: the second error is the operation's.
+#[test]
+fn command_is_tried_twice_and_no_more() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        set.server(primary).set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(91));
+        let error = refused(ping_with(&client, CommandOptions::new().repeatable()).await);
+        assert_eq!(command_error(&error), 91);
+        assert_eq!(sent(&set.server(primary), "ping").len(), 2);
+        client.close().await;
+    });
+}
+
+/// Retryable Reads, "Implementing Retryable Reads": without a server for the second attempt, the error of the first is told.
+#[test]
+fn first_error_is_told_when_no_server_suits_the_second_attempt() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let mut options = options(&set.uri());
+        options.server_selection_timeout = Duration::from_millis(300);
+        let client = client(options);
+        known(&client, &set).await;
+        set.server(primary)
+            .set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));
+        let pinging = smol::spawn({
+            let client = client.clone();
+            async move { ping_with(&client, CommandOptions::new().repeatable()).await }
+        });
+        eventually("the first attempt is sent", || set.server(primary).count_of("ping") == 1).await;
+        // Nobody is elected.
+        set.kill(primary).expect("it dies");
+        let error = refused(pinging.await);
+        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted) = error else {
+            panic!("not the first attempt's: {error:?}")
+        };
+        client.close().await;
+    });
+}
+
+/// CMAP-95..98: an establishment that failed by overload never reached the server, and is retried without leave.
+#[test]
+fn establishment_that_is_labelled_is_retried() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let mut options = options(&set.uri());
+        options.app_name = Some("labelled".to_owned());
+        options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Poll;
+        let client = client(options);
+        known(&client, &set).await;
+        let hello = ["hello", "isMaster"];
+        let point = |mode| FailPoint::new(mode, &hello).app_name("labelled").close();
+        set.server(primary).set_fail_point(point(FailPointMode::Times(1)));
+        ping(&client).await.expect("the second attempt succeeds");
+        assert_eq!(pool(&client, &set, primary).generation, 0, "overload clears nothing");
+        // And only once: with nobody idle, and every establishment hung up on, the error is the establishment's.
+        let held = client.check_out().await.expect("a connection");
+        let accepted = set.server(primary).accepted_count();
+        set.server(primary).set_fail_point(point(FailPointMode::AlwaysOn));
+        let error = refused(ping(&client).await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected));
+        assert_eq!(set.server(primary).accepted_count(), accepted + 2);
+        drop(held);
+        client.close().await;
+    });
+}
+
+/// CMAP-67: who waits in a pool that is cleared was never sent, and is tried again on the new primary without leave.
+#[test]
+fn cleared_pool_is_retried_without_leave() {
+    run(async {
+        let set = still_set();
+        let old = set.primary().expect("a primary");
+        let mut options = options(&set.uri());
+        options.pool.max_pool_size = 1;
+        let client = client(options);
+        known(&client, &set).await;
+        let mut held = client.check_out().await.expect("a connection");
+        let waiting: Vec<_> = (0..8)
+            .map(|_| {
+                let client = client.clone();
+                smol::spawn(async move { ping(&client).await })
+            })
+            .collect();
+        eventually("all wait", || pool(&client, &set, old).counts.waiting == 8).await;
+        set.kill(old).expect("it dies");
+        let error = refused(held.run_command("admin", bson::doc! { "ping": 1 }).await);
+        assert!(
+            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted)),
+            "{error:?}"
+        );
+        eventually("the pool is cleared", || pool(&client, &set, old).state == PoolState::Paused).await;
+        set.elect((old + 1) % 3);
+        for task in waiting {
+            task.await.expect("a ping");
+        }
+        assert_eq!(sent(&set.server((old + 1) % 3), "ping").len(), 8);
+        drop(held);
+        client.close().await;
+    });
+}
+
+/// A deadline of the operation's own ends the second attempt too.
+#[test]
+fn second_attempt_ends_at_the_deadline() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        set.step_down();
+        let begun = std::time::Instant::now();
+        let limited = CommandOptions::new().repeatable().with_timeout(Duration::from_millis(200));
+        refused(super::support::insert(&client, limited).await);
+        assert!(begun.elapsed() < Duration::from_secs(15), "the options of the client say 20 s");
+        client.close().await;
+    });
+}

@@ -1,0 +1,101 @@
+//! Routers of a sharded cluster.
+
+use super::support::{
+    Load, client, counts_agree, eventually, options, ping, ping_with, refused, run, sent, server_type,
+};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::{Client, CommandOptions, Error, ReadMode, ReadPreference};
+use poolhouse_tests::fake::mongoses::FakeMongoses;
+use poolhouse_tests::fake::{FailPoint, FailPointMode};
+
+async fn all_known(client: &Client, routers: &FakeMongoses) {
+    eventually("all routers are known", || {
+        routers.servers().iter().all(|router| server_type(client, router) == ServerType::Mongos)
+    })
+    .await;
+}
+
+async fn cluster(count: usize) -> (FakeMongoses, Client) {
+    let routers = FakeMongoses::start(count).expect("they start");
+    let mut options = options(&routers.uri());
+    options.local_threshold = Duration::from_secs(5);
+    let client = client(options);
+    all_known(&client, &routers).await;
+    (routers, client)
+}
+
+fn pings(routers: &FakeMongoses) -> Vec<u64> {
+    routers.servers().iter().map(|router| router.count_of("ping")).collect()
+}
+
+#[test]
+fn operations_are_spread_over_routers_and_told_the_preference() {
+    run(async {
+        let (routers, client) = cluster(3).await;
+        for _ in 0..90 {
+            ping(&client).await.expect("a ping");
+        }
+        assert!(pings(&routers).iter().all(|count| *count >= 5), "{:?}", pings(&routers));
+        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        client.run_command_with("db", bson::doc! { "find": "c" }, nearest).await.expect("a read");
+        let found: Vec<_> = routers.servers().iter().flat_map(|router| sent(router, "find")).collect();
+        let [find] = &found[..] else { panic!("one find: {found:?}") };
+        let body = find.body.as_ref().expect("small");
+        assert_eq!(body.get_document("$readPreference").expect("it was told"), &bson::doc! { "mode": "nearest" });
+        client.close().await;
+    });
+}
+
+/// The router that failed is deprioritized: the second attempt goes to another, every time.
+#[test]
+fn second_attempt_goes_to_another_router() {
+    run(async {
+        let (routers, client) = cluster(2).await;
+        for round in 0..20 {
+            let before = pings(&routers);
+            for router in routers.servers() {
+                // HostUnreachable of something behind it: no news of the router itself.
+                router.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(6));
+            }
+            let error = refused(ping_with(&client, CommandOptions::new().repeatable()).await);
+            assert!(matches!(&error, Error::Command(error) if error.code == 6), "{error:?}");
+            let after = pings(&routers);
+            assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 1], "round {round}");
+            all_known(&client, &routers).await;
+        }
+        client.close().await;
+    });
+}
+
+/// With one router only, the second attempt goes there again.
+#[test]
+fn second_attempt_goes_to_the_only_router() {
+    run(async {
+        let (routers, client) = cluster(1).await;
+        routers.server(0).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(6));
+        ping_with(&client, CommandOptions::new().repeatable()).await.expect("the second attempt succeeds");
+        assert_eq!(pings(&routers), [2]);
+        client.close().await;
+    });
+}
+
+#[test]
+fn killed_router_under_load_fails_no_repeatable_operation() {
+    run(async {
+        let (routers, client) = cluster(3).await;
+        let load = Load::start(&client, 32);
+        load.more_successes(200).await;
+        for router in routers.servers() {
+            router.kill().expect("it dies");
+            load.more_successes(200).await;
+            router.restart().expect("it starts");
+            all_known(&client, &routers).await;
+            load.turn_over().await;
+        }
+        let (succeeded, errors) = load.end().await;
+        assert_eq!(errors, Vec::<String>::new(), "{succeeded} succeeded");
+        counts_agree(&client, routers.servers(), 2).await;
+        client.close().await;
+    });
+}

@@ -1,0 +1,257 @@
+//! What the tests of sets share.
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::poolhouse_core::{Instant as ClientInstant, ServerType};
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, Event, EventRef, Notice, Subscription};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::fake::{FakeServer, Received};
+use smol::Task;
+use smol::future::FutureExt;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// How long anything may take that is waited for; far beyond what it needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test, which fails when it hangs.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+/// Three members; what happens, happens by the test's hand.
+pub(crate) fn still_set() -> FakeReplicaSet {
+    FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).expect("the set starts")
+}
+
+/// Three members that elect by themselves, soon.
+pub(crate) fn set() -> FakeReplicaSet {
+    FakeReplicaSet::start(FakeReplicaSetOptions::of(3)).expect("the set starts")
+}
+
+/// Options whose monitor checks every half second, so that a member that starts again is soon found.
+pub(crate) fn options(uri: &str) -> ClientOptions {
+    let mut options = ClientOptions::parse(uri).expect("the string is right");
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    options.timeout = Some(PATIENCE);
+    options
+}
+
+pub(crate) fn client(options: ClientOptions) -> Client {
+    Client::new(options).expect("the options are right")
+}
+
+pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
+    client.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+}
+
+pub(crate) async fn ping_with(client: &Client, options: CommandOptions<'_>) -> Result<(), Error> {
+    client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await.map(drop)
+}
+
+pub(crate) async fn insert(client: &Client, options: CommandOptions<'_>) -> Result<(), Error> {
+    client.run_command_with("db", bson::doc! { "insert": "c", "documents": [{}] }, options).await.map(drop)
+}
+
+/// Waits for a state that no event announces.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+pub(crate) fn server_type(client: &Client, server: &FakeServer) -> ServerType {
+    let address = server.address().to_string();
+    client.servers().iter().find(|status| status.address == address).map_or(ServerType::Unknown, |it| it.server_type)
+}
+
+/// Waits until the client knows one primary, and all other members of the configuration as secondaries.
+pub(crate) async fn known(client: &Client, set: &FakeReplicaSet) {
+    let begun = Instant::now();
+    loop {
+        let members = set.config();
+        let primary = set.primary();
+        let is_known = client.servers().len() == members.len()
+            && members.iter().all(|entry| {
+                let expected =
+                    if Some(entry.member) == primary { ServerType::RsPrimary } else { ServerType::RsSecondary };
+                server_type(client, &set.server(entry.member)) == expected
+            });
+        if is_known {
+            return;
+        }
+        let seen = client.servers();
+        assert!(begun.elapsed() < PATIENCE, "the set is {members:#?}, primary {primary:?}; the client sees {seen:#?}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// The commands of this name that a server was sent.
+pub(crate) fn sent(server: &FakeServer, name: &str) -> Vec<Received> {
+    server.log().into_iter().filter(|received| received.name == name).collect()
+}
+
+/// Waits until every server of the client that answers counts as many connections as the client has to it.
+///
+/// - `monitoring`: connections of each monitor.
+pub(crate) async fn counts_agree(client: &Client, servers: &[Arc<FakeServer>], monitoring: usize) {
+    let begun = Instant::now();
+    loop {
+        let statuses = client.servers();
+        let seen: Vec<_> = servers
+            .iter()
+            .map(|server| {
+                let address = server.address().to_string();
+                let counts = statuses.iter().find(|status| status.address == address).map(|it| it.pool.counts);
+                (server.open_count(), counts)
+            })
+            .collect();
+        let agrees = seen.iter().all(|(open, counts)| match counts {
+            Some(it) => it.in_use + it.pending + it.waiting == 0 && *open == monitoring + it.available as usize,
+            None => *open == 0,
+        });
+        if agrees {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "connections open at the server, and counts of the pool: {seen:?}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// The error of something that must not succeed.
+pub(crate) fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Error {
+    match result {
+        Ok(value) => panic!("it succeeded: {value:?}"),
+        Err(error) => error,
+    }
+}
+
+/// Events of the topology and the states of pools, without what each operation makes.
+pub(crate) fn rare(event: &EventRef<'_>) -> bool {
+    use poolhouse_smol::poolhouse_core::pool::PoolEvent;
+    match event {
+        EventRef::Sdam(_) => true,
+        EventRef::Pool(event) => matches!(
+            event,
+            PoolEvent::PoolCreated { .. }
+                | PoolEvent::PoolReady { .. }
+                | PoolEvent::PoolCleared { .. }
+                | PoolEvent::PoolClosed { .. }
+        ),
+        _ => false,
+    }
+}
+
+/// The next event that is wanted, and when it happened.
+pub(crate) async fn next(
+    events: &mut Subscription,
+    what: &str,
+    mut wanted: impl FnMut(&Event) -> bool,
+) -> (ClientInstant, Event) {
+    let mut seen = Vec::new();
+    let begun = Instant::now();
+    loop {
+        let limit = async {
+            smol::Timer::after(PATIENCE.saturating_sub(begun.elapsed())).await;
+            None
+        };
+        match async { Some(events.next().await) }.or(limit).await {
+            Some(Some(Notice::Event { at, event })) => {
+                if wanted(&event) {
+                    return (at, event);
+                }
+                seen.push(event.to_string());
+            }
+            Some(Some(Notice::Lost { count })) => panic!("{count} events were lost before {what}"),
+            Some(None) => panic!("the subscription ended before {what}: {seen:#?}"),
+            None => panic!("never seen: {what}: {seen:#?}"),
+        }
+    }
+}
+
+/// Whether the event says that this server is now of this type.
+pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -> bool {
+    let Event::Sdam(event) = event else { return false };
+    match &**event {
+        OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } => {
+            *address == server.address().to_string() && new.get().server_type() == expected
+        }
+        _ => false,
+    }
+}
+
+/// Tasks that run an operation again and again until they are stopped.
+pub(crate) struct Load {
+    stop: Arc<AtomicBool>,
+    succeeded: Arc<AtomicUsize>,
+    /// Operations that each task has ended.
+    ended: Arc<Vec<AtomicUsize>>,
+    errors: Arc<Mutex<Vec<String>>>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Load {
+    /// Every second task inserts, the others ping; both may be run twice.
+    pub(crate) fn start(client: &Client, tasks: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let succeeded = Arc::new(AtomicUsize::new(0));
+        let ended: Arc<Vec<_>> = Arc::new((0..tasks).map(|_| AtomicUsize::new(0)).collect());
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        let tasks = (0..tasks)
+            .map(|task| {
+                let (client, stop) = (client.clone(), Arc::clone(&stop));
+                let (succeeded, ended, errors) = (Arc::clone(&succeeded), Arc::clone(&ended), Arc::clone(&errors));
+                smol::spawn(async move {
+                    while !stop.load(Ordering::Acquire) {
+                        let options = CommandOptions::new().repeatable();
+                        let outcome = if task.is_multiple_of(2) {
+                            insert(&client, options).await
+                        } else {
+                            ping_with(&client, options).await
+                        };
+                        match outcome {
+                            Ok(()) => {
+                                succeeded.fetch_add(1, Ordering::Release);
+                            }
+                            Err(error) => errors.lock().expect("not poisoned").push(format!("{error:?}")),
+                        }
+                        ended[task].fetch_add(1, Ordering::Release);
+                        smol::future::yield_now().await;
+                    }
+                })
+            })
+            .collect();
+        Self { stop, succeeded, ended, errors, tasks }
+    }
+
+    pub(crate) async fn more_successes(&self, count: usize) {
+        let from = self.succeeded.load(Ordering::Acquire);
+        eventually("operations succeed", || self.succeeded.load(Ordering::Acquire) >= from + count).await;
+    }
+
+    /// Waits until every operation that is under way has ended: the next fault is the first that befalls those that follow.
+    pub(crate) async fn turn_over(&self) {
+        let from: Vec<_> = self.ended.iter().map(|count| count.load(Ordering::Acquire)).collect();
+        let has_ended = |(count, from): (&AtomicUsize, &usize)| count.load(Ordering::Acquire) > *from;
+        eventually("all operations end", || self.ended.iter().zip(&from).all(has_ended)).await;
+    }
+
+    /// Ends the load: how many operations succeeded, and the errors of the others.
+    pub(crate) async fn end(self) -> (usize, Vec<String>) {
+        self.stop.store(true, Ordering::Release);
+        for task in self.tasks {
+            task.await;
+        }
+        let errors = core::mem::take(&mut *self.errors.lock().expect("not poisoned"));
+        (self.succeeded.load(Ordering::Acquire), errors)
+    }
+}

@@ -1,0 +1,156 @@
+//! Time limits of operations, which the clock of the server's pool keeps: no operation has a timer of its own while that runs.
+
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{Client, ClientOptions, Error, Guard, ServerMonitoringMode};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
+use smol::future::FutureExt;
+use std::time::Instant;
+
+/// Longer than any limit of these tests, and longer than any of them may take.
+const BLOCKED: Duration = Duration::from_secs(60);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(BLOCKED / 2).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+/// A server that answers no ping for long.
+fn silent_server() -> FakeServer {
+    let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
+    server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
+    server
+}
+
+fn client(server: &FakeServer) -> Client {
+    let mut options = ClientOptions::new(server.address().to_string());
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    Client::new(options).expect("the options are right")
+}
+
+/// Establishes connections, so that no check-out under test waits and has the clock armed for that.
+async fn warm(client: &Client, connections: usize) {
+    let mut guards = Vec::new();
+    for _ in 0..connections {
+        guards.push(client.check_out_by(None).await.expect("a connection"));
+    }
+}
+
+async fn check_out(client: &Client, limit: Duration) -> Guard<'_> {
+    client.check_out_by(Some(limit)).await.expect("a connection")
+}
+
+/// Pings until the guard's time is over; gives how that ended, and when.
+async fn ping(guard: &mut Guard<'_>) -> (Option<OperationError>, Instant) {
+    let error = guard.run_command("admin", bson::doc! { "ping": 1 }).await.err();
+    let error = error.map(|error| {
+        let Error::Operation(error) = error else { panic!("another error: {error}") };
+        error
+    });
+    (error, Instant::now())
+}
+
+#[test]
+fn operations_end_each_at_its_own_limit_whatever_the_order() {
+    let server = silent_server();
+    let client = client(&server);
+    run(async {
+        // The clock sleeps for the longest first, and has to be told of each earlier one.
+        let limits = [400, 300, 100, 200, 350].map(Duration::from_millis);
+        warm(&client, limits.len()).await;
+        let mut tasks = Vec::new();
+        for limit in limits {
+            let client = client.clone();
+            tasks.push(smol::spawn(async move {
+                let begun = Instant::now();
+                let mut guard = check_out(&client, limit).await;
+                let (error, ended) = ping(&mut guard).await;
+                (error, ended - begun)
+            }));
+        }
+        for (task, limit) in tasks.into_iter().zip(limits) {
+            let (error, took) = task.await;
+            assert_eq!(error, Some(OperationError::Timeout));
+            assert!(took >= limit, "{took:?} of {limit:?}");
+        }
+    });
+}
+
+#[test]
+fn a_long_limit_does_not_hold_up_a_short_one() {
+    let server = silent_server();
+    let client = client(&server);
+    run(async {
+        warm(&client, 2).await;
+        let mut long = check_out(&client, BLOCKED).await;
+        let mut short = check_out(&client, Duration::from_millis(100)).await;
+        let patient = async {
+            ping(&mut long).await;
+            panic!("it has all the time");
+        };
+        let (error, _) = patient.or(ping(&mut short)).await;
+        assert_eq!(error, Some(OperationError::Timeout));
+    });
+}
+
+/// CMAP-36: connections in use outlive the pool; the pool's clock does not.
+#[test]
+fn operation_ends_at_its_limit_also_after_the_client_was_closed() {
+    let server = silent_server();
+    let client = client(&server);
+    run(async {
+        warm(&client, 1).await;
+        let limit = Duration::from_millis(500);
+        let begun = Instant::now();
+        // A task of its own, which nothing but the operation wakes.
+        let operation = smol::spawn({
+            let client = client.clone();
+            async move { ping(&mut check_out(&client, limit).await).await }
+        });
+        smol::Timer::after(Duration::from_millis(50)).await;
+        client.close().await;
+        let closed = Instant::now();
+        let (error, ended) = operation.await;
+        assert_eq!(error, Some(OperationError::Timeout));
+        assert!(ended - begun >= limit);
+        assert!(closed < ended, "closing waits for no operation");
+    });
+}
+
+#[test]
+fn operation_that_begins_after_the_client_was_closed_has_its_limit() {
+    let server = silent_server();
+    let client = client(&server);
+    run(async {
+        let limit = Duration::from_millis(300);
+        let begun = Instant::now();
+        let mut guard = check_out(&client, limit).await;
+        client.close().await;
+        let (error, ended) = ping(&mut guard).await;
+        assert_eq!(error, Some(OperationError::Timeout));
+        assert!(ended - begun >= limit);
+    });
+}
+
+#[test]
+fn limit_that_passed_between_commands_says_nothing_of_the_next_limit() {
+    let server = silent_server();
+    let client = client(&server);
+    server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));
+    run(async {
+        let limit = Duration::from_millis(100);
+        let mut guard = check_out(&client, limit).await;
+        // The clock is told of this limit, and finds it passed while nothing is under way.
+        assert_eq!(ping(&mut guard).await.0, None);
+        smol::Timer::after(limit * 3).await;
+        let again = client.now().saturating_add(BLOCKED);
+        guard.raw().set_deadline(Some(again));
+        assert_eq!(ping(&mut guard).await.0, None);
+        guard.raw().set_deadline(Some(client.now().saturating_add(limit)));
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
+        assert_eq!(ping(&mut guard).await.0, Some(OperationError::Timeout));
+    });
+}

@@ -1,0 +1,553 @@
+//! A fake replica set: members with ports of their own on loopback, elections, and everything that befalls a set.
+//!
+//! Each member is a [`FakeServer`] with its fail points and faults; the members share their documents, so that a write
+//! taken by the primary is read from every other at once. Members agree without any protocol: those that hear each other
+//! know the same, and who is elected follows from priorities, the order of step-downs and the seed. Two times are
+//! simulated: that until an election and that until a cut-off member takes notice
+//! ([`FakeReplicaSetOptions::by_hand`] leaves both to the test).
+//!
+//! ```
+//! use core::time::Duration;
+//! use poolhouse_tests::fake::BlockingClient;
+//! use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3))?;
+//! let old = set.primary().expect("a set starts with a primary");
+//! let mut client = BlockingClient::connect(set.address(old), Duration::from_secs(5))?;
+//! set.step_down();
+//! // The connection stays open, and the member tells that it is no longer primary.
+//! let refused = client.run("db", bson::doc! { "insert": "c", "documents": [{}] })?;
+//! assert!(refused.get_i32("code").is_ok_and(|code| code == 10107));
+//! let new = set.wait_for_primary(Duration::from_secs(5)).expect("another is elected");
+//! assert_ne!(new, old);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Sections to read first: Server Discovery and Monitoring, "Parsing a hello or legacy hello response" and "Network
+//! error or command error"; Server Monitoring, "Streaming Protocol" (MON-65).
+
+mod config;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use bson::Document;
+
+pub use self::config::{FakeReplicaSetOptions, MemberConfig, MemberOptions};
+pub use self::world::Reign;
+
+use self::world::{Clock, Member, World};
+use super::store::Documents;
+use super::{FakeOptions, FakeServer, Role, ServerState, TimedOut};
+
+/// The lock, and how the thread and those who wait are woken.
+#[derive(Debug)]
+struct Shared {
+    world: Mutex<World>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets pass what is due until the set is stopped.
+    fn run(&self) {
+        let mut world = self.lock();
+        while !world.stop {
+            let now = Instant::now();
+            world = match world.next_due() {
+                None => self.changed.wait(world).unwrap_or_else(PoisonError::into_inner),
+                Some(due) if due > now => {
+                    self.changed.wait_timeout(world, due - now).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Some(_) => {
+                    world.turn(Clock { now, all: false });
+                    self.changed.notify_all();
+                    world
+                }
+            };
+        }
+    }
+}
+
+/// A running fake replica set. Dropping it ends its members.
+///
+/// A member is named by its index: that of [`FakeReplicaSetOptions::members`], further ones as they are added. Methods
+/// panic for an index that there is not. All may be called from any thread; a change of the set shows on every member
+/// that it concerns when the method returns, hellos that wait are answered, and open connections stay open unless the
+/// method says otherwise.
+#[derive(Debug)]
+pub struct FakeReplicaSet {
+    shared: Arc<Shared>,
+    template: FakeOptions,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeReplicaSet {
+    /// Starts the members and elects the first primary; returns when it is elected.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    ///
+    /// # Panics
+    /// If the configuration is one that a real set refuses.
+    pub fn start(options: FakeReplicaSetOptions) -> io::Result<Self> {
+        let FakeReplicaSetOptions { set_name, members, election_delay, notice_delay, seed, server } = options;
+        let documents = Documents::new(server.store_bytes_max);
+        let mut world = World::new(set_name, server.state.clone(), documents, seed);
+        let entries: Vec<MemberConfig> =
+            members.into_iter().enumerate().map(|(index, options)| MemberConfig::new(index, options)).collect();
+        for _ in &entries {
+            add_server(&mut world, &server)?;
+        }
+        world.install(entries);
+        world.turn(Clock { now: Instant::now(), all: true });
+        world.election_delay = election_delay;
+        world.notice_delay = notice_delay;
+        let shared = Arc::new(Shared { world: Mutex::new(world), changed: Condvar::new() });
+        let thread = std::thread::Builder::new().name("poolhouse-fake-set".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.run()
+        })?;
+        Ok(Self { shared, template: server, thread: Some(thread) })
+    }
+
+    /// The set's name.
+    pub fn set_name(&self) -> String {
+        self.shared.lock().set_name.clone()
+    }
+
+    /// The servers that were ever started, those that left the set included.
+    pub fn servers_count(&self) -> usize {
+        self.shared.lock().members.len()
+    }
+
+    /// A member's server, for its fail points, its faults and what can be observed of it. Kill, freeze and describe it
+    /// through the set, which knows of nothing else.
+    pub fn server(&self, member: usize) -> Arc<FakeServer> {
+        Arc::clone(&self.shared.lock().members[member].server)
+    }
+
+    /// A member's address; its name within the set is the same.
+    pub fn address(&self, member: usize) -> SocketAddr {
+        self.server(member).address()
+    }
+
+    /// The connection string with all members that clients are told of.
+    pub fn uri(&self) -> String {
+        let members = self.config();
+        let shown = members.iter().filter(|entry| !entry.options.hidden).map(|entry| entry.member);
+        self.uri_of(&shown.collect::<Vec<_>>())
+    }
+
+    /// The connection string with these members as seeds.
+    pub fn uri_of(&self, members: &[usize]) -> String {
+        let seeds: Vec<String> = members.iter().map(|&member| self.address(member).to_string()).collect();
+        format!("mongodb://{}/?replicaSet={}", seeds.join(","), self.set_name())
+    }
+
+    // Elections.
+
+    /// The primary; of several that of the latest election; `None` = there is none that runs.
+    pub fn primary(&self) -> Option<usize> {
+        self.look(|view| view.primary())
+    }
+
+    /// The primary steps down and becomes a secondary that is elected last; returns it. The next election follows after
+    /// the election delay.
+    ///
+    /// # Panics
+    /// Without a primary.
+    pub fn step_down(&self) -> usize {
+        self.change(|world, _| {
+            let primary = world.primary().expect("a primary steps down");
+            world.step_down(primary);
+            primary
+        })
+    }
+
+    /// [`step_down`](Self::step_down), then waits for the election (calls for it at once if its delay is
+    /// [`Duration::MAX`]); returns the new primary.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: nobody was elected within ten seconds of the election delay, for example for want of a majority.
+    ///
+    /// # Panics
+    /// Without a primary.
+    pub fn fail_over(&self) -> Result<usize, TimedOut> {
+        self.step_down();
+        let delay = self.shared.lock().election_delay;
+        if delay == Duration::MAX {
+            self.settle();
+        }
+        self.wait_for_primary(delay.saturating_add(super::PATIENCE))
+    }
+
+    /// Makes a member primary in an election of its own, now. The old primary becomes a secondary if it hears of it.
+    ///
+    /// # Panics
+    /// If the member does not run, hears nobody (frozen, just started), or has priority 0.
+    pub fn elect(&self, member: usize) {
+        self.change(|world, now| world.elect(member, now));
+    }
+
+    /// Two primaries: elects `member` while the old primary takes no notice, until [`settle`](Self::settle) or
+    /// [`heal`](Self::heal).
+    ///
+    /// # Panics
+    /// Without a primary, or as [`elect`](Self::elect).
+    pub fn split_brain(&self, member: usize) {
+        self.change(|world, now| {
+            let old = world.primary().expect("a split needs an old primary");
+            assert!(old != member, "member {member} is primary already");
+            world.hold_back(old);
+            world.elect(member, now);
+        });
+    }
+
+    /// Lets everything happen now that would happen by itself later: members take notice, primaries without a majority
+    /// step down, elections are held.
+    pub fn settle(&self) {
+        let mut world = self.shared.lock();
+        world.turn(Clock { now: Instant::now(), all: true });
+        drop(world);
+        self.shared.changed.notify_all();
+    }
+
+    // Processes and the network.
+
+    /// Ends a member's process as `kill -9` does: connections are reset, connecting is refused. No-op if it does not run.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn kill(&self, member: usize) -> io::Result<()> {
+        self.change(|world, _| {
+            if world.members[member].alive {
+                world.members[member].server.kill()?;
+                world.killed(member);
+            }
+            Ok(())
+        })
+    }
+
+    /// Starts a member's process anew on the same port, after killing it if it runs. It is neither primary nor secondary
+    /// until it takes notice of the others. One that left the set starts as a member without a valid configuration.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn restart(&self, member: usize) -> io::Result<()> {
+        self.start_again(member, false)
+    }
+
+    /// Starts a member's process anew without the set's name: it is a server of its own then, whatever the others think,
+    /// until [`restart`](Self::restart).
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn restart_as_standalone(&self, member: usize) -> io::Result<()> {
+        self.start_again(member, true)
+    }
+
+    fn start_again(&self, member: usize, standalone: bool) -> io::Result<()> {
+        self.kill(member)?;
+        self.change(|world, now| {
+            world.started(member, standalone, now);
+            let started = &world.members[member];
+            if !started.reachable {
+                started.server.freeze();
+            }
+            started.server.restart()
+        })
+    }
+
+    /// Stops a member's process as SIGSTOP does: connecting succeeds, no byte comes, and the others elect another
+    /// primary if it was that. No-op if it does not run.
+    pub fn freeze(&self, member: usize) {
+        self.change(|world, _| {
+            let member = &mut world.members[member];
+            if member.alive && !member.frozen {
+                member.frozen = true;
+                member.server.freeze();
+            }
+        });
+    }
+
+    /// Lets a frozen process go on. What it was it still is, a primary too, until it takes notice of the others after the
+    /// notice delay.
+    pub fn thaw(&self, member: usize) {
+        self.change(|world, now| {
+            world.thawed(member, now);
+            let member = &world.members[member];
+            if member.alive && member.reachable {
+                member.server.thaw();
+            }
+        });
+    }
+
+    /// Whether clients reach a member. The others reach it in any case, so that it may be elected where nobody can use
+    /// it. Out of reach, it accepts connections and no byte comes.
+    pub fn set_reachable(&self, member: usize, reachable: bool) {
+        self.change(|world, _| {
+            let member = &mut world.members[member];
+            if member.alive && !reachable && member.reachable {
+                member.server.freeze();
+            }
+            if member.alive && reachable && !member.frozen {
+                member.server.thaw();
+            }
+            member.reachable = reachable;
+        });
+    }
+
+    /// Divides the members into groups that do not hear each other; those that are not named form one more group. A
+    /// group without a majority of the votes elects nobody, and a primary in it steps down after the notice delay.
+    /// Clients still reach everybody: see [`set_reachable`](Self::set_reachable).
+    ///
+    /// # Panics
+    /// If a member is named twice.
+    pub fn partition(&self, groups: &[&[usize]]) {
+        self.change(|world, _| {
+            for member in &mut world.members {
+                member.group = usize::MAX;
+            }
+            for (number, members) in groups.iter().enumerate() {
+                for &index in *members {
+                    let member = &mut world.members[index];
+                    assert!(member.group == usize::MAX, "member {index} is in one group");
+                    member.group = number;
+                }
+            }
+        });
+    }
+
+    /// Ends partitions and a split of primaries: everybody hears everybody.
+    pub fn heal(&self) {
+        self.change(|world, _| {
+            for member in &mut world.members {
+                member.group = 0;
+                member.news = world::Due::No;
+            }
+        });
+    }
+
+    // Configuration.
+
+    /// The configuration: the primary's, without one the newest that a running member has.
+    pub fn config(&self) -> Vec<MemberConfig> {
+        self.look(|view| view.config())
+    }
+
+    /// Changes the configuration: `setVersion` rises by one, and every member that hears the primary has it at once (the
+    /// others when they hear it). Members that are left out say that they have no valid configuration; a primary that
+    /// may no longer be one steps down; a member with a higher priority takes over after the election delay.
+    ///
+    /// # Panics
+    /// If a real set would refuse the result, or if no member of it runs.
+    pub fn reconfigure(&self, change: impl FnOnce(&mut Vec<MemberConfig>)) {
+        self.change(|world, _| {
+            let mut members = world.config().map(|config| config.members.clone()).unwrap_or_default();
+            change(&mut members);
+            world.install(members);
+        });
+    }
+
+    /// Changes the part of one member; otherwise as [`reconfigure`](Self::reconfigure).
+    ///
+    /// # Panics
+    /// As [`reconfigure`](Self::reconfigure), and if the member has left the set.
+    pub fn reconfigure_member(&self, member: usize, change: impl FnOnce(&mut MemberOptions)) {
+        self.reconfigure(|members| {
+            let entry = members.iter_mut().find(|entry| entry.member == member).expect("a member of the set");
+            change(&mut entry.options);
+        });
+    }
+
+    /// Starts a server that waits to be part of the set, and returns its index.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    pub fn start_outsider(&self) -> io::Result<usize> {
+        self.change(|world, _| add_server(world, &self.template))
+    }
+
+    /// Starts a server, makes it a member, and returns its index.
+    ///
+    /// # Errors
+    /// Those of the sockets.
+    ///
+    /// # Panics
+    /// As [`reconfigure`](Self::reconfigure).
+    pub fn add(&self, options: MemberOptions) -> io::Result<usize> {
+        let member = self.start_outsider()?;
+        self.reconfigure(|members| members.push(MemberConfig::new(member, options)));
+        Ok(member)
+    }
+
+    /// Takes a member out of the configuration; it runs on, and says that it has no valid configuration.
+    ///
+    /// # Panics
+    /// As [`reconfigure`](Self::reconfigure), and if it is no member.
+    pub fn remove(&self, member: usize) {
+        self.reconfigure(|members| {
+            let count = members.len();
+            members.retain(|entry| entry.member != member);
+            assert!(members.len() < count, "member {member} is not in the configuration");
+        });
+    }
+
+    // Details of a member.
+
+    /// Whether a member is busy with itself: neither primary nor secondary.
+    pub fn set_recovering(&self, member: usize, recovering: bool) {
+        self.change(|world, _| world.members[member].recovering = recovering);
+    }
+
+    /// How far a member's `lastWrite` is behind. Not a change of state: hellos that wait go on waiting.
+    pub fn set_lag(&self, member: usize, lag: Duration) {
+        self.change(|world, _| world.set_lag(member, lag));
+    }
+
+    /// Fields of a member's greeting that replace those of the same name, for members that lie.
+    pub fn set_fields(&self, member: usize, fields: Document) {
+        self.change(|world, _| world.set_fields(member, fields));
+    }
+
+    // What can be observed.
+
+    /// Looks at the set as it is now; it stands still meanwhile, so its own methods must not be called.
+    pub fn look<R>(&self, look: impl FnOnce(SetView<'_>) -> R) -> R {
+        let world = self.shared.lock();
+        look(SetView { world: &world })
+    }
+
+    /// Waits until the condition holds, looking again after every change of the set, at most `limit`.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: it never held at a look.
+    pub fn wait_until(&self, limit: Duration, mut condition: impl FnMut(SetView<'_>) -> bool) -> Result<(), TimedOut> {
+        let start = Instant::now();
+        let mut world = self.shared.lock();
+        loop {
+            if condition(SetView { world: &world }) {
+                return Ok(());
+            }
+            let after = start.elapsed();
+            if after >= limit {
+                return Err(TimedOut { after });
+            }
+            world = self.shared.changed.wait_timeout(world, limit - after).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Waits until there is a primary; returns it.
+    ///
+    /// # Errors
+    /// [`TimedOut`]: there was none.
+    pub fn wait_for_primary(&self, limit: Duration) -> Result<usize, TimedOut> {
+        let mut primary = None;
+        self.wait_until(limit, |view| {
+            primary = view.primary();
+            primary.is_some()
+        })?;
+        primary.ok_or(TimedOut { after: limit })
+    }
+
+    /// Every time in office since the start, oldest first.
+    pub fn reigns(&self) -> Vec<Reign> {
+        self.look(|view| view.reigns().to_vec())
+    }
+
+    /// Changes the set, lets its members draw the consequences, and wakes whoever waits for something.
+    fn change<R>(&self, change: impl FnOnce(&mut World, Instant) -> R) -> R {
+        let now = Instant::now();
+        let mut world = self.shared.lock();
+        let result = change(&mut world, now);
+        world.turn(Clock { now, all: false });
+        drop(world);
+        self.shared.changed.notify_all();
+        result
+    }
+}
+
+impl Drop for FakeReplicaSet {
+    fn drop(&mut self) {
+        self.shared.lock().stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread has been printed; dropping must not panic again.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn add_server(world: &mut World, template: &FakeOptions) -> io::Result<usize> {
+    let index = world.members.len();
+    let seed = template.seed.wrapping_add(u64::try_from(index).unwrap_or(0));
+    let state = ServerState { role: Role::Ghost, ..template.state.clone() };
+    let options = FakeOptions { port: 0, unix_path: None, state, seed, ..template.clone() };
+    let server = FakeServer::start_on(options, world.documents.clone())?;
+    world.members.push(Member::new(server));
+    Ok(index)
+}
+
+/// The set as it is at one instant; given to the predicates of [`FakeReplicaSet::wait_until`].
+#[derive(Debug, Clone, Copy)]
+pub struct SetView<'a> {
+    world: &'a World,
+}
+
+impl<'a> SetView<'a> {
+    /// As [`FakeReplicaSet::primary`].
+    pub fn primary(self) -> Option<usize> {
+        self.world.primary()
+    }
+
+    /// All members that run and take themselves for the primary.
+    pub fn primaries(self) -> Vec<usize> {
+        self.world.primaries().collect()
+    }
+
+    /// The part that a member plays, or played last if it does not run.
+    pub fn role(self, member: usize) -> Role {
+        let member = &self.world.members[member];
+        if member.standalone { Role::Standalone } else { member.role }
+    }
+
+    /// Whether a member's process is there, be it frozen.
+    pub fn is_alive(self, member: usize) -> bool {
+        self.world.members[member].alive
+    }
+
+    /// Whether an election is due.
+    pub fn election_pending(self) -> bool {
+        self.world.election_pending()
+    }
+
+    /// `setVersion` of the configuration.
+    pub fn set_version(self) -> i32 {
+        self.world.config().map_or(0, |config| config.version)
+    }
+
+    /// As [`FakeReplicaSet::config`].
+    pub fn config(self) -> Vec<MemberConfig> {
+        self.world.config().map(|config| config.members.clone()).unwrap_or_default()
+    }
+
+    /// As [`FakeReplicaSet::reigns`].
+    pub fn reigns(self) -> &'a [Reign] {
+        &self.world.reigns
+    }
+}

@@ -1,0 +1,184 @@
+//! Options of a fake replica set and its configuration.
+
+use core::time::Duration;
+
+use bson::Document;
+
+use super::super::FakeOptions;
+
+/// As many members as a set may have.
+pub(super) const MEMBERS_MAX: usize = 50;
+/// As many of them as may vote.
+pub(super) const VOTERS_MAX: usize = 7;
+
+/// One member's part of the configuration. The default votes and can become primary, with priority 1.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct MemberOptions {
+    /// The member with the highest becomes primary; 0 = never (a passive member).
+    pub priority: u32,
+    /// Whether it has a vote; without one its priority is 0.
+    pub votes: bool,
+    /// Whether clients are not told of it; its priority is 0 then.
+    pub hidden: bool,
+    /// Whether it has no data.
+    pub arbiter: bool,
+    /// `tags` of its greeting; left out when empty.
+    pub tags: Document,
+}
+
+impl Default for MemberOptions {
+    fn default() -> Self {
+        Self { priority: 1, votes: true, hidden: false, arbiter: false, tags: Document::new() }
+    }
+}
+
+impl MemberOptions {
+    /// With this priority; 0 makes it passive.
+    #[must_use]
+    pub fn priority(mut self, priority: u32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Hidden, and so with priority 0.
+    #[must_use]
+    pub fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self.priority = 0;
+        self
+    }
+
+    /// An arbiter, and so with priority 0.
+    #[must_use]
+    pub fn arbiter(mut self) -> Self {
+        self.arbiter = true;
+        self.priority = 0;
+        self
+    }
+
+    /// Without a vote, and so with priority 0.
+    #[must_use]
+    pub fn without_vote(mut self) -> Self {
+        self.votes = false;
+        self.priority = 0;
+        self
+    }
+
+    /// With these tags.
+    #[must_use]
+    pub fn tags(mut self, tags: Document) -> Self {
+        self.tags = tags;
+        self
+    }
+}
+
+/// How a fake replica set is set up. The default has three equal members.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct FakeReplicaSetOptions {
+    /// The set's name.
+    pub set_name: String,
+    /// The members; each is named by its index here, for ever.
+    pub members: Vec<MemberOptions>,
+    /// Time from the loss of a primary to the next one; [`Duration::MAX`] = not before
+    /// [`settle`](super::FakeReplicaSet::settle) or [`elect`](super::FakeReplicaSet::elect).
+    pub election_delay: Duration,
+    /// Time until a member that was started or thawed knows what is going on, and until a primary without a majority
+    /// steps down; [`Duration::MAX`] as above.
+    pub notice_delay: Duration,
+    /// Seed of the elections' choice among equals.
+    pub seed: u64,
+    /// How each server is set up; its `state` is what the members have in common (release, wire versions, ...). Port and
+    /// unix path are not used.
+    pub server: FakeOptions,
+}
+
+impl Default for FakeReplicaSetOptions {
+    fn default() -> Self {
+        Self::of(3)
+    }
+}
+
+impl FakeReplicaSetOptions {
+    /// A set of `count` members; those beyond the first seven have no vote, as a real set demands.
+    pub fn of(count: usize) -> Self {
+        let member = |index| {
+            if index < VOTERS_MAX { MemberOptions::default() } else { MemberOptions::default().without_vote() }
+        };
+        Self {
+            set_name: "rs0".to_owned(),
+            members: (0..count).map(member).collect(),
+            election_delay: Duration::from_millis(50),
+            notice_delay: Duration::from_millis(20),
+            seed: 1,
+            server: FakeOptions::default(),
+        }
+    }
+
+    /// The same with time standing still: nothing happens by itself, only by
+    /// [`settle`](super::FakeReplicaSet::settle) and [`elect`](super::FakeReplicaSet::elect).
+    #[must_use]
+    pub fn by_hand(mut self) -> Self {
+        self.election_delay = Duration::MAX;
+        self.notice_delay = Duration::MAX;
+        self
+    }
+}
+
+/// An entry of the configuration.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct MemberConfig {
+    /// The member's index.
+    pub member: usize,
+    /// Its part.
+    pub options: MemberOptions,
+}
+
+impl MemberConfig {
+    /// The entry of this member.
+    pub fn new(member: usize, options: MemberOptions) -> Self {
+        Self { member, options }
+    }
+}
+
+/// A configuration as the members hold it.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Config {
+    pub(super) version: i32,
+    pub(super) members: Vec<MemberConfig>,
+}
+
+impl Config {
+    pub(super) fn find(&self, member: usize) -> Option<&MemberOptions> {
+        self.members.iter().find(|entry| entry.member == member).map(|entry| &entry.options)
+    }
+
+    pub(super) fn voters(&self) -> impl Iterator<Item = usize> {
+        self.members.iter().filter(|entry| entry.options.votes).map(|entry| entry.member)
+    }
+
+    /// Whether the member can become primary as far as the configuration goes.
+    pub(super) fn electable(&self, member: usize) -> bool {
+        self.find(member).is_some_and(|options| options.priority > 0)
+    }
+
+    /// Panics with what a real set would refuse. `count` is the number of servers.
+    pub(super) fn check(&self, count: usize) {
+        assert!(!self.members.is_empty(), "a set has members");
+        assert!(self.members.len() <= MEMBERS_MAX, "a set has at most {MEMBERS_MAX} members");
+        assert!(self.voters().count() <= VOTERS_MAX, "a set has at most {VOTERS_MAX} voting members");
+        assert!(self.voters().count() > 0, "a set has a voting member");
+        for (index, MemberConfig { member, options }) in self.members.iter().enumerate() {
+            assert!(*member < count, "there is no member {member}");
+            let twice = self.members[..index].iter().any(|other| other.member == *member);
+            assert!(!twice, "member {member} is there twice");
+            let passive = options.hidden || options.arbiter || !options.votes;
+            assert!(
+                !passive || options.priority == 0,
+                "member {member} is hidden, an arbiter or votes not: priority 0"
+            );
+        }
+    }
+}

@@ -1,0 +1,591 @@
+//! The truth about a fake replica set: who runs, who hears whom, who is primary, and what follows from that.
+//!
+//! No protocol runs between the members: a member that hears others knows at once what they know. What takes time is
+//! kept as a [`Due`].
+
+use alloc::sync::Arc;
+use core::time::Duration;
+use std::time::Instant;
+
+use bson::{DateTime, Document, doc, oid::ObjectId};
+
+use super::super::shared::splitmix64;
+use super::super::store::Documents;
+use super::super::{FakeServer, LastWrite, Role, ServerState};
+use super::config::{Config, MemberConfig, MemberOptions};
+
+/// Steps after which the consequences of one change must have been drawn.
+const STEPS_MAX: usize = 1000;
+
+/// A time in office.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reign {
+    /// The primary.
+    pub member: usize,
+    /// The `electionId` of its greeting.
+    pub election_id: ObjectId,
+    /// The `setVersion` at its election.
+    pub set_version: i32,
+    /// When it was elected.
+    pub from: Instant,
+    /// When it stepped down or was killed; `None` while it is primary.
+    pub until: Option<Instant>,
+}
+
+/// Something that happens by itself at some time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Due {
+    No,
+    At(Instant),
+    /// Only when the owner of the set says so.
+    Held,
+}
+
+impl Due {
+    fn after(now: Instant, delay: Duration) -> Self {
+        // So far away that it cannot be named = never.
+        now.checked_add(delay).map_or(Self::Held, Self::At)
+    }
+
+    fn is_wanted(self) -> bool {
+        self != Self::No
+    }
+
+    fn has_come(self, clock: Clock) -> bool {
+        match self {
+            Self::No => false,
+            Self::At(at) => clock.all || at <= clock.now,
+            Self::Held => clock.all,
+        }
+    }
+
+    fn at(self) -> Option<Instant> {
+        if let Self::At(at) = self { Some(at) } else { None }
+    }
+}
+
+/// The time, or the end of all times: everything that is due has come.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    pub(super) now: Instant,
+    pub(super) all: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) server: Arc<FakeServer>,
+    address: String,
+    pub(super) alive: bool,
+    pub(super) frozen: bool,
+    /// Whether clients reach it; the other members do in any case.
+    pub(super) reachable: bool,
+    pub(super) standalone: bool,
+    pub(super) recovering: bool,
+    /// Members with the same number hear each other.
+    pub(super) group: usize,
+    /// When it will hear the others (again); until then it stays as it is.
+    pub(super) news: Due,
+    /// When it will step down for want of a majority.
+    alone: Due,
+    /// 0, or when it stepped down on demand, as a count: it is elected last.
+    rested: u64,
+    // What the member knows.
+    config: Option<Arc<Config>>,
+    pub(super) role: Role,
+    term: i64,
+    elected: i64,
+    primary: Option<usize>,
+    stopped: Option<DateTime>,
+    lag: Duration,
+    fields: Document,
+    shown: Option<ServerState>,
+}
+
+impl Member {
+    pub(super) fn new(server: FakeServer) -> Self {
+        Self {
+            address: server.address().to_string(),
+            server: Arc::new(server),
+            alive: true,
+            frozen: false,
+            reachable: true,
+            standalone: false,
+            recovering: false,
+            group: 0,
+            news: Due::No,
+            alone: Due::No,
+            rested: 0,
+            config: None,
+            role: Role::Ghost,
+            term: 0,
+            elected: 0,
+            primary: None,
+            stopped: None,
+            lag: Duration::ZERO,
+            fields: Document::new(),
+            shown: None,
+        }
+    }
+
+    /// Whether it answers other members.
+    fn responds(&self) -> bool {
+        self.alive && !self.frozen && !self.standalone
+    }
+
+    /// Whether it takes part in what goes on.
+    fn hears(&self) -> bool {
+        self.responds() && self.news == Due::No
+    }
+
+    fn options(&self, index: usize) -> Option<&MemberOptions> {
+        self.config.as_ref().and_then(|config| config.find(index))
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) set_name: String,
+    pub(super) base: ServerState,
+    pub(super) election_delay: Duration,
+    pub(super) notice_delay: Duration,
+    pub(super) members: Vec<Member>,
+    pub(super) documents: Documents,
+    pub(super) reigns: Vec<Reign>,
+    pub(super) config_version: i32,
+    pub(super) stop: bool,
+    random: u64,
+    term: i64,
+    election: Due,
+    rests: u64,
+}
+
+impl World {
+    pub(super) fn new(set_name: String, base: ServerState, documents: Documents, seed: u64) -> Self {
+        Self {
+            set_name,
+            base,
+            election_delay: Duration::MAX,
+            notice_delay: Duration::MAX,
+            members: Vec::new(),
+            documents,
+            reigns: Vec::new(),
+            config_version: 0,
+            stop: false,
+            random: seed,
+            term: 0,
+            election: Due::No,
+            rests: 0,
+        }
+    }
+
+    // What is the case.
+
+    /// The primary of the highest term among those that run.
+    pub(super) fn primary(&self) -> Option<usize> {
+        self.primaries().max_by_key(|&index| self.members[index].elected)
+    }
+
+    /// Every member that runs and takes itself for the primary.
+    pub(super) fn primaries(&self) -> impl Iterator<Item = usize> {
+        let members = self.members.iter().enumerate();
+        members.filter(|(_, member)| member.responds() && member.role == Role::Primary).map(|(index, _)| index)
+    }
+
+    pub(super) fn election_pending(&self) -> bool {
+        self.election.is_wanted()
+    }
+
+    /// The configuration of the newest primary, else the newest of those that hear.
+    pub(super) fn config(&self) -> Option<&Arc<Config>> {
+        match self.primary() {
+            Some(primary) => self.members[primary].config.as_ref(),
+            None => {
+                let hearing = self.members.iter().filter(|member| member.hears());
+                hearing.filter_map(|member| member.config.as_ref()).max_by_key(|config| config.version)
+            }
+        }
+    }
+
+    /// The earliest thing that will happen by itself.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let dues = self.members.iter().flat_map(|member| [member.news.at(), member.alone.at()]);
+        dues.chain([self.election.at()]).flatten().min()
+    }
+
+    fn electable(&self, index: usize) -> bool {
+        let member = &self.members[index];
+        let configured = member.config.as_ref().is_some_and(|config| config.electable(index));
+        configured && member.hears() && !member.recovering
+    }
+
+    // Changes; each wants a `turn` afterwards.
+
+    /// Installs a configuration at the primary, or without one at all that hear.
+    pub(super) fn install(&mut self, members: Vec<MemberConfig>) {
+        let config = Config { version: self.config_version + 1, members };
+        config.check(self.members.len());
+        let at = self.primary().filter(|&index| self.members[index].hears()).or_else(|| {
+            let mut hearing = config.members.iter().map(|entry| entry.member);
+            hearing.find(|&index| self.members[index].hears())
+        });
+        let at = at.expect("a member that runs takes the configuration");
+        self.config_version = config.version;
+        self.members[at].config = Some(Arc::new(config));
+        for member in &mut self.members {
+            member.rested = 0;
+        }
+        self.documents.touch();
+    }
+
+    /// The primary becomes a secondary that is elected last.
+    pub(super) fn step_down(&mut self, index: usize) {
+        self.rests += 1;
+        let member = &mut self.members[index];
+        member.role = Role::Secondary;
+        member.alone = Due::No;
+        member.rested = self.rests;
+    }
+
+    /// Makes a member the primary of a new term; the others hear of it in the next `turn`.
+    ///
+    /// Panics if it cannot be elected.
+    pub(super) fn elect(&mut self, index: usize, now: Instant) {
+        assert!(self.electable(index), "member {index} does not run, hears nobody or may not be elected");
+        self.term += 1;
+        let term = self.term;
+        let member = &mut self.members[index];
+        member.role = Role::Primary;
+        (member.term, member.elected) = (term, term);
+        member.alone = Due::No;
+        member.rested = 0;
+        let set_version = member.config.as_ref().map_or(0, |config| config.version);
+        self.election = Due::No;
+        self.documents.touch();
+        let election_id = election_id(term);
+        self.reigns.push(Reign { member: index, election_id, set_version, from: now, until: None });
+    }
+
+    pub(super) fn hold_back(&mut self, index: usize) {
+        self.members[index].news = Due::Held;
+    }
+
+    pub(super) fn killed(&mut self, index: usize) {
+        let member = &mut self.members[index];
+        member.alive = false;
+        member.frozen = false;
+        member.role = Role::Other;
+        member.alone = Due::No;
+        member.news = Due::No;
+    }
+
+    /// Everything that a member says once it is started; it hears the others after the notice delay.
+    pub(super) fn started(&mut self, index: usize, standalone: bool, now: Instant) {
+        let news = Due::after(now, self.notice_delay);
+        let stopped = self.documents.written();
+        let member = &mut self.members[index];
+        assert!(!member.alive, "only what does not run is started");
+        member.alive = true;
+        member.standalone = standalone;
+        member.role = if member.options(index).is_some() { Role::Other } else { Role::Ghost };
+        member.news = news;
+        member.rested = 0;
+        member.primary = None;
+        member.stopped.get_or_insert(stopped);
+        self.publish_one(index);
+    }
+
+    pub(super) fn thawed(&mut self, index: usize, now: Instant) {
+        let member = &mut self.members[index];
+        if member.frozen {
+            member.frozen = false;
+            member.news = Due::after(now, self.notice_delay);
+        }
+    }
+
+    pub(super) fn set_lag(&mut self, index: usize, lag: Duration) {
+        self.members[index].lag = lag;
+    }
+
+    pub(super) fn set_fields(&mut self, index: usize, fields: Document) {
+        self.members[index].fields = fields;
+    }
+
+    // Consequences.
+
+    /// Draws the consequences of what changed and of what is due, and lets the servers show them.
+    pub(super) fn turn(&mut self, clock: Clock) {
+        let mut steps = 0;
+        loop {
+            self.exchange();
+            if !self.act(clock) {
+                break;
+            }
+            steps += 1;
+            assert!(steps < STEPS_MAX, "a set comes to rest");
+        }
+        self.end_reigns(clock.now);
+        self.publish();
+    }
+
+    fn groups(&self) -> Vec<usize> {
+        let mut groups: Vec<usize> = self.members.iter().map(|member| member.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    fn hearing(&self, group: usize) -> Vec<usize> {
+        let members = self.members.iter().enumerate();
+        members.filter(|(_, member)| member.group == group && member.hears()).map(|(index, _)| index).collect()
+    }
+
+    /// Those that hear each other agree on configuration, term and primary.
+    fn exchange(&mut self) {
+        for group in self.groups() {
+            let hearing = self.hearing(group);
+            let configs = hearing.iter().filter_map(|&index| self.members[index].config.as_ref());
+            let config = configs.max_by_key(|config| config.version).cloned();
+            let term = hearing.iter().map(|&index| self.members[index].term).max().unwrap_or(0);
+            for &index in &hearing {
+                let member = &mut self.members[index];
+                member.config.clone_from(&config);
+                member.term = term;
+                member.role = part(member, index);
+            }
+            let primary = hearing.iter().copied().find(|&index| self.members[index].role == Role::Primary);
+            let written = self.documents.written();
+            for &index in &hearing {
+                let member = &mut self.members[index];
+                member.primary = primary.filter(|_| member.role != Role::Ghost);
+                member.stopped = if member.primary.is_some() { None } else { member.stopped.or(Some(written)) };
+            }
+        }
+    }
+
+    /// Does one thing whose time has come; true if there was one.
+    fn act(&mut self, clock: Clock) -> bool {
+        for member in &mut self.members {
+            if member.news.has_come(clock) {
+                member.news = Due::No;
+                return true;
+            }
+        }
+        for index in 0..self.members.len() {
+            let member = &self.members[index];
+            let alone = member.hears() && member.role == Role::Primary && !self.has_majority(index);
+            let due = match (alone, member.alone) {
+                (false, _) => Due::No,
+                (true, Due::No) => Due::after(clock.now, self.notice_delay),
+                (true, due) => due,
+            };
+            let member = &mut self.members[index];
+            member.alone = due;
+            if due.has_come(clock) {
+                member.alone = Due::No;
+                member.role = Role::Secondary;
+                return true;
+            }
+        }
+        let candidates = self.candidates();
+        self.election = match (candidates.is_empty(), self.election) {
+            (true, _) => Due::No,
+            (false, Due::No) => Due::after(clock.now, self.election_delay),
+            (false, due) => due,
+        };
+        if self.election.has_come(clock) {
+            let count = u64::try_from(candidates.len()).unwrap_or(1);
+            let choice = usize::try_from(splitmix64(&mut self.random) % count).unwrap_or(0);
+            self.elect(candidates[choice], clock.now);
+            return true;
+        }
+        false
+    }
+
+    /// Whether the member is in touch with most voters of its configuration.
+    fn has_majority(&self, index: usize) -> bool {
+        let Some(config) = &self.members[index].config else { return false };
+        let group = self.members[index].group;
+        let reached = config.voters().filter(|&voter| {
+            let voter = &self.members[voter];
+            voter.responds() && voter.group == group
+        });
+        reached.count() > config.voters().count() / 2
+    }
+
+    /// Those among whom an election that is called for decides; empty = none is.
+    fn candidates(&self) -> Vec<usize> {
+        for group in self.groups() {
+            let hearing = self.hearing(group);
+            let primary = hearing.iter().copied().find(|&index| self.members[index].role == Role::Primary);
+            let fit = |&index: &usize| self.electable(index) && self.has_majority(index);
+            let fit: Vec<usize> = hearing.into_iter().filter(fit).collect();
+            let best = self.best_of(&fit);
+            let Some(&first) = best.first() else { continue };
+            let wanted = match primary {
+                None => true,
+                // A member of higher priority takes over; not one that stepped down on demand, since the primary is
+                // better than that.
+                Some(primary) => self.priority(first) > self.priority(primary),
+            };
+            if wanted {
+                return best;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Those of the highest priority that have not stepped down on demand, else whoever did first.
+    fn best_of(&self, members: &[usize]) -> Vec<usize> {
+        let fresh: Vec<usize> = members.iter().copied().filter(|&index| self.members[index].rested == 0).collect();
+        if fresh.is_empty() {
+            return members.iter().copied().min_by_key(|&index| self.members[index].rested).into_iter().collect();
+        }
+        let highest = fresh.iter().map(|&index| self.priority(index)).max();
+        fresh.into_iter().filter(|&index| Some(self.priority(index)) == highest).collect()
+    }
+
+    fn priority(&self, index: usize) -> u32 {
+        self.members[index].options(index).map_or(0, |options| options.priority)
+    }
+
+    fn end_reigns(&mut self, now: Instant) {
+        for reign in self.reigns.iter_mut().filter(|reign| reign.until.is_none()) {
+            let member = &self.members[reign.member];
+            if member.role != Role::Primary || election_id(member.elected) != reign.election_id {
+                reign.until = Some(now);
+            }
+        }
+    }
+
+    // What the servers show.
+
+    fn publish(&mut self) {
+        for index in self.publish_order() {
+            if self.members[index].alive {
+                self.publish_one(index);
+            }
+        }
+    }
+
+    /// Those that are no longer primary come first, then a new primary, then those that learn of it: nobody sees two
+    /// primaries unless there are two.
+    pub(super) fn publish_order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by_key(|&index| {
+            let member = &self.members[index];
+            let was = member.shown.as_ref().is_some_and(|shown| shown.role == Role::Primary);
+            match (was, member.role == Role::Primary) {
+                (true, false) => 0,
+                (_, true) => 1,
+                (false, false) => 2,
+            }
+        });
+        order
+    }
+
+    fn publish_one(&mut self, index: usize) {
+        let state = self.state_of(index);
+        let member = &mut self.members[index];
+        let last_write = state.last_write;
+        let alike = member.shown.as_ref().is_some_and(|shown| {
+            let shown = ServerState { last_write, ..shown.clone() };
+            shown == state
+        });
+        if !alike {
+            let removed = state.role == Role::Ghost && member.shown.as_ref().is_some_and(|was| was.role != Role::Ghost);
+            if removed {
+                // A real member does so as well; some of the hellos that wait it still answers.
+                member.server.set_state_and_close(state.clone());
+            } else {
+                member.server.set_state(state.clone());
+            }
+        } else if member.shown.as_ref().is_some_and(|shown| shown.last_write != last_write) {
+            member.server.amend_state(|shown| shown.last_write = last_write);
+        }
+        member.shown = Some(state);
+    }
+
+    fn state_of(&self, index: usize) -> ServerState {
+        let member = &self.members[index];
+        let mut state = self.base.clone();
+        match (&member.config, member.standalone) {
+            (_, true) => state.role = Role::Standalone,
+            (Some(config), false) if config.find(index).is_some() => {
+                state.role = member.role;
+                state.last_write =
+                    Some(LastWrite { stopped: member.stopped, lag: member.lag, ..LastWrite::of_term(member.term) });
+                state.fields.extend(self.set_fields_of(index, config));
+            }
+            (_, false) => {
+                state.role = Role::Ghost;
+                state.fields.insert("info", "Does not have a valid replica set config");
+            }
+        }
+        state.fields.extend(member.fields.clone());
+        state
+    }
+
+    fn set_fields_of(&self, index: usize, config: &Config) -> Document {
+        let member = &self.members[index];
+        let addresses = |chosen: &dyn Fn(&MemberOptions) -> bool| -> Vec<String> {
+            let entries = config.members.iter().filter(|entry| !entry.options.hidden && chosen(&entry.options));
+            entries.map(|entry| self.members[entry.member].address.clone()).collect()
+        };
+        let mut fields = doc! {
+            "setName": self.set_name.as_str(),
+            "setVersion": config.version,
+            "hosts": addresses(&|options| !options.arbiter && options.priority > 0),
+        };
+        let lists = [
+            ("passives", addresses(&|options| !options.arbiter && options.priority == 0)),
+            ("arbiters", addresses(&|options| options.arbiter)),
+        ];
+        for (name, list) in lists {
+            if !list.is_empty() {
+                fields.insert(name, list);
+            }
+        }
+        if let Some(primary) = member.primary {
+            fields.insert("primary", self.members[primary].address.as_str());
+        }
+        fields.insert("me", member.address.as_str());
+        if member.role == Role::Primary {
+            fields.insert("electionId", election_id(member.elected));
+        }
+        if let Some(options) = config.find(index) {
+            if options.hidden {
+                fields.insert("hidden", true);
+            }
+            if options.priority == 0 && !options.arbiter {
+                fields.insert("passive", true);
+            }
+            if !options.tags.is_empty() {
+                fields.insert("tags", options.tags.clone());
+            }
+        }
+        fields
+    }
+}
+
+/// The part of a member that knows its configuration and the highest term.
+fn part(member: &Member, index: usize) -> Role {
+    let Some(options) = member.options(index) else { return Role::Ghost };
+    if member.recovering {
+        Role::Other
+    } else if options.arbiter {
+        Role::Arbiter
+    } else if member.role == Role::Primary && member.elected == member.term && options.priority > 0 {
+        Role::Primary
+    } else {
+        Role::Secondary
+    }
+}
+
+/// The `electionId` of a term, greater for a later one.
+fn election_id(term: i64) -> ObjectId {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
+    bytes[4..].copy_from_slice(&term.to_be_bytes());
+    ObjectId::from_bytes(bytes)
+}

@@ -1,0 +1,394 @@
+//! Any inputs to a control machine, in any order and at any time: hellos of every role and of none, failures, errors of
+//! applications, late news, time that jumps; by a host that takes what is owed at once, or when it likes.
+
+use crate::choices::{Bytes, Choices};
+use crate::world::Kind;
+use crate::world::log::Log;
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::pool::Clear;
+use poolhouse_core::topology::{
+    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloInfo, HelloLists, Memory, OnHeap, PoolCommand,
+    ReplyError, ServerError, TopologyId, TopologyOptions, TopologyType,
+};
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
+
+/// Who may be named, and names that are none.
+const HOSTS: [&str; 8] = ["a:1", "b:1", "C:1", "d:27017", "e", "/tmp/f.sock", "bad:0", ""];
+/// Those among them that can be a seed.
+const SEEDS: usize = 6;
+
+/// Runs the life that the bytes describe.
+///
+/// # Panics
+///
+/// When the machine does what it must not: that is a finding.
+pub fn control(data: &[u8]) {
+    let mut choices = Bytes::new(data);
+    match choices.below(3) {
+        0 => Life::<Fixed<3, 4, 10, 96>>::begin(&mut choices),
+        1 => Life::<Fixed<8, 8, 32, 512>>::begin(&mut choices),
+        _ => Life::<OnHeap>::begin(&mut choices),
+    }
+}
+
+struct Lists<'a> {
+    hosts: Vec<&'a str>,
+    arbiters: Vec<&'a str>,
+    tags: Vec<(&'a str, &'a str)>,
+}
+
+impl HelloLists for Lists<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        self.arbiters.iter().copied()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tags.iter().copied()
+    }
+}
+
+struct Life<M: Memory> {
+    control: Control<M>,
+    log: Log,
+    now: u64,
+    /// Whether the host takes everything that is owed after each input.
+    eager: bool,
+    /// Whether the pool of each server is ready, and what it was cleared to.
+    pools: BTreeMap<ServerId, bool>,
+    /// Servers and lines that were ever named, of which some are gone.
+    servers: Vec<ServerId>,
+    lines: Vec<(ServerId, LineId)>,
+}
+
+impl<M: Memory> Life<M> {
+    fn begin(choices: &mut Bytes<'_>) {
+        let seeds: Vec<&str> = (0..choices.below(4)).map(|_| HOSTS[choices.index(SEEDS)]).collect();
+        let options = TopologyOptions {
+            seeds: &seeds,
+            replica_set: choices.one_in(3).then_some("rs"),
+            direct_connection: choices.one_in(6),
+            load_balanced: choices.one_in(12),
+        };
+        let Ok(topology) = options.validate() else { return };
+        let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
+        let monitor = MonitorOptions {
+            heartbeat_frequency: Duration::from_millis(choices.one_of(&[500, 501, 10_000])),
+            connect_timeout: Duration::from_millis(choices.one_of(&[0, 1, 300, 10_000])),
+            server_monitoring_mode: choices.one_of(&modes),
+            ..MonitorOptions::DEFAULT
+        };
+        let monitor = monitor.validate().expect("in range");
+        let now = u64::from(choices.below(2)) * 1_000_000_000;
+        let mut log = Log::default();
+        let id = TopologyId::new(3);
+        let Ok(control) = Control::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
+        let eager = !choices.one_in(3);
+        let mut life = Self {
+            control,
+            log,
+            now,
+            eager,
+            pools: BTreeMap::new(),
+            servers: vec![ServerId::new(0), ServerId::new(77)],
+            lines: Vec::new(),
+        };
+        life.drain();
+        while !choices.is_over() {
+            life.step(choices);
+        }
+        life.control.close(life.clock(), &mut life.log);
+        life.drain();
+        assert_eq!(life.control.poll_timeout(), None, "nothing is due after the end");
+        assert!(life.pools.is_empty(), "every pool is closed");
+        life.log.assert_over();
+    }
+
+    const fn clock(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    fn step(&mut self, choices: &mut Bytes<'_>) {
+        self.log.seen.clear();
+        let now = self.clock();
+        let server = self.server(choices);
+        match choices.below(16) {
+            0..=4 => self.poll_lines(choices),
+            5 | 6 => {
+                if let Some((server, line)) = self.line(choices) {
+                    let _ = self.control.handle_dialed(now, server, line, &mut self.log);
+                }
+            }
+            7..=9 => {
+                if let Some((server, line)) = self.line(choices) {
+                    self.reply(choices, server, line);
+                }
+            }
+            10 => {
+                if let Some((server, line)) = self.line(choices) {
+                    let causes = [Cause::Network, Cause::NetworkTimeout, Cause::Protocol, Cause::Dns, Cause::Resources];
+                    let _ = self.control.handle_failed(now, server, line, choices.one_of(&causes), &mut self.log);
+                }
+            }
+            11 => with_hello(
+                choices,
+                |hello, log, control: &mut Control<M>| {
+                    control.handle_app_hello(now, server, hello, log);
+                },
+                &mut self.log,
+                &mut self.control,
+            ),
+            12 => self.app_error(choices, server),
+            13 => self.control.request_check(now),
+            14 if choices.one_in(40) => self.control.close(now, &mut self.log),
+            _ => self.pass(choices),
+        }
+        self.control.assert_invariants();
+        if self.eager || choices.one_in(4) {
+            let ended =
+                self.log.seen.iter().any(|kind| matches!(kind, Kind::Polled | Kind::Streamed | Kind::CheckFailed));
+            let woken = self.drain();
+            assert!(woken || !ended, "a check that ends wakes selectors (MON-18)");
+        } else if choices.one_in(4) {
+            // A host that takes some of it, and then does something else, is wrong and must do no harm.
+            if let Some(action) = self.control.poll_action() {
+                self.apply(action);
+            }
+            self.control.assert_invariants();
+        }
+    }
+
+    /// A server that is or was a member, or never was.
+    fn server(&self, choices: &mut Bytes<'_>) -> ServerId {
+        let members: Vec<ServerId> = self.control.topology().servers().map(|server| server.server()).collect();
+        if members.is_empty() || choices.one_in(8) {
+            return self.servers[choices.index(self.servers.len())];
+        }
+        members[choices.index(members.len())]
+    }
+
+    /// A line that was named lately, or long ago, or of another server.
+    fn line(&self, choices: &mut Bytes<'_>) -> Option<(ServerId, LineId)> {
+        if self.lines.is_empty() {
+            return None;
+        }
+        let back =
+            if choices.one_in(8) { choices.index(self.lines.len()) } else { choices.index(self.lines.len().min(6)) };
+        let (server, line) = self.lines[self.lines.len() - 1 - back];
+        Some((if choices.one_in(16) { self.server(choices) } else { server }, line))
+    }
+
+    fn poll_lines(&mut self, choices: &mut Bytes<'_>) {
+        let server = self.server(choices);
+        let line = choices.one_of(&[Line::Check, Line::Check, Line::Rtt]);
+        let owes = self.control.owes_line(server, line);
+        let action = self.control.poll_line(self.clock(), server, line);
+        assert_eq!(action.is_some(), owes);
+        match action {
+            None => {}
+            Some(MonitorAction::Hangup(line)) => {
+                let stale = self.control.handle_failed(self.clock(), server, line, Cause::Network, &mut self.log);
+                assert!(stale.is_err(), "a line that was hung up is gone");
+            }
+            Some(
+                MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line },
+            ) => {
+                assert!(!self.control.is_ended(server), "who is gone only hangs up");
+                self.lines.push((server, line));
+            }
+        }
+    }
+
+    fn reply(&mut self, choices: &mut Bytes<'_>, server: ServerId, line: LineId) {
+        let now = self.clock();
+        let (ok, more_to_come, hello_ok) = (!choices.one_in(8), choices.one_in(3), choices.one_in(2));
+        with_hello(
+            choices,
+            |hello, log, control: &mut Control<M>| {
+                let reply = CheckReply {
+                    ok,
+                    code: 91,
+                    hello_ok,
+                    more_to_come,
+                    topology_version: hello.topology_version,
+                    server_connection: None,
+                };
+                let before = control.topology().description().topology_type();
+                if control.handle_reply(now, server, line, &reply, ok.then_some(hello), log).is_err() {
+                    assert_eq!(control.topology().description().topology_type(), before, "late news changes nothing");
+                }
+            },
+            &mut self.log,
+            &mut self.control,
+        );
+    }
+
+    fn app_error(&mut self, choices: &mut Bytes<'_>, server: ServerId) {
+        let kind = match choices.below(5) {
+            0 => AppErrorKind::Network,
+            1 => AppErrorKind::NetworkTimeout,
+            2 => AppErrorKind::Other(choices.one_of(&[Cause::Authentication, Cause::Dns, Cause::Cancelled])),
+            _ => {
+                let code = choices.one_of(&[None, Some(91), Some(189), Some(10_107), Some(1)]);
+                let error =
+                    Some(ReplyError { code, message: choices.one_of(&["", "not master", "node is recovering"]) });
+                let (command, write_concern) = if choices.one_in(3) { (None, error) } else { (error, None) };
+                AppErrorKind::Command(CommandError { command, write_concern, topology_version: version(choices) })
+            }
+        };
+        let error = AppError {
+            generation: u64::from(choices.below(8) / 7),
+            pool_generation: 0,
+            phase: choices.one_of(&[HandshakePhase::Before, HandshakePhase::After]),
+            kind,
+            overloaded: choices.one_in(6),
+            service_id: choices.one_in(4).then_some(ObjectId([1; 12])),
+        };
+        let known = self.control.topology().server(server).is_some();
+        let verdict = self.control.handle_app_error(self.clock(), server, &error, &mut self.log);
+        assert!(
+            error.generation == 0 || verdict == poolhouse_core::topology::Verdict::default(),
+            "a stale error (S10)"
+        );
+        if let Some(clear) = verdict.clear {
+            assert!(known && (verdict.marked_unknown || matches!(clear, Clear::Service(_))));
+            if let (Clear::All { .. }, Some(pool)) = (clear, self.pools.get_mut(&server)) {
+                *pool = false;
+            }
+        }
+        if verdict.marked_unknown {
+            let server = self.control.topology().server(server).expect("a member");
+            assert!(!server.server_type().is_known());
+        }
+    }
+
+    fn pass(&mut self, choices: &mut Bytes<'_>) {
+        let due = self.control.poll_timeout();
+        self.now = match (choices.below(8), due) {
+            (0..=3, Some(at)) => at.as_nanos(),
+            (4, Some(at)) => at.as_nanos().saturating_sub(1),
+            (5, _) => self.now.saturating_sub(u64::from(choices.below(3_000)) * 1_000_000),
+            _ => self.now.saturating_add(u64::from(choices.below(20_000)) * 1_000_000),
+        };
+        self.control.handle_timeout(self.clock(), &mut self.log);
+        let left = self.control.poll_timeout();
+        assert!(left.is_none_or(|at| at > self.clock()), "nothing that is due is left over");
+        if due.is_none_or(|at| at > self.clock()) {
+            assert!(self.log.seen.is_empty() && left == due || self.log.latest() > Some(self.clock()), "an early call");
+        }
+    }
+
+    /// Takes everything that is owed. Whether selectors were woken.
+    fn drain(&mut self) -> bool {
+        let mut woken = false;
+        while let Some(action) = self.control.poll_action() {
+            assert!(!woken, "selectors wake last");
+            woken = action == ControlAction::WakeSelectors;
+            self.apply(action);
+        }
+        self.control.assert_invariants();
+        self.check();
+        woken
+    }
+
+    fn apply(&mut self, action: ControlAction) {
+        match action {
+            ControlAction::ServerAdded(server) => {
+                assert!(self.pools.insert(server, false).is_none(), "a server is added twice");
+                self.servers.push(server);
+            }
+            ControlAction::ServerRemoved(server) => {
+                assert!(self.pools.remove(&server).is_some(), "a server is removed that was not there");
+                assert!(self.control.is_ended(server));
+            }
+            ControlAction::Pool(server, command) => {
+                let description = self.control.topology().server(server).expect("commands are for members");
+                let server_type = description.server_type();
+                let single = self.control.topology().description().topology_type() == TopologyType::Single;
+                let pool = self.pools.get_mut(&server).expect("it was added before");
+                match command {
+                    PoolCommand::Ready => {
+                        let suits = server_type.is_data_bearing() || single && server_type.is_known();
+                        assert!(suits || !self.eager && server_type.is_known(), "{server_type} is not for it (S8)");
+                        *pool = true;
+                    }
+                    PoolCommand::Clear { interrupt_in_use_connections, cause } => {
+                        assert!(!self.eager || !server_type.is_known(), "the description comes first (S7)");
+                        assert!(!interrupt_in_use_connections || cause == Cause::NetworkTimeout, "(MON-54)");
+                        *pool = false;
+                    }
+                }
+            }
+            ControlAction::WakeSelectors => {}
+        }
+    }
+
+    /// Descriptions and pools agree once everything is taken.
+    fn check(&self) {
+        let topology = self.control.topology();
+        assert_eq!(topology.server_count() as usize, self.pools.len());
+        let single = topology.description().topology_type() == TopologyType::Single;
+        for server in topology.servers() {
+            let is_ready = self.pools[&server.server()];
+            let server_type = server.server_type();
+            if server_type.is_data_bearing() || single && server_type.is_known() {
+                assert!(is_ready, "{server} is known and its pool is not ready");
+            }
+            if matches!(server.error(), Some(ServerError::Failed(_))) {
+                assert!(!is_ready, "{server} failed and its pool is ready");
+            }
+        }
+    }
+}
+
+fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
+    let process_id = ObjectId([choices.one_of(&[1, 1, 1, 2]); 12]);
+    let counter = choices.one_of(&[1, 2, 3, 4, i64::MAX, i64::MIN]);
+    (!choices.one_in(3)).then_some(TopologyVersion { process_id, counter })
+}
+
+/// Draws a hello, and does something with it.
+fn with_hello<M: Memory>(
+    choices: &mut Bytes<'_>,
+    act: impl FnOnce(&HelloInfo<'_, Lists<'_>>, &mut Log, &mut Control<M>),
+    log: &mut Log,
+    control: &mut Control<M>,
+) {
+    let name = |choices: &mut Bytes<'_>| if choices.one_in(16) { choices.index(HOSTS.len()) } else { choices.index(5) };
+    let hosts = (0..choices.below(5)).map(|_| HOSTS[name(choices)]).collect();
+    let arbiters = (0..choices.below(2)).map(|_| HOSTS[name(choices)]).collect();
+    let tags = (0..choices.below(2)).map(|_| ("dc", choices.one_of(&["x", "y"]))).collect();
+    let role = choices.below(10);
+    let odd = choices.one_in(16);
+    let hello = HelloInfo {
+        is_writable_primary: role < 4 || odd,
+        secondary: (4..6).contains(&role) || odd,
+        arbiter_only: role == 6 || odd,
+        hidden: choices.one_in(16),
+        is_replica_set: role == 7,
+        is_db_grid: role == 8,
+        is_cryptd: false,
+        set_name: (role < 7).then_some(choices.one_of(&["rs", "rs", "rs", "rs", "other"])),
+        set_version: choices.one_of(&[None, Some(1), Some(2), Some(2), Some(-1), Some(i64::MAX)]),
+        election_id: choices.one_of(&[None, Some(ObjectId([1; 12])), Some(ObjectId([2; 12]))]),
+        me: choices.one_in(6).then(|| HOSTS[name(choices)]),
+        primary: choices.one_in(3).then(|| HOSTS[name(choices)]),
+        min_wire_version: choices.one_of(&[0, 0, 0, 99]),
+        max_wire_version: choices.one_of(&[21, 21, 16, 2]),
+        last_write_date_ms: None,
+        logical_session_timeout_minutes: choices.one_of(&[None, Some(30)]),
+        topology_version: version(choices),
+        lists: Lists { hosts, arbiters, tags },
+    };
+    act(&hello, log, control);
+}

@@ -1,0 +1,177 @@
+//! Selection among random servers against its naive model.
+
+use poolhouse_core::ServerType;
+use poolhouse_core::selection::{Candidate, ReadMode, Selection, has_readable_server, select};
+use poolhouse_core::topology::TopologyType;
+
+use crate::model::selection::{Query, Server, Tags, World, selected, with_core};
+
+/// What random selections came to: a check that they get everywhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// The criteria were not valid.
+    pub invalid: u32,
+    /// No server suited.
+    pub none: u32,
+    /// One server was in the window.
+    pub one: u32,
+    /// Several were.
+    pub several: u32,
+    /// Servers suited that were not in the window.
+    pub narrowed: u32,
+    /// A deprioritized server had to be taken.
+    pub fell_back: u32,
+}
+
+struct Choices<'a> {
+    bytes: &'a [u8],
+}
+
+impl Choices<'_> {
+    /// A number below `count`; zeros when the bytes are used up.
+    fn below(&mut self, count: u8) -> u8 {
+        match self.bytes.split_first() {
+            Some((first, rest)) => {
+                self.bytes = rest;
+                first % count
+            }
+            None => 0,
+        }
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::from(self.below(u8::try_from(from.len()).unwrap_or(u8::MAX)))]
+    }
+
+    fn tags(&mut self) -> Tags {
+        let mut tags = Tags::new();
+        for name in ["dc", "rack"] {
+            match self.below(3) {
+                0 => {}
+                value => drop(tags.insert(name.to_owned(), value.to_string())),
+            }
+        }
+        tags
+    }
+}
+
+const TYPES: [TopologyType; 8] = [
+    TopologyType::ReplicaSetWithPrimary,
+    TopologyType::ReplicaSetNoPrimary,
+    TopologyType::ReplicaSetWithPrimary,
+    TopologyType::ReplicaSetNoPrimary,
+    TopologyType::Sharded,
+    TopologyType::Single,
+    TopologyType::Unknown,
+    TopologyType::LoadBalanced,
+];
+const SERVERS: [ServerType; 14] = [
+    ServerType::RsSecondary,
+    ServerType::RsSecondary,
+    ServerType::RsSecondary,
+    ServerType::RsSecondary,
+    ServerType::RsPrimary,
+    ServerType::Mongos,
+    ServerType::Mongos,
+    ServerType::Unknown,
+    ServerType::PossiblePrimary,
+    ServerType::Standalone,
+    ServerType::RsArbiter,
+    ServerType::RsOther,
+    ServerType::RsGhost,
+    ServerType::LoadBalancer,
+];
+
+/// Selects once, as `bytes` say, with the core and with the model.
+///
+/// # Panics
+/// When the two disagree.
+pub fn selection(bytes: &[u8]) -> Counts {
+    let mut choices = Choices { bytes };
+    let world = world(&mut choices);
+    let query = query(&mut choices, world.servers.len());
+    let expected = selected(&world, &query);
+    let entropy = u32::from_be_bytes([(); 4].map(|()| choices.below(u8::MAX)));
+    let mut counts = Counts::default();
+    with_core(&query, |criteria| {
+        let selection = criteria.and_then(|criteria| Selection::new(&world, &criteria, &query.deprioritized));
+        let (Ok(selection), Ok((suitable, window))) = (&selection, &expected) else {
+            assert_eq!(selection.is_err(), expected.is_err(), "{world:?} {query:?}: {selection:?}");
+            counts.invalid += 1;
+            return;
+        };
+        let places = |server: crate::model::selection::Seen<'_>| server.id();
+        assert_eq!(&selection.suitable().map(places).collect::<Vec<_>>(), suitable, "suitable: {world:?} {query:?}");
+        assert_eq!(&selection.in_window().map(places).collect::<Vec<_>>(), window, "window: {world:?} {query:?}");
+        assert_eq!(selection.is_empty(), suitable.is_empty());
+        let loads = |place: usize| u32::try_from(place % 3).unwrap_or(0);
+        let chosen = selection.choose(loads, entropy).map(places);
+        assert_eq!(chosen.is_none(), window.is_empty());
+        if let Some(chosen) = chosen {
+            assert!(window.contains(&chosen));
+            let most = window.iter().map(|&place| loads(place)).max().unwrap_or(0);
+            let busiest = window.iter().filter(|&&place| loads(place) == most).count();
+            assert!(busiest > 1 || window.len() == 1 || loads(chosen) < most, "the busiest of several loses");
+        }
+        let criteria = criteria.expect("valid");
+        let again = select(&world, &criteria, &query.deprioritized, loads, entropy).expect("valid");
+        assert_eq!(again, chosen);
+        assert_eq!(has_readable_server(&world, &criteria), !suitable.is_empty());
+        match window.len() {
+            0 => counts.none += 1,
+            1 => counts.one += 1,
+            _ => counts.several += 1,
+        }
+        counts.narrowed += u32::from(window.len() < suitable.len());
+        counts.fell_back += u32::from(suitable.iter().any(|place| query.deprioritized.contains(place)));
+    });
+    counts
+}
+
+fn world(choices: &mut Choices<'_>) -> World {
+    let topology_type = choices.pick(&TYPES);
+    let count = choices.below(7);
+    let servers = (0..count).map(|place| Server {
+        address: format!("{place}:27017"),
+        server_type: choices.pick(&SERVERS),
+        rtt_nanos: choices
+            .pick(&[None, Some(5), Some(5), Some(12), Some(20), Some(21), Some(60)])
+            .map(|ms| ms * 1_000_000),
+        tags: choices.tags(),
+        update_nanos: u64::from(choices.below(120)) * 1_000_000_000,
+        write_ms: choices.pick(&[
+            None,
+            Some(0),
+            Some(1_000),
+            Some(50_000),
+            Some(100_000),
+            Some(100_001),
+            Some(180_000),
+            Some(i64::MIN),
+            Some(i64::MAX),
+        ]),
+    });
+    World { topology_type, servers: servers.collect() }
+}
+
+fn query(choices: &mut Choices<'_>, servers: usize) -> Query {
+    let write = choices.below(5) == 0;
+    let mode = choices.pick(&ReadMode::ALL);
+    let sets = choices.below(4);
+    let tag_sets = (0..sets).map(|_| choices.tags()).collect();
+    let max_staleness_seconds = choices.pick(&[
+        None,
+        None,
+        Some(0),
+        Some(89),
+        Some(90),
+        Some(100),
+        Some(120),
+        Some(180),
+        Some(u64::from(u32::MAX)),
+    ]);
+    let heartbeat_ms = choices.pick(&[10_000, 500, 80_000, 80_001, 90_000]);
+    let threshold_ms = choices.pick(&[15, 0, 16, 1_000]);
+    let deprioritized = (0..servers).filter(|_| choices.below(4) == 0).collect();
+    Query { write, mode, tag_sets, max_staleness_seconds, heartbeat_ms, threshold_ms, deprioritized }
+}

@@ -1,0 +1,309 @@
+//! A genuine set of three under load: every fault, and the time from it to the first operation that succeeds after it.
+
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use bson::doc;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error};
+use poolhouse_tests::mongod::MongodReplicaSet;
+use smol::Task;
+
+use super::{Outcome, PATIENCE, SLACK, eventually};
+
+/// How long each operation may take: longer than an election.
+const DEADLINE: Duration = Duration::from_secs(15);
+/// How long the set may take to get over a fault.
+const SETTLING: Duration = Duration::from_secs(60);
+/// Half of them ping, half of them insert.
+const TASKS: usize = 32;
+
+pub(super) async fn survives_what_befalls_it() -> Outcome {
+    let set = Arc::new(Mutex::new(MongodReplicaSet::start(3)?));
+    let mut options = ClientOptions::parse(&lock(&set).uri())?;
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    options.monitor.connect_timeout = Duration::from_millis(700);
+    options.pool.max_pool_size = 10;
+    let client = Client::new(options)?;
+    // Blocking calls of the harness, on a thread of their own.
+    let on = |work: fn(&mut MongodReplicaSet) -> Result<usize, Failure>| {
+        let set = Arc::clone(&set);
+        smol::unblock(move || work(&mut lock(&set)))
+    };
+    on(|set| Ok(set.settle(SETTLING)?)).await.map_err(|error| error.to_string())?;
+    let load = Load::start(&client);
+    load.more_successes(200).await?;
+
+    load.round("replSetStepDown", on(|set| Ok(set.step_down(3)?))).await?;
+    agree(&set, &client, &load).await?;
+
+    let killed = load.round("kill -9 of the primary", on(kill_primary)).await?;
+    eventually("the client knows that it is gone", || Ok(server_type(&client, &set, killed) == ServerType::Unknown))
+        .await?;
+    smol::unblock({
+        let set = Arc::clone(&set);
+        move || lock(&set).restart(killed)
+    })
+    .await?;
+    agree(&set, &client, &load).await?;
+
+    let stopped = load.round("SIGSTOP of the primary", on(stop_primary)).await?;
+    load.more_successes(100).await?;
+    smol::unblock({
+        let set = Arc::clone(&set);
+        move || lock(&set).cont(stopped)
+    })
+    .await?;
+    agree(&set, &client, &load).await?;
+
+    let before = counts_before(&lock(&set));
+    let removed = load.round("reconfig that removes a secondary", on(remove_secondary)).await?;
+    eventually("the client has given it up", || Ok(client.servers().len() == 2)).await?;
+    // One that was removed answers no aggregation, only tells how many there are; what it kept of ours would be found when it
+    // has been added again.
+    let kept = before[removed].0.saturating_sub(before[removed].1);
+    eventually("the client's connections to it are closed", || {
+        let open = lock(&set).member(removed).server_status_connections();
+        Ok(open.is_ok_and(|open| open.others() <= kept))
+    })
+    .await?;
+    let set_again = Arc::clone(&set);
+    let adding = smol::unblock(move || {
+        lock(&set_again).reconfig_add(removed)?;
+        Ok(removed)
+    });
+    load.round("reconfig that adds it again", adding).await?;
+    agree(&set, &client, &load).await?;
+
+    let (succeeded, errors) = load.end().await;
+    println!("{succeeded} operations succeeded, {} failed", errors.len());
+    assert_eq!(errors, Vec::<String>::new(), "operations failed that a retry could have saved");
+    client.close().await;
+    eventually("no connection is left", || {
+        let set = lock(&set);
+        Ok((0..3).all(|member| clients_of(&set, member) == Some(0)))
+    })
+    .await
+}
+
+/// An error that may cross threads.
+type Failure = Box<dyn core::error::Error + Send + Sync>;
+
+fn lock(set: &Mutex<MongodReplicaSet>) -> std::sync::MutexGuard<'_, MongodReplicaSet> {
+    set.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn kill_primary(set: &mut MongodReplicaSet) -> Result<usize, Failure> {
+    let primary = set.primary().ok_or("no primary")?;
+    set.kill9(primary)?;
+    Ok(primary)
+}
+
+fn stop_primary(set: &mut MongodReplicaSet) -> Result<usize, Failure> {
+    let primary = set.primary().ok_or("no primary")?;
+    set.stop(primary)?;
+    Ok(primary)
+}
+
+fn remove_secondary(set: &mut MongodReplicaSet) -> Result<usize, Failure> {
+    let secondary = (set.primary().ok_or("no primary")? + 1) % 3;
+    set.reconfig_remove(secondary)?;
+    Ok(secondary)
+}
+
+fn server_type(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) -> ServerType {
+    let address = lock(set).member(member).address().to_string();
+    client.servers().iter().find(|it| it.address == address).map_or(ServerType::Unknown, |it| it.server_type)
+}
+
+/// The connections that clients of ours have to a member, by the name of the driver that they told.
+///
+/// `None` while the member does not say: one whose state changes hangs up on the harness, too.
+fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
+    let ours = doc! { "clientMetadata.driver.name": "poolhouse-smol" };
+    let count = doc! {
+        "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
+        "pipeline": [
+            { "$currentOp": { "allUsers": true, "idleConnections": true } }, { "$match": ours }, { "$count": "n" },
+        ],
+    };
+    let reply = set.member(member).run_command(count).ok()?;
+    let first = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let first = first.ok().and_then(|batch| batch.first()).and_then(bson::Bson::as_document);
+    Some(first.and_then(|it| it.get_i32("n").ok()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+}
+
+/// Of each member: all connections, and those of our client.
+fn counts_before(set: &MongodReplicaSet) -> Vec<(u64, u64)> {
+    let all = |member| set.member(member).server_status_connections().map_or(0, |count| count.others());
+    (0..set.members_count()).map(|member| (all(member), clients_of(set, member).unwrap_or(0))).collect()
+}
+
+/// Waits until the set has settled, the client sees it as it is, and each member counts the client's connections: those of its
+/// pool and two of its monitor. The load rests meanwhile.
+async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load) -> Outcome {
+    let primary = smol::unblock({
+        let set = Arc::clone(set);
+        move || lock(&set).settle(SETTLING)
+    })
+    .await?;
+    load.more_successes(50).await?;
+    load.rest().await?;
+    let begun = Instant::now();
+    loop {
+        let mut seen = Vec::new();
+        for member in 0..3 {
+            let address = lock(set).member(member).address().to_string();
+            let open = clients_of(&lock(set), member);
+            // The server's own count has connections of the other members in it, too.
+            let all = lock(set).member(member).server_status_connections().ok().map(|count| count.others());
+            let status = client.servers().into_iter().find(|it| it.address == address);
+            let status = status.map(|it| (it.server_type, it.pool.counts));
+            seen.push((open, all, status));
+        }
+        let agrees = seen.iter().enumerate().all(|(member, (open, all, status))| {
+            let expected = if member == primary { ServerType::RsPrimary } else { ServerType::RsSecondary };
+            status.is_some_and(|(server_type, counts)| {
+                let quiet = counts.in_use + counts.pending + counts.waiting == 0;
+                quiet && server_type == expected && *open == Some(2 + u64::from(counts.total())) && all >= open
+            })
+        });
+        if agrees {
+            load.go_on();
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("counts of the members and of the pools differ: {seen:#?}").into());
+        }
+        smol::Timer::after(Duration::from_millis(20)).await;
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    pause: AtomicBool,
+    running: AtomicUsize,
+    succeeded: AtomicUsize,
+    /// When the operation began that succeeded last after the fault, and when the first one that began after it was done.
+    fault: Mutex<Option<Instant>>,
+    first: Mutex<Option<Duration>>,
+    slowest: Mutex<Duration>,
+    errors: Mutex<Vec<String>>,
+}
+
+fn held<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Tasks that ping and insert until they are stopped. Each operation ends within its deadline, one way or the other.
+struct Load {
+    shared: Arc<Shared>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Load {
+    fn start(client: &Client) -> Self {
+        let shared = Arc::new(Shared::default());
+        let tasks = (0..TASKS)
+            .map(|task| {
+                let (client, shared) = (client.clone(), Arc::clone(&shared));
+                smol::spawn(async move {
+                    while !shared.stop.load(Ordering::SeqCst) {
+                        if shared.pause.load(Ordering::SeqCst) {
+                            smol::Timer::after(Duration::from_millis(5)).await;
+                            continue;
+                        }
+                        shared.running.fetch_add(1, Ordering::SeqCst);
+                        let begun = Instant::now();
+                        let outcome = operation(&client, task).await;
+                        shared.note(begun, &outcome);
+                        shared.running.fetch_sub(1, Ordering::SeqCst);
+                        // A load, and not all that the machine can do.
+                        smol::Timer::after(Duration::from_millis(2)).await;
+                    }
+                })
+            })
+            .collect();
+        Self { shared, tasks }
+    }
+
+    async fn more_successes(&self, count: usize) -> Outcome {
+        let from = self.shared.succeeded.load(Ordering::SeqCst);
+        eventually("operations succeed", || Ok(self.shared.succeeded.load(Ordering::SeqCst) >= from + count)).await
+    }
+
+    /// Brings a fault about, and prints how long after it the first operation that began later succeeded.
+    async fn round(
+        &self,
+        what: &str,
+        fault: impl Future<Output = Result<usize, Failure>>,
+    ) -> Result<usize, Box<dyn core::error::Error>> {
+        *held(&self.shared.slowest) = Duration::ZERO;
+        *held(&self.shared.first) = None;
+        let member = fault.await.map_err(|error| error.to_string())?;
+        let now = Instant::now();
+        *held(&self.shared.fault) = Some(now);
+        eventually("an operation succeeds after the fault", || Ok(held(&self.shared.first).is_some())).await?;
+        let first = held(&self.shared.first).unwrap_or_default();
+        *held(&self.shared.fault) = None;
+        self.more_successes(TASKS).await?;
+        println!("{what}: first success {first:?} after it, slowest operation {:?}", *held(&self.shared.slowest));
+        Ok(member)
+    }
+
+    /// Waits until no operation is under way, and lets none begin.
+    async fn rest(&self) -> Outcome {
+        self.shared.pause.store(true, Ordering::SeqCst);
+        eventually("the load rests", || Ok(self.shared.running.load(Ordering::SeqCst) == 0)).await
+    }
+
+    fn go_on(&self) {
+        self.shared.pause.store(false, Ordering::SeqCst);
+    }
+
+    /// Ends the load: how many operations succeeded, and the errors of the others.
+    async fn end(self) -> (usize, Vec<String>) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        for task in self.tasks {
+            task.await;
+        }
+        let errors = core::mem::take(&mut *held(&self.shared.errors));
+        (self.shared.succeeded.load(Ordering::SeqCst), errors)
+    }
+}
+
+impl Shared {
+    fn note(&self, begun: Instant, outcome: &Result<(), Error>) {
+        let took = begun.elapsed();
+        if took > DEADLINE + SLACK {
+            held(&self.errors).push(format!("outlived its deadline: {took:?}"));
+        }
+        {
+            let mut slowest = held(&self.slowest);
+            *slowest = took.max(*slowest);
+        }
+        match outcome {
+            Ok(()) => {
+                self.succeeded.fetch_add(1, Ordering::SeqCst);
+                if let Some(fault) = held(&self.fault).filter(|fault| begun >= *fault) {
+                    held(&self.first).get_or_insert(fault.elapsed());
+                }
+            }
+            Err(error) => held(&self.errors).push(format!("after {took:?}: {error:?}")),
+        }
+    }
+}
+
+async fn operation(client: &Client, task: usize) -> Result<(), Error> {
+    let options = CommandOptions::new().with_timeout(DEADLINE).repeatable();
+    let (database, command) = if task.is_multiple_of(2) {
+        ("db", doc! { "insert": "load", "documents": [{}] })
+    } else {
+        ("admin", doc! { "ping": 1 })
+    };
+    client.run_command_with(database, command, options).await.map(drop)
+}
