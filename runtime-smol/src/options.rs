@@ -73,6 +73,9 @@ impl ClientOptions {
                 if is_socket { host.replace("%2F", "/").replace("%2f", "/") } else { host.to_owned() }
             })
             .collect();
+        if options.hosts.iter().any(|host| host.is_empty() || host.starts_with(':')) {
+            return Err(Error::Uri("a host in it is empty"));
+        }
         for option in query.split('&').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some((name, value)) if name.eq_ignore_ascii_case("replicaSet") && !value.is_empty() => {

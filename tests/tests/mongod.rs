@@ -80,8 +80,9 @@ fn streaming(mongod: &Mongod) -> ClientOptions {
     options
 }
 
+/// One attempt, without the client's own second one.
 async fn ping(client: &Client) -> Result<(), Error> {
-    client.run_command("admin", doc! { "ping": 1 }).await.map(drop)
+    client.check_out().await?.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }
 
 /// Waits for a state that nothing announces.
