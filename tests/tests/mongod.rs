@@ -80,6 +80,7 @@ fn streaming(mongod: &Mongod) -> ClientOptions {
     options
 }
 
+/// One attempt, without the client's own second one.
 async fn ping(client: &Client) -> Result<(), Error> {
     client.check_out().await?.run_command("admin", doc! { "ping": 1 }).await.map(drop)
 }

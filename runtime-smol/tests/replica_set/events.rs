@@ -5,6 +5,18 @@ use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::{Client, Event, Notice};
 
+fn name_of(event: &OwnedSdamEvent) -> String {
+    if let OwnedSdamEvent::ServerOpening { address, .. } = event {
+        format!("opening {address}")
+    } else if let OwnedSdamEvent::ServerClosed { address, .. } = event {
+        format!("closed {address}")
+    } else if let OwnedSdamEvent::ServerDescriptionChanged { address, .. } = event {
+        format!("changed {address}")
+    } else {
+        event.get().name().to_owned()
+    }
+}
+
 /// From the opening of the topology to its end: every server opens before it changes and closes once, and nothing follows
 /// the end but the last events of pools.
 #[test]
@@ -24,12 +36,7 @@ fn events_are_in_order_from_opening_to_closing() {
         let mut pools = Vec::new();
         while let Some(notice) = events.next().await {
             match notice {
-                Notice::Event { event: Event::Sdam(event), .. } => names.push(match &*event {
-                    OwnedSdamEvent::ServerOpening { address, .. } => format!("opening {address}"),
-                    OwnedSdamEvent::ServerClosed { address, .. } => format!("closed {address}"),
-                    OwnedSdamEvent::ServerDescriptionChanged { address, .. } => format!("changed {address}"),
-                    other => other.get().name().to_owned(),
-                }),
+                Notice::Event { event: Event::Sdam(event), .. } => names.push(name_of(&event)),
                 Notice::Event { event: Event::Pool(event), .. } => pools.push(event),
                 Notice::Event { .. } => {}
                 Notice::Lost { count } => panic!("{count} events were lost"),

@@ -138,17 +138,16 @@ pub(crate) fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Error {
 /// Events of the topology and the states of pools, without what each operation makes.
 pub(crate) fn rare(event: &EventRef<'_>) -> bool {
     use poolhouse_smol::poolhouse_core::pool::PoolEvent;
-    match event {
-        EventRef::Sdam(_) => true,
-        EventRef::Pool(event) => matches!(
-            event,
-            PoolEvent::PoolCreated { .. }
-                | PoolEvent::PoolReady { .. }
-                | PoolEvent::PoolCleared { .. }
-                | PoolEvent::PoolClosed { .. }
-        ),
-        _ => false,
-    }
+    matches!(
+        event,
+        EventRef::Sdam(_)
+            | EventRef::Pool(
+                PoolEvent::PoolCreated { .. }
+                    | PoolEvent::PoolReady { .. }
+                    | PoolEvent::PoolCleared { .. }
+                    | PoolEvent::PoolClosed { .. }
+            )
+    )
 }
 
 /// The next event that is wanted, and when it happened.
@@ -181,11 +180,10 @@ pub(crate) async fn next(
 /// Whether the event says that this server is now of this type.
 pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -> bool {
     let Event::Sdam(event) = event else { return false };
-    match &**event {
-        OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } => {
-            *address == server.address().to_string() && new.get().server_type() == expected
-        }
-        _ => false,
+    if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &**event {
+        *address == server.address().to_string() && new.get().server_type() == expected
+    } else {
+        false
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// SDAM-05
+/// SDAM-05, SDAM-07
 #[test]
 fn topology_starts_as_its_options_say() {
     let start = |seeds: &[&str], replica_set, direct_connection, load_balanced| {
