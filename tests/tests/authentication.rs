@@ -11,6 +11,7 @@ use poolhouse_core::auth::{
 use poolhouse_core::wire::handshake::{Handshake, HandshakeError};
 use poolhouse_core::wire::hello::HandshakeHello;
 use poolhouse_core::wire::{Labels, Phase};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, ScramLie};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::handshake::{client, shake_hands, with};
@@ -45,7 +46,8 @@ fn log_in(server: &FakeServer, credential: Credential<'_>, speculative: bool) ->
     let established = shake_hands(&mut stream, &mut with(&client, authentication), 1)?;
     let connection = established.server_connection_id.and_then(|id| u64::try_from(id).ok()).expect("told");
     let mut client = BlockingClient::over(stream);
-    let reply = client.run("admin", doc! { "listDatabases": 1 }).expect("answered");
+    let any_member = doc! { "mode": "primaryPreferred" };
+    let reply = client.run("admin", doc! { "listDatabases": 1, "$readPreference": any_member }).expect("answered");
     assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply}");
     Ok(server.users_on(connection).join(" "))
 }
@@ -69,6 +71,18 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
     let (starts, continues) = (server.count_of("saslStart"), server.count_of("saslContinue"));
     log_in(&server, ada, true).expect("gets in");
     assert_eq!((server.count_of("saslStart"), server.count_of("saslContinue")), (starts, continues + 1));
+}
+
+#[test]
+fn members_of_a_set_have_its_users() {
+    let mut options = FakeReplicaSetOptions::of(3);
+    options.server = FakeOptions::with_users(vec![FakeUser::new("ada", "pencil")]);
+    let set = FakeReplicaSet::start(options).expect("loopback");
+    for member in 0..set.servers_count() {
+        let ada = Credential::new("ada", "pencil");
+        assert_eq!(log_in(&set.server(member), ada, true), Ok("admin.ada".to_owned()));
+        log_in(&set.server(member), Credential::new("ada", "Pencil"), true).expect_err("refused");
+    }
 }
 
 #[test]

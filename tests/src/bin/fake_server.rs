@@ -1,7 +1,7 @@
 //! Serves a fake mongod, or a fake replica set, on loopback:
 //! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] [--user NAME:PASSWORD[:MECHANISM]]..`.
 //!
-//! With users it has access control; a user without a mechanism has both of SCRAM.
+//! With users it has access control, and so has each member of a set; a user without a mechanism has both of SCRAM.
 //!
 //! Prints its connection string, and each new primary. Ends when standard input is closed, or after S seconds if they
 //! are given.
@@ -106,7 +106,10 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
             vec![Arc::new(server)]
         }
         Some(count) => {
-            let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(count))?;
+            let mut options = FakeReplicaSetOptions::of(count);
+            options.server.auth_required = !arguments.users.is_empty();
+            options.server.users.clone_from(&arguments.users);
+            let set = FakeReplicaSet::start(options)?;
             println!("{}", set.uri());
             let mut primary = set.primary();
             loop {
