@@ -54,7 +54,7 @@ pub use conversation::{Authentication, AuthenticationOptions};
 pub use credential::Credential;
 #[cfg(feature = "alloc")]
 pub use credential::OwnedCredential;
-pub use keys::{ITERATIONS_MAX, ITERATIONS_MIN, SALT_BYTES_MAX, ScramKeys};
+pub use keys::{ITERATIONS_MAX, ITERATIONS_MIN, ITERATIONS_PER_STEP, SALT_BYTES_MAX, ScramKeys};
 pub use mechanism::{Mechanism, ScramMechanism};
 pub use nonce::{ENTROPY_BYTES, NONCE_BYTES_MAX, NONCE_BYTES_MIN, Nonce, SERVER_NONCE_BYTES_MAX};
 pub use scram::Scram;

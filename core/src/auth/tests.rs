@@ -39,6 +39,17 @@ impl Known {
     }
 }
 
+/// Hands in a message, and does the work that it makes.
+fn tell(scram: &mut Scram<'_>, message: &[u8], done: bool) -> Result<Round, AuthError> {
+    let mut round = scram.handle_message(message, done);
+    while round == Ok(Round::Work) {
+        assert_eq!(said(scram), "", "nothing is due before");
+        round = scram.work();
+    }
+    assert_eq!(scram.work(), Err(AuthError::Ended), "no more to do");
+    round
+}
+
 fn said(scram: &Scram<'_>) -> String {
     let mut sink = Vec::new();
     scram.write_message(&mut sink).expect("grows");

@@ -9,7 +9,9 @@ use crate::wire::hello::HelloReply;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
+use core::future::poll_fn;
 use core::ops::Range;
+use core::task::Poll;
 use embedded_io_async::{Read, Write};
 
 /// Why a request has no reply.
@@ -101,10 +103,12 @@ impl<R: Runtime> Connection<R> {
     /// Makes an application connection of a connected socket.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    /// - `work`: called before each step of the authenticator's work, which it may spare.
     pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+        mut work: impl FnMut(&mut A),
     ) -> Result<Established, HandshakeError> {
         loop {
             self.output.truncate(0);
@@ -120,6 +124,10 @@ impl<R: Runtime> Connection<R> {
             self.consume(consumed);
             match next {
                 Next::Transmit => {}
+                Next::Work => {
+                    work(handshake.authenticator_mut());
+                    yield_now().await;
+                }
                 Next::Receive { bytes_min } => self.read_some(bytes_min).await.map_err(|error| {
                     // An error of reading always has a cause.
                     handshake.failed(error.cause().unwrap_or(Cause::Resources))
@@ -224,6 +232,19 @@ impl<R: Runtime> Connection<R> {
         }
         self.received -= count;
     }
+}
+
+/// Lets the other tasks of the thread run.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if core::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Where `part` is in `whole`, of which it is a part.

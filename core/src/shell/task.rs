@@ -242,7 +242,7 @@ impl<R: Runtime> Hub<R> {
             }
         };
         let mut handshake = Handshake::new(hello);
-        let shaken = connection.shake_hands(&mut handshake, told);
+        let shaken = connection.shake_hands(&mut handshake, told, |_| ());
         Some(match self.within(server, conn, deadline, shaken).await? {
             Ok(Ok(known)) => Ok((connection, known)),
             Ok(Err(error)) => Err(error),
