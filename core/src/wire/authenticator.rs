@@ -171,6 +171,11 @@ pub enum AuthError {
     PasswordNotAscii,
     /// The mechanism knows users of `$external` only.
     SourceNotExternal,
+    /// A mechanism that is not known here.
+    MechanismUnsupported {
+        /// Its name.
+        name: &'static str,
+    },
     /// PLAIN would send the password for everybody on the way to read.
     PlainWithoutTls,
     /// The nonce given is too short, too long, or has characters that a nonce cannot have.
@@ -246,6 +251,7 @@ impl fmt::Display for AuthError {
             Self::PasswordProhibited => "the password has characters that are prohibited",
             Self::PasswordNotAscii => "this build can only use ASCII passwords",
             Self::SourceNotExternal => "the mechanism needs the source $external",
+            Self::MechanismUnsupported { name } => return write!(f, "the mechanism {name} is not supported"),
             Self::PlainWithoutTls => "PLAIN is refused without TLS",
             Self::NonceProhibited => "the client's nonce cannot be used",
             Self::Refused { code } => return write!(f, "the server refused with code {code}"),
