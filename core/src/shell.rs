@@ -27,6 +27,8 @@ mod server;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;
+#[cfg(all(test, feature = "std"))]
+mod tests;
 
 pub use connection::ExchangeError;
 pub use error::{OperationError, SelectionReport};

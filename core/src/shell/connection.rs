@@ -1,5 +1,8 @@
 //! One socket with its buffers: requests out, replies in.
 
+#[cfg(all(test, feature = "std"))]
+mod tests;
+
 use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;

@@ -1,5 +1,8 @@
 //! How operations fail.
 
+#[cfg(test)]
+mod tests;
+
 use super::connection::ExchangeError;
 use crate::Cause;
 use crate::pool::CheckOutError;
