@@ -27,7 +27,8 @@ mod server;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;
-#[cfg(all(test, feature = "std"))]
+#[cfg(feature = "std")]
+#[cfg(test)]
 mod tests;
 
 pub use connection::ExchangeError;

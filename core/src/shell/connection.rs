@@ -1,6 +1,7 @@
 //! One socket with its buffers: requests out, replies in.
 
-#[cfg(all(test, feature = "std"))]
+#[cfg(feature = "std")]
+#[cfg(test)]
 mod tests;
 
 use super::runtime::{Buffer, Runtime};

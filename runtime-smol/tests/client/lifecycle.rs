@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, Event, ServerMonitoringMode};
 use smol::Task;

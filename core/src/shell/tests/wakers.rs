@@ -1,8 +1,8 @@
 //! Wakers run anybody's code when they are woken and when they are dropped: never under a lock.
 
 use super::*;
+use alloc::sync::Weak;
 use alloc::task::Wake;
-use std::sync::Weak;
 
 /// Looks at the whole client when it is dropped.
 struct Nosy {
