@@ -101,6 +101,7 @@ impl Client {
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
             metadata,
+            login: None,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
         let hub = Hub::new(Smol, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;

@@ -8,8 +8,12 @@ use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;
 use crate::wire::bson::RawDocument;
+#[cfg(feature = "alloc")]
+use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
+#[cfg(feature = "alloc")]
+use crate::wire::message::decode_message;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
@@ -70,6 +74,8 @@ pub(super) struct Connection<R: Runtime> {
     ids: RequestIds,
     exchange: Exchange,
     limits: Limits,
+    /// What is written may be a secret.
+    secret: bool,
 }
 
 /// Where a reply is in the input.
@@ -96,7 +102,42 @@ impl<R: Runtime> Connection<R> {
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             limits: Limits::DEFAULT,
+            secret: false,
         }
+    }
+
+    /// The socket.
+    pub(super) const fn stream(&self) -> &R::Stream {
+        &self.stream
+    }
+
+    /// What is written until hands are shaken may be a secret: it is wiped once it is sent, or when the connection is dropped.
+    ///
+    /// - `bytes`: as large as a request with a secret in it can be, so that the buffer leaves none behind by growing.
+    pub(super) fn expect_secrets(&mut self, bytes: usize) {
+        self.secret = true;
+        // A buffer that cannot grow so far does not move either.
+        let _ = self.output.resize(bytes);
+        self.output.truncate(0);
+    }
+
+    /// Wipes what was written, if it may be a secret.
+    fn wipe(&mut self) {
+        if self.secret {
+            let len = self.output.capacity();
+            let _ = self.output.resize(len);
+            #[cfg(feature = "auth")]
+            zeroize::Zeroize::zeroize(self.output.written_mut());
+            self.output.truncate(0);
+        }
+    }
+
+    /// What the server said when it refused to go on shaking hands.
+    #[cfg(feature = "alloc")]
+    pub(super) fn refusal(&self) -> Option<&str> {
+        let input = self.input.written().get(..self.received)?;
+        let Ok(Decoded::Done { value: message, .. }) = decode_message(input, &Limits::DEFAULT) else { return None };
+        CommandReply::parse(message.body()).ok()?.message
     }
 
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
@@ -118,6 +159,7 @@ impl<R: Runtime> Connection<R> {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
                 self.flush().await.map_err(|_| handshake.failed(Cause::Network))?;
+                self.wipe();
             }
             let input = self.input.written().get(..self.received).unwrap_or_default();
             let handled = handshake.handle_input(input)?;
@@ -137,6 +179,7 @@ impl<R: Runtime> Connection<R> {
                     handshake.failed(error.cause().unwrap_or(Cause::Resources))
                 })?,
                 Next::Established(established) => {
+                    self.secret = false;
                     self.limits = established.sizes.limits();
                     self.ids = established.request_ids;
                     return Ok(established);
@@ -243,6 +286,12 @@ impl<R: Runtime> Connection<R> {
             self.input.written_mut().copy_within(count..self.received, 0);
         }
         self.received -= count;
+    }
+}
+
+impl<R: Runtime> Drop for Connection<R> {
+    fn drop(&mut self) {
+        self.wipe();
     }
 }
 

@@ -2,18 +2,20 @@
 //!
 //! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
 
+use super::connection::Connection;
+use super::hub::Hub;
+use super::runtime::Runtime;
 use crate::pool::CheckOutError;
 use crate::wire::AuthError;
+use crate::wire::handshake::HandshakeError;
 use core::fmt;
 
 #[cfg(not(feature = "auth"))]
-pub(super) use absent::Speaker;
-#[cfg(not(feature = "auth"))]
 pub use absent::Login;
 #[cfg(feature = "auth")]
-pub use present::Login;
+pub(super) use present::Keys;
 #[cfg(feature = "auth")]
-pub(super) use present::{Keys, Speaker};
+pub use present::Login;
 
 /// Why a connection was not authenticated.
 #[cfg(feature = "alloc")]
@@ -76,6 +78,48 @@ impl Refusal {
     }
 }
 
+/// The longest message of a server that is passed on, in bytes.
+#[cfg(feature = "alloc")]
+const MESSAGE_BYTES_MAX: usize = 256;
+
+impl<R: Runtime> Hub<R> {
+    /// Tells those who wait for a connection why it is not there, if it was not authenticated. Gives the error back.
+    pub(super) fn note_refusal(
+        &self,
+        server: &R::ServerHandle,
+        connection: &Connection<R>,
+        error: HandshakeError,
+    ) -> HandshakeError {
+        #[cfg(not(feature = "alloc"))]
+        let _ = connection;
+        server.note_refusal(error.authentication.map(|wrong| Refusal {
+            cause: error.cause,
+            error: wrong,
+            #[cfg(feature = "alloc")]
+            message: self.message(connection, wrong),
+        }));
+        error
+    }
+
+    /// What the server said, made harmless.
+    #[cfg(feature = "alloc")]
+    fn message(&self, connection: &Connection<R>, error: AuthError) -> Option<alloc::string::String> {
+        if !matches!(error, AuthError::Refused { .. }) {
+            return None;
+        }
+        let text = connection.refusal()?;
+        if self.config().login.as_ref().is_some_and(|login| login.is_told_by(text)) {
+            return None;
+        }
+        let mut end = text.len().min(MESSAGE_BYTES_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let front = text.get(..end)?;
+        Some(front.chars().map(|char| if char.is_control() { ' ' } else { char }).collect())
+    }
+}
+
 #[cfg(feature = "auth")]
 mod present {
     use super::super::hub::Hub;
@@ -109,7 +153,7 @@ mod present {
         pub fn new(credential: impl Into<Kept>) -> Result<Self, AuthError> {
             let credential = credential.into();
             let options = AuthenticationOptions { secure: true, ..AuthenticationOptions::new([0; _]) };
-            Authentication::new(lend(&credential), options)?;
+            let _ = Authentication::new(lend(&credential), options)?;
             Ok(Self { credential, allow_plain_without_tls: false, iterations_max: ITERATIONS_MAX })
         }
 

@@ -4,7 +4,9 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
+use super::error::OperationError;
 use super::event::{Publish, Tap};
+use super::login::Refusal;
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
@@ -35,6 +37,8 @@ struct State<R: Runtime> {
     clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
+    /// Why the last connection that was not established was not authenticated, if that was it.
+    refusal: Option<Refusal>,
     /// Operations were found overdue, and are to be woken.
     overdue: bool,
 }
@@ -218,6 +222,7 @@ impl<R: Runtime> Server<R> {
             workers: Store::EMPTY,
             clock: None,
             armed: None,
+            refusal: None,
             overdue: false,
         };
         Self { id, address, events, state: R::Lock::new(state) }
@@ -477,6 +482,17 @@ impl<R: Runtime> Server<R> {
     /// Notes the service of a connection, in load-balanced mode.
     pub(super) fn note_service(&self, id: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
+    }
+
+    /// Why a connection is about to be reported as not established, for those who wait for it.
+    pub(super) fn note_refusal(&self, refusal: Option<Refusal>) {
+        let _before = self.state.with(|state| core::mem::replace(&mut state.refusal, refusal));
+    }
+
+    /// The error of a check-out of this server.
+    pub(super) fn explain(&self, error: CheckOutError) -> OperationError {
+        let report = self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error)));
+        report.map_or(OperationError::CheckOut(error), OperationError::Authentication)
     }
 
     /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.

@@ -164,6 +164,7 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
         connect_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
         metadata: ClientMetadata::new(&metadata).unwrap(),
+        login: None,
         first_pool: 0,
     };
     let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
