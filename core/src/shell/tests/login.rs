@@ -1,0 +1,135 @@
+//! Connections that authenticate: what is left of their secrets, and how they fail.
+
+use super::*;
+use crate::auth::{AuthError, Credential, Mechanism};
+use crate::pool::PoolState;
+use alloc::format;
+use alloc::string::ToString;
+
+const PASSWORD: &str = "a password that nobody must find";
+
+fn plain() -> Login {
+    Login::new(Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::Plain)).unwrap()
+}
+
+/// What comes of a check-out for which a connection is established.
+fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None));
+    assert!(poll(&mut waiting).is_pending());
+    let mut establishing = worker(hub, server);
+    assert!(poll(&mut establishing).is_pending());
+    bench.now.fetch_add(1_000_000_000, Ordering::Relaxed);
+    assert!(poll(&mut establishing).is_pending());
+    match poll(&mut waiting) {
+        Poll::Ready(outcome) => outcome.map(drop),
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// Whether memory that was given back has the password in it.
+fn password_is_left(bench: &Bench) -> bool {
+    let left = bench.left.lock().unwrap();
+    left.iter().any(|bytes| bytes.windows(PASSWORD.len()).any(|window| window == PASSWORD.as_bytes()))
+}
+
+fn failure(error: &OperationError) -> &LoginFailure {
+    let OperationError::Authentication(failure) = error else { panic!("no failure of a login: {error:?}") };
+    failure
+}
+
+#[test]
+fn password_is_left_in_no_buffer() {
+    for answer in [Answer::Accepts, Answer::Refuses("no".to_string()), Answer::KeepsSilent] {
+        let (bench, hub, server) = open_with(Some(plain()));
+        *bench.answer.lock().unwrap() = answer.clone();
+        let outcome = check_out(&bench, &hub, &server);
+        assert_eq!(outcome.is_ok(), answer == Answer::Accepts, "{outcome:?}");
+        drop((hub, server));
+        let buffers = bench.left.lock().unwrap().len();
+        assert!(buffers >= 2, "both buffers of the connection were looked at");
+        assert!(!password_is_left(&bench), "{answer:?}");
+    }
+    // The search finds what it looks for.
+    let bench = Bench::new();
+    Page::of(&bench).append(format!("saslStart{PASSWORD}").as_bytes()).unwrap();
+    assert!(password_is_left(&bench));
+}
+
+/// SDAM-75: the pool is cleared; the check-out fails with what the server said, made harmless.
+#[test]
+fn refusal_is_told_in_the_servers_words_without_secrets() {
+    let long = "e\u{301}".repeat(200);
+    let texts = [
+        ("Authentication failed.", Some("Authentication failed.")),
+        ("two\nlines\u{1b}[0m", Some("two lines [0m")),
+        (long.as_str(), long.get(..255)),
+        (&format!("user ada, password {PASSWORD}"), None),
+        (&format!("{} {PASSWORD}", "x".repeat(300)), None),
+    ];
+    for (text, told) in texts {
+        let (bench, hub, server) = open_with(Some(plain()));
+        *bench.answer.lock().unwrap() = Answer::Refuses(text.to_string());
+        let error = check_out(&bench, &hub, &server).expect_err("refused");
+        let failure = failure(&error);
+        let check_out = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
+        assert_eq!((failure.check_out, failure.error), (check_out, AuthError::Refused { code: 18 }));
+        assert_eq!(failure.message.as_deref(), told);
+        assert!(error.to_string().contains("authentication failed: the server refused with code 18"), "{error}");
+        assert!(!format!("{error} {error:?} {hub:?} {:?}", hub.config()).contains(PASSWORD));
+        assert!(!format!("{:?}", hub.config()).contains("lovelace"), "nor the user");
+        assert!(!error.is_retryable() && !error.is_transient() && error.connection_cause().is_none());
+        let snapshot = server.pool_snapshot();
+        assert_eq!((snapshot.state, snapshot.generation), (PoolState::Paused, 1));
+    }
+}
+
+/// SDAM-69, CMAP-96: the time that is over was that of authentication, which is no sign of overload.
+#[test]
+fn time_that_passes_in_authentication_clears_the_pool() {
+    let (bench, hub, server) = open_with(Some(plain()));
+    *bench.answer.lock().unwrap() = Answer::KeepsSilent;
+    let error = check_out(&bench, &hub, &server).expect_err("in time");
+    let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: false };
+    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Paused, 1));
+    // In hello it is, and the pool stays.
+    let (bench, hub, server) = open_with(Some(plain()));
+    bench.mute(true);
+    let error = check_out(&bench, &hub, &server).expect_err("in time");
+    let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
+    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
+}
+
+#[test]
+fn nothing_is_sent_without_entropy_or_privacy() {
+    let (bench, hub, server) = open_with(Some(plain()));
+    bench.has_entropy.store(false, Ordering::Relaxed);
+    let error = check_out(&bench, &hub, &server).expect_err("no nonce");
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
+    assert_eq!(error, OperationError::CheckOut(failed));
+    assert_eq!(bench.written.load(Ordering::Relaxed), 0);
+
+    let (bench, hub, server) = open_with(Some(plain()));
+    bench.is_private.store(false, Ordering::Relaxed);
+    let error = check_out(&bench, &hub, &server).expect_err("everybody would read it");
+    assert_eq!((failure(&error).error, failure(&error).message.as_deref()), (AuthError::PlainWithoutTls, None));
+    assert_eq!(bench.written.load(Ordering::Relaxed), 0);
+
+    let (bench, hub, server) = open_with(Some(plain().with_plain_without_tls(true)));
+    bench.is_private.store(false, Ordering::Relaxed);
+    check_out(&bench, &hub, &server).expect("forced");
+}
+
+#[test]
+fn login_that_can_never_be_used_is_refused() {
+    let refused = |credential: Credential<'_>| Login::new(credential).err();
+    assert_eq!(refused(Credential::new("", "p")), Some(AuthError::UsernameMissing));
+    assert_eq!(refused(Credential::new("ada", "")), Some(AuthError::PasswordMissing));
+    assert_eq!(refused(Credential { password: None, ..Credential::new("ada", "p") }), Some(AuthError::PasswordMissing));
+    let sha_256 = Credential::new("ada", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
+    assert_eq!(refused(sha_256), Some(AuthError::PasswordProhibited));
+    assert!(plain().needs_privacy());
+    assert!(!plain().with_plain_without_tls(true).needs_privacy());
+    assert!(!Login::new(Credential::new("ada", "p")).unwrap().needs_privacy());
+}
