@@ -12,6 +12,8 @@ extern crate alloc;
 extern crate std;
 
 mod cause;
+#[cfg(feature = "client")]
+pub mod client;
 mod config;
 pub mod control;
 pub mod convert;
