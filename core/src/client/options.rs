@@ -1,14 +1,23 @@
 //! What a client is told.
 
-use crate::Error;
+use super::Error;
+#[cfg(feature = "auth")]
+use crate::auth::{AuthError, OwnedCredential};
+use crate::monitor::MonitorOptions;
+use crate::pool::PoolOptions;
+use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+#[cfg(feature = "auth")]
+use crate::shell::Endpoint;
+use crate::shell::Login;
+use crate::uri::{ConnectionString, Scheme, UriWarning};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
-use poolhouse_core::ConfigError;
-use poolhouse_core::monitor::MonitorOptions;
-use poolhouse_core::pool::PoolOptions;
-use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
-use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
 
-/// The options of a [`Client`](crate::Client). Checked when the client is made.
+/// The options of a [`Client`](super::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -31,6 +40,12 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
+    #[cfg(feature = "auth")]
+    pub credential: Option<OwnedCredential>,
+    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
+    #[cfg(feature = "auth")]
+    pub allow_plain_without_tls: bool,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -49,6 +64,10 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            #[cfg(feature = "auth")]
+            credential: None,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
             warnings: Vec::new(),
         }
     }
@@ -59,13 +78,15 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, compression, a proxy), so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, TLS, compression, a proxy), or, without the feature
+    /// `auth`, for credentials, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
+        #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
         }
@@ -88,53 +109,36 @@ impl ClientOptions {
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
+            #[cfg(feature = "auth")]
+            credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             warnings: uri.warnings().to_vec(),
         })
     }
-}
 
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct CommandOptions<'a> {
-    /// Which members of a replica set may answer; `None` is the one that accepts writes.
-    pub read_preference: Option<ReadPreference<'a>>,
-    /// How long it may take in all, instead of what the client's options say.
-    pub timeout: Option<Duration>,
-    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
-    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
-    pub repeatable: bool,
-}
-
-impl<'a> CommandOptions<'a> {
-    /// The default.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { read_preference: None, timeout: None, repeatable: false }
+    /// The credential as the shell takes it; none is left here.
+    #[cfg(feature = "auth")]
+    pub(super) fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        let Some(credential) = self.credential.take() else { return Ok(None) };
+        let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
+        if login.needs_privacy() && !self.is_private() {
+            return Err(Error::Credential(AuthError::PlainWithoutTls));
+        }
+        Ok(Some(login))
     }
 
-    /// With a read preference.
-    #[must_use]
-    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
-        Self { read_preference: Some(read_preference), ..self }
+    /// Without the feature `auth` there is none.
+    #[cfg(not(feature = "auth"))]
+    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
+    pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        Ok(None)
     }
 
-    /// With a time limit of its own.
-    #[must_use]
-    pub const fn with_timeout(self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self }
-    }
-
-    /// For a command that may be run twice.
-    #[must_use]
-    pub const fn repeatable(self) -> Self {
-        Self { repeatable: true, ..self }
+    /// Whether nobody on the way to these hosts can read what is sent.
+    #[cfg(feature = "auth")]
+    fn is_private(&self) -> bool {
+        self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
     }
 }

@@ -1,12 +1,20 @@
 //! How a client's calls fail.
 
+#[cfg(test)]
+mod tests;
+
+use crate::pool::CheckOutError;
+use crate::selection::SelectionFailure;
+use crate::shell::OperationError;
+use crate::topology::TopologyConfigError;
+use crate::uri::UriError;
+use crate::wire::hello::MetadataError;
+use crate::wire::{AuthError, Labels};
+use crate::{Cause, ConfigError};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
-use poolhouse_core::ConfigError;
-use poolhouse_core::pool::CheckOutError;
-use poolhouse_core::shell::OperationError;
-use poolhouse_core::topology::TopologyConfigError;
-use poolhouse_core::uri::UriError;
-use poolhouse_core::wire::hello::MetadataError;
 
 /// A call of a client failed.
 #[derive(Clone, Debug)]
@@ -20,6 +28,8 @@ pub enum Error {
     Config(ConfigError),
     /// Options that contradict each other, or a host that is no address. Nothing was started.
     Topology(TopologyConfigError),
+    /// The credential cannot be used, or would be given away. Nothing was started.
+    Credential(AuthError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
     /// No memory for the client.
@@ -52,7 +62,13 @@ impl Error {
     /// The check-out's error, if it was one.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        if let Self::Operation(OperationError::CheckOut(error)) = self { Some(error) } else { None }
+        if let Self::Operation(OperationError::CheckOut(error)) = self {
+            Some(error)
+        } else if let Self::Operation(OperationError::Authentication(failure)) = self {
+            Some(&failure.check_out)
+        } else {
+            None
+        }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
@@ -65,6 +81,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
@@ -77,30 +94,43 @@ impl Error {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_transient(),
-            Self::Command(error) => {
-                OperationError::Command { code: error.code, labels: poolhouse_core::wire::Labels::NONE }.is_transient()
-            }
+            Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Uri(_)
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
         }
     }
 
-    /// Whether a deadline or a time limit had passed.
+    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, or of
+    /// establishing one.
     #[must_use]
-    pub const fn is_timeout(&self) -> bool {
-        matches!(
-            self,
-            Self::Operation(
-                OperationError::Timeout
-                    | OperationError::ServerSelection(_)
-                    | OperationError::CheckOut(CheckOutError::WaitQueueTimeout { .. })
-            )
-        )
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Operation(OperationError::Timeout) => true,
+            Self::Operation(OperationError::ServerSelection(report)) => {
+                matches!(report.error().failure(), SelectionFailure::TimedOut { .. })
+            }
+            Self::Operation(OperationError::CheckOut(error)) => matches!(
+                error,
+                CheckOutError::WaitQueueTimeout { .. }
+                    | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
+            ),
+            Self::Operation(_)
+            | Self::Uri(_)
+            | Self::Unsupported(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Credential(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Command(_)
+            | Self::Bson(_) => false,
+        }
     }
 }
 
@@ -111,6 +141,7 @@ impl fmt::Display for Error {
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
+            Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
@@ -146,9 +177,21 @@ impl From<CheckOutError> for Error {
     }
 }
 
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
 impl From<TopologyConfigError> for Error {
     fn from(error: TopologyConfigError) -> Self {
         Self::Topology(error)
+    }
+}
+
+impl From<AuthError> for Error {
+    fn from(error: AuthError) -> Self {
+        Self::Credential(error)
     }
 }
 
