@@ -3,10 +3,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::*;
+use crate::wire::Authenticator;
+use crate::wire::bson::{DocumentWriter, RawDocument};
 
 mod credential;
 mod handshake;
 mod messages;
+mod ring;
 mod secrets;
 
 /// RFC 7677, section 3.

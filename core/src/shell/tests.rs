@@ -45,6 +45,9 @@ pub(super) enum Answer {
     Accepts,
     Refuses(String),
     KeepsSilent,
+    /// Plays SCRAM-SHA-256 with this salt.
+    #[cfg(feature = "auth")]
+    Scram(&'static str),
 }
 
 /// A runtime without time of its own, whose peer answers everything with a good hello.
@@ -138,11 +141,18 @@ impl Drop for Page {
 pub(super) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
+    #[cfg(feature = "auth")]
+    scram: login::Prover,
 }
 
 impl Stream {
     pub(super) fn of(bench: &Bench) -> Self {
-        Self { bench: bench.clone(), unread: Vec::new() }
+        Self {
+            bench: bench.clone(),
+            unread: Vec::new(),
+            #[cfg(feature = "auth")]
+            scram: login::Prover::default(),
+        }
     }
 }
 
@@ -168,11 +178,15 @@ impl Write for Stream {
             panic!("no whole message")
         };
         if !*self.bench.mute.lock().unwrap() {
-            let begins =
-                message.body().iter().next().is_some_and(|first| first.is_ok_and(|first| first.key == "saslStart"));
-            let answer = begins.then(|| self.bench.answer.lock().unwrap().clone());
+            let name = message.body().iter().next().and_then(Result::ok).map_or("", |first| first.key);
+            let answer = name.starts_with("sasl").then(|| self.bench.answer.lock().unwrap().clone());
             if answer == Some(Answer::KeepsSilent) {
                 return Ok(buf.len());
+            }
+            let (mut payload, mut over) = (String::new(), true);
+            #[cfg(feature = "auth")]
+            if let Some(Answer::Scram(salt)) = answer {
+                (payload, over) = self.scram.answer(salt, message.body());
             }
             let outgoing = Outgoing::reply(1, message.header().request_id);
             encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
@@ -181,8 +195,8 @@ impl Write for Stream {
                         body.double("ok", 0.0)?.int32("code", 18)?.str("errmsg", text).map(drop)
                     }
                     Some(_) => {
-                        body.int32("conversationId", 1)?.boolean("done", true)?.binary("payload", 0, b"")?;
-                        body.double("ok", 1.0).map(drop)
+                        body.int32("conversationId", 1)?.boolean("done", over)?;
+                        body.binary("payload", 0, payload.as_bytes())?.double("ok", 1.0).map(drop)
                     }
                     None => {
                         body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;

@@ -1,12 +1,57 @@
 //! Connections that authenticate: what is left of their secrets, and how they fail.
 
+use super::workers::hub_clear;
 use super::*;
-use crate::auth::{AuthError, Credential, Mechanism};
+use crate::auth::{AuthError, Credential, ITERATIONS_PER_STEP, KEYS_MAX, Mechanism};
 use crate::pool::PoolState;
+use crate::wire::bson::{RawDocument, RawValue};
 use alloc::format;
 use alloc::string::ToString;
+use base64ct::{Base64, Encoding};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
 
 const PASSWORD: &str = "a password that nobody must find";
+
+/// The server's part of SCRAM-SHA-256 with 4096 iterations, for [`PASSWORD`], worked out by hand.
+#[derive(Default)]
+pub(super) struct Prover {
+    /// What was said so far, as both sides sign it.
+    said: String,
+}
+
+impl Prover {
+    /// The answer to a payload, and whether it is the last.
+    pub(super) fn answer(&mut self, salt: &str, command: RawDocument<'_>) -> (String, bool) {
+        let payload = command.get("payload").unwrap().and_then(RawValue::as_binary).unwrap().bytes;
+        let text = core::str::from_utf8(payload).unwrap();
+        if let Some(bare) = text.strip_prefix("n,,") {
+            let nonce = bare.rsplit_once("r=").unwrap().1;
+            let first = format!("r={nonce}server,s={},i=4096", base64(salt.as_bytes()));
+            self.said = format!("{bare},{first}");
+            return (first, false);
+        }
+        let front = text.rsplit_once(",p=").unwrap().0;
+        let mut last = mac(PASSWORD.as_bytes(), &[salt.as_bytes(), &[0, 0, 0, 1]].concat());
+        let mut salted = last;
+        for _ in 1..4096 {
+            last = mac(PASSWORD.as_bytes(), &last);
+            salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
+        }
+        let signature = mac(&mac(&salted, b"Server Key"), format!("{},{front}", self.said).as_bytes());
+        (format!("v={}", base64(&signature)), true)
+    }
+}
+
+fn base64(bytes: &[u8]) -> String {
+    Base64::encode(bytes, &mut [0; 64]).unwrap().to_string()
+}
+
+fn mac(key: &[u8], bytes: &[u8]) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).unwrap();
+    mac.update(bytes);
+    mac.finalize().into_bytes().into()
+}
 
 fn plain() -> Login {
     Login::new(Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::Plain)).unwrap()
@@ -58,7 +103,7 @@ fn password_is_left_in_no_buffer() {
 /// SDAM-75: the pool is cleared; the check-out fails with what the server said, made harmless.
 #[test]
 fn refusal_is_told_in_the_servers_words_without_secrets() {
-    let long = "e\u{301}".repeat(200);
+    let long = "\u{20ac}".repeat(100);
     let texts = [
         ("Authentication failed.", Some("Authentication failed.")),
         ("two\nlines\u{1b}[0m", Some("two lines [0m")),
@@ -99,6 +144,63 @@ fn time_that_passes_in_authentication_clears_the_pool() {
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
     assert_eq!(error, OperationError::CheckOut(timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
+}
+
+/// The password is stretched once for all connections whose servers ask for the same salt; and in steps, between which
+/// others have their turn.
+#[test]
+fn password_is_stretched_once_for_every_salt() {
+    let scram = Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
+    let turns_for = |salt| {
+        *bench.answer.lock().unwrap() = Answer::Scram(salt);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        assert!(poll(&mut waiting).is_pending());
+        let mut establishing = worker(&hub, &server);
+        let mut turns = 0;
+        let guard = loop {
+            assert!(poll(&mut establishing).is_pending());
+            if let Poll::Ready(outcome) = poll(&mut waiting) {
+                break outcome.expect("established");
+            }
+            turns += 1;
+            assert!(turns < 1000, "it has an end: {salt}, {:?}", server.pool_snapshot());
+        };
+        // Closed when it returns: the next one is established anew.
+        hub_clear(&bench, &server);
+        drop(guard);
+        turns
+    };
+    let steps = 4096 / ITERATIONS_PER_STEP;
+    assert_eq!(turns_for("one"), steps);
+    assert_eq!(turns_for("one"), 1);
+    assert_eq!(turns_for("another"), steps);
+    assert_eq!((turns_for("one"), turns_for("another")), (1, 1));
+    // As many as are kept; then the oldest gives way.
+    for salt in ["third", "fourth", "fifth"] {
+        assert_eq!(turns_for(salt), steps, "{salt}");
+    }
+    assert_eq!((turns_for("another"), turns_for("fifth"), turns_for("one")), (1, 1, steps));
+    assert_eq!(KEYS_MAX, 4);
+}
+
+/// Keys that no server has proved to be the user's are not kept.
+#[test]
+fn keys_of_a_wrong_password_are_not_kept() {
+    let scram = Credential::new("lovelace", "another").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
+    *bench.answer.lock().unwrap() = Answer::Scram("salt");
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    assert!(poll(&mut waiting).is_pending());
+    let mut establishing = worker(&hub, &server);
+    let error = loop {
+        assert!(poll(&mut establishing).is_pending());
+        if let Poll::Ready(outcome) = poll(&mut waiting) {
+            break outcome.map(drop).expect_err("the server cannot prove it");
+        }
+    };
+    assert_eq!(failure(&error).error, AuthError::ServerSignature);
+    assert!(hub.keys().with(|keys| keys.is_empty()));
 }
 
 #[test]
