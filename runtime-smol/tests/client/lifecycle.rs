@@ -83,8 +83,8 @@ fn killed_server_comes_back_under_load() {
             let load = Load::start(&client, 16);
             load.more_successes(200).await;
             let lines = if mode == ServerMonitoringMode::Stream { 2 } else { 1 };
-            server.wait_until(PATIENCE, |view| view.open_count() == 5 + lines).expect("the pool is full");
             for round in 1..=2 {
+                server.wait_until(PATIENCE, |view| view.open_count() == 5 + lines).expect("the pool is full");
                 let mut watch = Watch::over(client.subscribe_where(|event| {
                     matches!(
                         event,
