@@ -180,6 +180,12 @@ fn operation(error: &Error) -> Result<OperationError, String> {
     }
 }
 
+/// Waits until a load has filled a pool of ten.
+async fn is_full(client: &Client) -> Outcome {
+    let full = || Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 10));
+    eventually("the pool is full", full).await
+}
+
 async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     const TASKS: usize = 64;
     let mongod = start()?;
@@ -188,6 +194,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     options.pool.max_pool_size = 10;
     let client = Client::new(options)?;
     let load = Load::start(&client, TASKS, PATIENCE);
+    is_full(&client).await?;
     let mut most = 0;
     for _ in 0..20 {
         load.more_successes(TASKS * 5).await?;
@@ -482,6 +489,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
         load.more_successes(500).await?;
         assert_eq!(turns(&mut events)?, (0, 0), "round {round}: cleared once, ready once");
     }
+    is_full(&client).await?;
     assert!(load.end().await > 0, "nobody noticed");
     counts_agree(&mongod, &client, 2).await?;
     assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 10);
