@@ -5,7 +5,6 @@ use super::support::{
     set, still_set, turned,
 };
 use alloc::sync::Arc;
-use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
