@@ -84,8 +84,16 @@ fn failure(error: &OperationError) -> &LoginFailure {
 
 #[test]
 fn password_is_left_in_no_buffer() {
-    for answer in [Answer::Accepts, Answer::Refuses("no".to_string()), Answer::KeepsSilent] {
-        let (bench, hub, server) = open_with(Some(plain()));
+    // One that is longer than anything that was written before it makes the buffer grow.
+    let long = PASSWORD.repeat(100);
+    let long = Login::new(Credential::new("lovelace", long.as_str()).with_mechanism(Mechanism::Plain)).unwrap();
+    for (login, answer) in [
+        (plain(), Answer::Accepts),
+        (plain(), Answer::Refuses("no".to_string())),
+        (plain(), Answer::KeepsSilent),
+        (long, Answer::Accepts),
+    ] {
+        let (bench, hub, server) = open_with(Some(login));
         *bench.answer.lock().unwrap() = answer.clone();
         let outcome = check_out(&bench, &hub, &server);
         assert_eq!(outcome.is_ok(), answer == Answer::Accepts, "{outcome:?}");
