@@ -1,9 +1,7 @@
 use super::*;
 use crate::Cause;
 use crate::pool::{CheckOut, Claim, Health, Lease, OnHeap, Pool, PoolId, WaiterId};
-use ::metrics::{
-    CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder,
-};
+use ::metrics::{CounterFn, GaugeFn, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, with_local_recorder};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
