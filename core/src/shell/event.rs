@@ -148,7 +148,7 @@ impl<'a, E: Publish> Tap<'a, E> {
     }
 
     /// Out of line: most events are of no interest to anybody.
-    #[cold]
+    #[inline(never)]
     fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         let own = EventContext { address: self.address, ..EventContext::NONE };
         self.events.publish_in(now, event, &context.or(&own));

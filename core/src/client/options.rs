@@ -1,14 +1,20 @@
 //! What a client is told.
 
-use crate::Error;
+use super::Error;
+use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
+use crate::pool::PoolOptions;
+use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::uri::{ConnectionString, Scheme, UriWarning};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
-use poolhouse_core::ConfigError;
-use poolhouse_core::monitor::MonitorOptions;
-use poolhouse_core::pool::PoolOptions;
-use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
-use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
 
-/// The options of a [`Client`](crate::Client). Checked when the client is made.
+/// The options of a [`Client`](super::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -31,6 +37,9 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -49,6 +58,8 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
             warnings: Vec::new(),
         }
     }
@@ -89,52 +100,14 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
             warnings: uri.warnings().to_vec(),
         })
     }
 }
 
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct CommandOptions<'a> {
-    /// Which members of a replica set may answer; `None` is the one that accepts writes.
-    pub read_preference: Option<ReadPreference<'a>>,
-    /// How long it may take in all, instead of what the client's options say.
-    pub timeout: Option<Duration>,
-    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
-    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
-    pub repeatable: bool,
-}
-
-impl<'a> CommandOptions<'a> {
-    /// The default.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { read_preference: None, timeout: None, repeatable: false }
-    }
-
-    /// With a read preference.
-    #[must_use]
-    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
-        Self { read_preference: Some(read_preference), ..self }
-    }
-
-    /// With a time limit of its own.
-    #[must_use]
-    pub const fn with_timeout(self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self }
-    }
-
-    /// For a command that may be run twice.
-    #[must_use]
-    pub const fn repeatable(self) -> Self {
-        Self { repeatable: true, ..self }
-    }
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }
