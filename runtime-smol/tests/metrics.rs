@@ -18,7 +18,8 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
     let name = format!("db_client_connection_pool_name=\"{}\"", server.address());
     let value = |series: &str| {
         let text = rendered.render();
-        let line = text.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series} in {text}"));
+        let line =
+            text.lines().find(|line| line.starts_with(series)).unwrap_or_else(|| panic!("no {series} in {text}"));
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
     };
     let count =

@@ -180,7 +180,7 @@ impl World<'_> {
         match (name.as_str(), collection) {
             ("close", _) => return self.close(&client).await,
             ("listDatabases", _) => drop(command.insert("listDatabases", 1)),
-            ("runCommand", _) => command = document(&arguments["command"]),
+            ("runCommand", _) => command = named(&text(arguments, "commandName")?, &arguments["command"]),
             ("insertOne", Some(collection)) => {
                 command.insert("insert", collection);
                 command.insert("documents", [document(&arguments["document"])].as_slice());
@@ -222,7 +222,7 @@ impl World<'_> {
     async fn direct(&mut self, name: &str, arguments: &Value) -> Result<(), Stop> {
         match name {
             "createEntities" => self.create(&arguments["entities"]),
-            "failPoint" => Ok(self.deployment.run(document(&arguments["failPoint"]))?),
+            "failPoint" => Ok(self.deployment.run(named("configureFailPoint", &arguments["failPoint"]))?),
             "wait" => {
                 let millis = arguments["ms"].as_u64().unwrap_or_default();
                 smol::Timer::after(Duration::from_millis(millis)).await;
@@ -327,6 +327,14 @@ fn text(of: &Value, key: &str) -> Result<String, Stop> {
 
 fn list(value: &Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
+}
+
+/// A command: its name is its first key, which members read from a file have lost.
+fn named(name: &str, command: &Value) -> Document {
+    let mut first = Document::new();
+    first.insert(name, converted(&command[name]));
+    first.extend(document(command));
+    first
 }
 
 fn document(value: &Value) -> Document {

@@ -17,7 +17,7 @@ fn life(options: LogOptions) {
 }
 
 #[test]
-fn components_are_filtered_by_target() {
+fn components_are_filtered_by_target_by_any_subscriber_log_35_log_38_log_39() {
     let of = |captured: alloc::vec::Vec<Captured>| {
         let count = |target: &str| captured.iter().filter(|event| event.target == target).count();
         (count(CONNECTION), count(TOPOLOGY))
