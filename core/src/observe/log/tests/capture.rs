@@ -87,8 +87,7 @@ struct Capture {
 pub(crate) fn capture_where(wants: fn(&Metadata<'_>) -> bool, act: impl FnOnce()) -> Vec<Captured> {
     let events = Arc::new(Mutex::new(Vec::new()));
     tracing::subscriber::with_default(Capture { wants, events: Arc::clone(&events) }, act);
-    let events = events.lock().expect("not poisoned").clone();
-    events
+    core::mem::take(&mut *events.lock().expect("not poisoned"))
 }
 
 /// What is logged by this thread while `act` runs.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::pool::{CheckOut, Claim, Clear, ConnId, EstablishError, Health, Lease, OnHeap, Pool, PoolId, PoolOptions};
-use crate::{Cause, Instant, ObjectId};
+use crate::{Cause, Instant, Machine, ObjectId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -49,18 +49,7 @@ impl World {
 
     fn check_in(&mut self, lease: Lease, health: Health) {
         self.pool.check_in(self.now, lease, health, &mut self.logs).expect("ours");
-        while self.pool.poll_action_now(self.now).is_some() {}
-    }
-}
-
-/// A short name for what hosts drain.
-trait Drain {
-    fn poll_action_now(&mut self, now: Instant) -> Option<crate::pool::PoolAction>;
-}
-
-impl Drain for Pool<OnHeap> {
-    fn poll_action_now(&mut self, now: Instant) -> Option<crate::pool::PoolAction> {
-        crate::Machine::poll_action(self, now)
+        while self.pool.poll_action(self.now).is_some() {}
     }
 }
 
@@ -86,10 +75,10 @@ fn life_of_a_connection_is_logged_in_order_log_21_log_23_log_24_log_25_log_27_lo
     check(&captured[0], "Connection pool created", &[]);
     check(&captured[1], "Connection pool ready", &[]);
     check(&captured[2], "Connection checkout started", &[]);
-    check(&captured[3], "Connection created", &[id.clone()]);
+    check(&captured[3], "Connection created", core::slice::from_ref(&id));
     check(&captured[4], "Connection ready", &[id.clone(), duration.clone()]);
     check(&captured[5], "Connection checked out", &[id.clone(), duration]);
-    check(&captured[6], "Connection checked in", &[id.clone()]);
+    check(&captured[6], "Connection checked in", core::slice::from_ref(&id));
     check(&captured[7], "Connection closed", &[id, ("reason", "Connection pool was closed".into())]);
     check(&captured[8], "Connection pool closed", &[]);
     assert_eq!(captured.len(), 9);
@@ -165,7 +154,7 @@ fn closed_connection_says_why_in_the_four_fixed_texts_log_25() {
         let lease = world.lease();
         world.check_in(lease, Health::Healthy);
         world.pass(6000);
-        crate::Machine::handle_timeout(&mut world.pool, world.now, &mut world.logs);
+        world.pool.handle_timeout(world.now, &mut world.logs);
     });
     let error = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
@@ -200,7 +189,7 @@ fn failed_check_out_says_why_in_the_three_fixed_texts_log_26() {
         let waits = world.pool.check_out(world.now, deadline, &mut world.logs);
         assert!(matches!(waits, Ok(CheckOut::Queued(_))));
         world.pass(2000);
-        crate::Machine::handle_timeout(&mut world.pool, world.now, &mut world.logs);
+        world.pool.handle_timeout(world.now, &mut world.logs);
         world.check_in(lease, Health::Healthy);
     });
     let closed = capture(|| {
@@ -251,7 +240,7 @@ fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets_log_21() {
     let path = ("serverHost", "/tmp/mongodb-27017.sock".into());
     created("/tmp/mongodb-27017.sock").check(CONNECTION, &[message.clone(), path]);
     let host = [("serverHost", "::1".into()), ("serverPort", 27017_u64.into())];
-    created("[::1]:27017").check(CONNECTION, &[&[message.clone()], &host[..]].concat());
+    created("[::1]:27017").check(CONNECTION, &[core::slice::from_ref(&message), &host[..]].concat());
     let unknown = capture(|| {
         let mut logs = Logs::default();
         drop(Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), crate::pool::PoolConfig::DEFAULT, &mut logs));
@@ -270,7 +259,7 @@ fn sentences_follow_the_templates_log_40() {
         let waits = world.pool.check_out(world.now, deadline, &mut world.logs);
         assert!(matches!(waits, Ok(CheckOut::Queued(_))));
         world.pass(2000);
-        crate::Machine::handle_timeout(&mut world.pool, world.now, &mut world.logs);
+        world.pool.handle_timeout(world.now, &mut world.logs);
         world.check_in(lease, Health::Broken(Cause::Network));
         world.pool.clear(world.now, CLEAR, None, &mut world.logs).expect("of its mode");
         world.pool.check_out(world.now, None, &mut world.logs).expect_err("paused");
