@@ -12,7 +12,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) enum Deployment {
     Single(FakeServer),
-    Set(FakeReplicaSet),
+    Set(Box<FakeReplicaSet>),
     Sharded(FakeMongoses),
 }
 
@@ -32,7 +32,9 @@ impl Deployment {
         for kind in &kinds {
             return match *kind {
                 "single" => FakeServer::start(FakeOptions::default()).map(Self::Single),
-                "replicaset" => FakeReplicaSet::start(FakeReplicaSetOptions::default()).map(Self::Set),
+                "replicaset" => {
+                    FakeReplicaSet::start(FakeReplicaSetOptions::default()).map(|set| Self::Set(Box::new(set)))
+                }
                 "sharded" | "sharded-replicaset" => FakeMongoses::start(2).map(Self::Sharded),
                 _ => continue,
             }

@@ -26,9 +26,9 @@ pub(crate) fn value(expected: &Value, found: Option<&Value>, is_root: bool) -> R
                 }
             }
             "$$type" => {
-                let names: Vec<&str> = match operand {
-                    Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-                    name => name.as_str().into_iter().collect(),
+                let names: Vec<&str> = match operand.as_array() {
+                    Some(names) => names.iter().filter_map(Value::as_str).collect(),
+                    None => operand.as_str().into_iter().collect(),
                 };
                 if found.is_some_and(|found| names.iter().any(|name| is_type(name, found))) { Ok(()) } else { wrong() }
             }

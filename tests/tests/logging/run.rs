@@ -237,7 +237,7 @@ impl World<'_> {
         }
     }
 
-    async fn check_messages(&mut self, expected: &Value) -> Result<(), Stop> {
+    async fn check_messages(&self, expected: &Value) -> Result<(), Stop> {
         let wanted = list(&expected["messages"]);
         let ignored = list(&expected["ignoreMessages"]);
         if let Some(other) =
@@ -304,13 +304,20 @@ impl Entity {
 
 /// Whether the unified format calls an event by this name.
 fn is_named(event: &Event, name: &str) -> bool {
-    let own = match event {
-        Event::Pool(event) => event.name(),
-        Event::Sdam(event) => event.get().name(),
-        Event::Heartbeat(MonitorEvent::HeartbeatStarted { .. }) => "ServerHeartbeatStarted",
-        Event::Heartbeat(MonitorEvent::HeartbeatSucceeded { .. }) => "ServerHeartbeatSucceeded",
-        Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }) => "ServerHeartbeatFailed",
-        _ => return false,
+    let own = if let Event::Pool(event) = event {
+        event.name()
+    } else if let Event::Sdam(event) = event {
+        event.get().name()
+    } else if let Event::Heartbeat(event) = event {
+        if matches!(event, MonitorEvent::HeartbeatStarted { .. }) {
+            "ServerHeartbeatStarted"
+        } else if matches!(event, MonitorEvent::HeartbeatSucceeded { .. }) {
+            "ServerHeartbeatSucceeded"
+        } else {
+            "ServerHeartbeatFailed"
+        }
+    } else {
+        return false;
     };
     name.strip_suffix("Event").is_some_and(|name| name.eq_ignore_ascii_case(own))
 }
