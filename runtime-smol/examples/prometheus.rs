@@ -8,6 +8,7 @@
 //! Without a connection string it runs against a fake server in the process. Log messages go to standard error as `RUST_LOG` says:
 //! `RUST_LOG=poolhouse=debug`, or `poolhouse::topology=debug` for one component.
 
+use core::error::Error;
 use core::time::Duration;
 use metrics_exporter_prometheus::{BuildError, PrometheusBuilder, PrometheusHandle};
 use poolhouse_smol::Client;
@@ -15,7 +16,7 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
 use smol::net::{TcpListener, TcpStream};
 use smol::stream::StreamExt;
-use std::error::Error;
+
 use std::io;
 use tracing_subscriber::EnvFilter;
 
