@@ -12,6 +12,7 @@ mod tests;
 use core::fmt;
 
 use super::command::CommandReply;
+use super::compress::Compressors;
 use super::error::{EncodeError, WireError};
 use super::hello::{HandshakeHello, HelloCommand, HelloReply, Sizes, encode_handshake_hello};
 use super::labels::{Labels, Phase};
@@ -78,6 +79,8 @@ pub struct Established {
     pub server_connection_id: Option<i64>,
     /// How large things may be on this connection.
     pub sizes: Sizes,
+    /// The compressors that both sides have, in this side's order; the first is the one to compress with.
+    pub compressors: Compressors,
     /// The oldest protocol version that the server speaks.
     pub min_wire_version: i32,
     /// The newest protocol version that the server speaks.
@@ -185,6 +188,7 @@ impl<'a> Handshake<'a> {
             service_id: hello.service_id,
             server_connection_id: hello.connection_id,
             sizes: hello.sizes,
+            compressors: self.hello.compressors.agreed(hello.compression),
             min_wire_version: hello.min_wire_version,
             max_wire_version: hello.max_wire_version,
             hello_command: self.hello.command().after(hello.hello_ok),
