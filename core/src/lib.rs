@@ -11,6 +11,8 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "auth")]
+pub mod auth;
 mod cause;
 mod config;
 pub mod control;

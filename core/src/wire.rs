@@ -9,10 +9,12 @@
 //! - [`hello`]: building hello, client metadata, reading the reply;
 //! - [`command`]: what every command's reply says;
 //! - [`compress`]: compressed messages;
-//! - [`handshake`]: the conversation that makes a socket an application connection.
+//! - [`handshake`]: the conversation that makes a socket an application connection;
+//! - [`Authenticator`]: what the handshake wants to know of authentication.
 //!
 //! Read first: OP_MSG; Wire Compression; MongoDB Handshake; BSON.
 
+mod authenticator;
 pub mod bson;
 pub mod command;
 pub mod compress;
@@ -25,6 +27,7 @@ pub mod message;
 mod read;
 mod sink;
 
+pub use authenticator::{AuthError, Authenticator, Round, Unauthenticated};
 pub use error::{EncodeError, WireError, WireErrorKind};
 pub use labels::{Labels, Phase};
 pub use message::Decoded;

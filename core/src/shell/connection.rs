@@ -7,7 +7,7 @@ use crate::wire::bson::RawDocument;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
-use crate::wire::{EncodeError, Phase, Sink, WireError};
+use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
 use core::ops::Range;
 use embedded_io_async::{Read, Write};
@@ -101,9 +101,9 @@ impl<R: Runtime> Connection<R> {
     /// Makes an application connection of a connected socket.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
-    pub(super) async fn shake_hands(
+    pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
-        mut handshake: Handshake<'_>,
+        handshake: &mut Handshake<'_, A>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
     ) -> Result<Established, HandshakeError> {
         loop {

@@ -241,7 +241,8 @@ impl<R: Runtime> Hub<R> {
                 Err(ServiceError::Full) => Err(Cause::Resources),
             }
         };
-        let shaken = connection.shake_hands(Handshake::new(hello), told);
+        let mut handshake = Handshake::new(hello);
+        let shaken = connection.shake_hands(&mut handshake, told);
         Some(match self.within(server, conn, deadline, shaken).await? {
             Ok(Ok(known)) => Ok((connection, known)),
             Ok(Err(error)) => Err(error),
