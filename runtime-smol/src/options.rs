@@ -7,6 +7,7 @@ use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::PoolOptions;
 use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
 use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
+use poolhouse_core::wire::compress::Compressors;
 
 /// The options of a [`Client`](crate::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
@@ -31,6 +32,11 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
+    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -49,6 +55,8 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
             warnings: Vec::new(),
         }
     }
@@ -60,7 +68,7 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, compression, a proxy), so that nothing is silently left out.
+    /// TLS, a proxy), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
@@ -71,9 +79,6 @@ impl ClientOptions {
         }
         if uri.tls() {
             return Err(Error::Unsupported("tls"));
-        }
-        if !uri.compressors().is_empty() {
-            return Err(Error::Unsupported("compressors"));
         }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
@@ -89,6 +94,8 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            compressors: uri.compressors().iter().copied().collect(),
+            zlib_compression_level: uri.zlib_compression_level(),
             warnings: uri.warnings().to_vec(),
         })
     }

@@ -1,5 +1,9 @@
 //! One socket with its buffers: requests out, replies in.
 
+#[cfg(feature = "std")]
+#[cfg(test)]
+mod tests;
+
 use super::packing::{Front, Packing};
 use super::runtime::{Buffer, Runtime};
 use crate::Cause;
@@ -82,7 +86,7 @@ struct Reply {
 
 /// Room that the first read of a reply has, and the step by which it grows at least.
 const READ_BYTES_MIN: usize = 2048;
-/// An input buffer that a reply made larger than this is made small again.
+/// A buffer that a message made larger than this is made small again.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 impl<R: Runtime> Connection<R> {
@@ -258,6 +262,14 @@ impl<R: Runtime> Connection<R> {
         self.packing.trim(KEEP_BYTES_MAX);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
             self.input.shrink(READ_BYTES_MIN);
+        }
+    }
+
+    /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
+    pub(super) fn rest(&mut self) {
+        self.discard_reply();
+        if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
+            self.output.shrink(0);
         }
     }
 
