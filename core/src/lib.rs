@@ -14,6 +14,8 @@ extern crate std;
 #[cfg(feature = "auth")]
 pub mod auth;
 mod cause;
+#[cfg(feature = "client")]
+pub mod client;
 mod config;
 pub mod control;
 pub mod convert;
