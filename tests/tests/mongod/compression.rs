@@ -79,7 +79,7 @@ async fn talk(client: &Client, collection: &str) -> Outcome {
     let documents: Vec<_> = texts.iter().enumerate().map(|(id, text)| doc! { "_id": id as i64, "t": text }).collect();
     let inserted =
         client.run_command("compression", doc! { "insert": collection, "documents": documents.clone() }).await?;
-    assert_eq!(inserted.get_i32("n"), Ok(4));
+    assert_eq!(inserted.get_i32("n")?, 4);
     let found = client.run_command("compression", doc! { "find": collection, "sort": { "_id": 1 } }).await?;
     let batch = found.get_document("cursor")?.get_array("firstBatch")?;
     assert_eq!(
