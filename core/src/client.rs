@@ -122,6 +122,8 @@ impl<P: Platform> Client<P> {
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
+            compressors: options.compressors,
+            zlib_compression_level: options.zlib_compression_level,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };

@@ -17,6 +17,7 @@ use crate::monitor::{Line, MonitorConfig};
 use crate::pool::{PoolConfig, PoolId};
 use crate::storage::{Full, Store};
 use crate::topology::{self, TopologyConfig, TopologyId};
+use crate::wire::compress::Compressors;
 use crate::wire::hello::ClientMetadata;
 use crate::{Instant, ServerId, ServerType};
 use core::fmt;
@@ -37,6 +38,11 @@ pub struct HubConfig {
     pub connect_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
     pub server_selection_timeout: Duration,
+    /// `compressors`: what application connections offer to compress with, best first; those that this build does not have are
+    /// left out. Monitors compress nothing.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What the client says of itself.
     pub metadata: ClientMetadata,
     /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.

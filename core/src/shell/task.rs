@@ -234,6 +234,8 @@ impl<R: Runtime> Hub<R> {
             Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
         };
         let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.compressors = self.config().compressors.available();
+        connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
         hello.load_balanced = self.config().pool.options().load_balanced;
         let load_balanced = hello.load_balanced;
         let told = |reply: &HelloReply<'_>| {
