@@ -20,6 +20,7 @@ mod event;
 mod guard;
 mod hub;
 mod login;
+mod packing;
 mod read_preference;
 mod report;
 mod runtime;

@@ -4,12 +4,15 @@ use super::Error;
 #[cfg(feature = "auth")]
 use crate::auth::{AuthError, OwnedCredential};
 use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 #[cfg(feature = "auth")]
 use crate::shell::Endpoint;
 use crate::shell::Login;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
+use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -46,6 +49,14 @@ pub struct ClientOptions {
     /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
+    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
+    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -68,6 +79,10 @@ impl ClientOptions {
             credential: None,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
             warnings: Vec::new(),
         }
     }
@@ -79,10 +94,11 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, TLS, compression, a proxy), or, without the feature
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, TLS, a proxy), or, without the feature
     /// `auth`, for credentials, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        let text = uri;
+        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
@@ -93,11 +109,16 @@ impl ClientOptions {
         if uri.tls() {
             return Err(Error::Unsupported("tls"));
         }
-        if !uri.compressors().is_empty() {
-            return Err(Error::Unsupported("compressors"));
-        }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
+        }
+        let mut warnings = uri.warnings().to_vec();
+        for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
+            // Without a copy of the text, which has a password in it.
+            let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
+            let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
+            let option = "compressors";
+            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
         Ok(Self {
@@ -114,7 +135,11 @@ impl ClientOptions {
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
-            warnings: uri.warnings().to_vec(),
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: uri.compressors().iter().copied().collect(),
+            zlib_compression_level: uri.zlib_compression_level(),
+            warnings,
         })
     }
 
@@ -141,4 +166,9 @@ impl ClientOptions {
     fn is_private(&self) -> bool {
         self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
     }
+}
+
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }

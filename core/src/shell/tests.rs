@@ -11,6 +11,7 @@ use crate::pool::{CheckOutError, Fixed, PoolCounts, PoolOptions};
 use crate::storage::Full;
 use crate::topology::{self, PoolCommand, TopologyOptions};
 use crate::wire::Sink;
+use crate::wire::compress::Compressors;
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
 use crate::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use crate::{Cause, Instant};
@@ -298,6 +299,8 @@ fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO },
         server_selection_timeout: Duration::from_secs(30),
+        compressors: Compressors::NONE,
+        zlib_compression_level: None,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         login,
         first_pool: 0,
