@@ -120,6 +120,7 @@ impl<P: Platform> Client<P> {
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
+            late_reply: options.late_reply,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
@@ -133,7 +134,7 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
-    /// What is known of each server and its pool, all of one instant.
+    /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();

@@ -7,6 +7,7 @@ mod client {
     mod cancellation;
     mod closing;
     mod failures;
+    mod late_replies;
     mod lifecycle;
     mod replies;
     mod support;

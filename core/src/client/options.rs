@@ -4,6 +4,7 @@ use super::Error;
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::shell::LATE_REPLY;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -35,6 +36,9 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -53,6 +57,7 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            late_reply: LATE_REPLY,
             warnings: Vec::new(),
         }
     }
@@ -93,6 +98,7 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            late_reply: LATE_REPLY,
             warnings: uri.warnings().to_vec(),
         })
     }

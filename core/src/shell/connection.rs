@@ -67,6 +67,8 @@ pub(super) struct Connection<R: Runtime> {
     output: R::Buffer,
     ids: RequestIds,
     exchange: Exchange,
+    /// Whether all of the last request was given to the socket.
+    sent: bool,
     limits: Limits,
 }
 
@@ -93,6 +95,7 @@ impl<R: Runtime> Connection<R> {
             output,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
+            sent: false,
             limits: Limits::DEFAULT,
         }
     }
@@ -100,6 +103,12 @@ impl<R: Runtime> Connection<R> {
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
     pub(super) const fn is_idle(&self) -> bool {
         self.exchange.is_idle()
+    }
+
+    /// Whether all that keeps it from being idle is a reply that did not come yet, or not to its end.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn owes_reply(&self) -> bool {
+        self.sent && !self.is_idle()
     }
 
     /// Makes an application connection of a connected socket.
@@ -150,7 +159,10 @@ impl<R: Runtime> Connection<R> {
         let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
         // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
         self.exchange.begin(id, flags);
-        self.flush().await
+        self.sent = false;
+        self.flush().await?;
+        self.sent = true;
+        Ok(())
     }
 
     async fn flush(&mut self) -> Result<(), ExchangeError> {

@@ -37,11 +37,17 @@ pub struct HubConfig {
     pub connect_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
     pub server_selection_timeout: Duration,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its connection need not be
+    /// closed; zero is not at all. See [`LATE_REPLY`]. Only with feature `alloc`.
+    pub late_reply: Duration,
     /// What the client says of itself.
     pub metadata: ClientMetadata,
     /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
     pub first_pool: u32,
 }
+
+/// How long a late reply is waited for, unless somebody knows better: 1 s.
+pub const LATE_REPLY: Duration = Duration::from_secs(1);
 
 /// What all handles of a client share.
 pub struct Hub<R: Runtime> {

@@ -1,6 +1,8 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
 use super::connection::{Connection, ExchangeError};
+#[cfg(feature = "alloc")]
+use super::drain::LateReplies;
 use super::hub::Hub;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
@@ -25,7 +27,7 @@ pub enum ServerTask {
     Check,
     /// The monitor's measurements of round-trip time.
     Rtt,
-    /// The pool's deadlines and background work.
+    /// The pool's deadlines and background work, and replies that come late.
     Clock,
     /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
     Worker,
@@ -188,12 +190,19 @@ impl<R: Runtime> Hub<R> {
 
     /// Calls the pool when it wants to be called.
     async fn run_pool_clock(&self, server: &R::ServerHandle) {
+        #[cfg(feature = "alloc")]
+        let mut late = LateReplies::attend(self, server);
         loop {
             let state = poll_fn(|context| Poll::Ready(server.poll_clock(self.now(), context.waker()))).await;
             let ClockState::Armed(at) = state else { return };
+            #[cfg(feature = "alloc")]
+            let at = late.earliest(at);
             let mut expiry = pin!(self.sleep_until(at));
             poll_fn(|context| {
-                if server.clock_is_late(context.waker()) { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+                let due = server.clock_is_late(context.waker());
+                #[cfg(feature = "alloc")]
+                let due = late.poll(context, at) || due;
+                if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })
             .await;
         }

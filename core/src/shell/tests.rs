@@ -163,6 +163,7 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
+        late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         first_pool: 0,
     };
