@@ -7,7 +7,7 @@ use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
 use super::server::{Begun, Watch};
-use crate::pool::{CheckOutError, Health, Lease, WaiterId};
+use crate::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
@@ -164,6 +164,16 @@ impl<'h, R: Runtime> Guard<'h, R> {
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Says what the connection is pinned to, until it is returned: behind a load balancer, an error of waiting for a connection tells how many are in use for
+    /// what. The connection itself stays with its service for its life in any case.
+    ///
+    /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
+    pub fn pin(&mut self, pinned: Pinned) {
+        if let Some(lease) = &self.lease {
+            self.server.pin(lease, pinned);
+        }
     }
 
     /// Until when operations may take; `None` is for ever.

@@ -10,7 +10,7 @@ use super::event::{Publish, Tap};
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pool, PoolAction,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
     PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
 };
 use crate::storage::Store;
@@ -360,6 +360,12 @@ impl<R: Runtime> Server<R> {
             state.pool.cancel(now, id, observer);
             state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
         });
+    }
+
+    /// Notes what a connection that is checked out is used for.
+    pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
+        let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
+        debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
