@@ -208,11 +208,11 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, until the client is closed or gone.
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
 async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
-        for task in hub.server_tasks() {
+        for task in hub.server_tasks(&server) {
             let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
             tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
         }

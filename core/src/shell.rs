@@ -32,6 +32,8 @@ mod task;
 #[cfg(feature = "std")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "alloc")]
+mod warm_up;
 
 pub use connection::ExchangeError;
 pub use error::{OperationError, SelectionReport};

@@ -9,6 +9,7 @@ mod client {
     mod failures;
     mod late_replies;
     mod lifecycle;
+    mod pool_options;
     mod replies;
     mod support;
 }

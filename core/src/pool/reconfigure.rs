@@ -27,10 +27,9 @@ impl<M: Memory> Pool<M> {
             return;
         }
         let now = self.begin(now, observer);
-        let old = self.config.options;
-        let options = PoolOptions { load_balanced: old.load_balanced, background: old.background, ..*config.options() };
-        self.timeouts_vary |= options.wait_queue_timeout != old.wait_queue_timeout;
-        self.config = PoolConfig { options };
+        let config = config.in_mode_of(self.config);
+        self.timeouts_vary |= config.options.wait_queue_timeout != self.config.options.wait_queue_timeout;
+        self.config = config;
         self.shrunk = true;
         while self.is_beyond_max() {
             let Some(index) = self.conns.front(conn::AVAILABLE) else { break };

@@ -303,6 +303,10 @@ impl<R: Runtime> Server<R> {
         });
     }
 
+    pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
+        self.change_quietly(|state, observer| state.pool.reconfigure(now, config, observer));
+    }
+
     pub(super) fn close_quietly(&self, now: Instant) {
         self.change_quietly(|state, observer| state.pool.close(now, observer));
     }

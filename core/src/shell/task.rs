@@ -8,7 +8,7 @@ use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
-use crate::pool::{ConnId, ServiceError};
+use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
@@ -36,17 +36,13 @@ pub enum ServerTask {
 /// The largest number of workers of a server.
 const WORKERS_MAX: u32 = 128;
 
-impl<R: Runtime> Hub<R> {
-    /// Which tasks a server needs, for whoever starts them after [`Hub::next_server`].
-    pub fn server_tasks(&self) -> impl Iterator<Item = ServerTask> + use<R> {
-        let options = self.config().pool.options();
-        let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
-        let workers = options.max_connecting.min(conns_max).min(WORKERS_MAX) as usize;
-        let monitored = !self.config().pool.options().load_balanced;
-        let lines = if monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
-        lines.iter().copied().chain([ServerTask::Clock]).chain(core::iter::repeat_n(ServerTask::Worker, workers))
-    }
+/// How many workers have something to do at once.
+pub(super) fn workers_of(options: &PoolOptions) -> u32 {
+    let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
+    options.max_connecting.min(conns_max).min(WORKERS_MAX)
+}
 
+impl<R: Runtime> Hub<R> {
     /// Runs one task of a server until the server leaves the topology or the client is closed.
     pub async fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) {
         match task {

@@ -214,9 +214,8 @@ fn close_ends_the_waiting_for_late_replies() {
             .read_to_the_end()
             .await
             .iter()
-            .filter_map(|event| match event {
-                Event::Pool(PoolEvent::ConnectionClosed { reason, .. }) => Some(*reason),
-                _ => None,
+            .filter_map(|event| {
+                if let Event::Pool(PoolEvent::ConnectionClosed { reason, .. }) = event { Some(*reason) } else { None }
             })
             .collect();
         assert_eq!(closed, [ClosedReason::PoolClosed; 3]);
