@@ -2,6 +2,8 @@
 
 use super::Error;
 use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::shell::LATE_REPLY;
@@ -39,6 +41,9 @@ pub struct ClientOptions {
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. Default 1 s.
     pub late_reply: Duration,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -58,6 +63,8 @@ impl ClientOptions {
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
             late_reply: LATE_REPLY,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
             warnings: Vec::new(),
         }
     }
@@ -99,7 +106,14 @@ impl ClientOptions {
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             late_reply: LATE_REPLY,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
             warnings: uri.warnings().to_vec(),
         })
     }
+}
+
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }

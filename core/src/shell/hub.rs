@@ -137,7 +137,8 @@ impl<R: Runtime> State<R> {
         let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
         let pool = PoolId::new(self.next_pool);
         self.next_pool = self.next_pool.wrapping_add(1);
-        let server = Server::new(now, id, pool, address, self.pool, hub.events.clone());
+        let events = hub.events.of_server(address.as_ref());
+        let server = Server::new(now, id, pool, address, self.pool, events);
         let Ok(server) = hub.runtime.share_server(server) else { return };
         let entry =
             Entry { id, server, fresh: true, started: false, workers: 0, unsettled: true, check: None, rtt: None };

@@ -8,6 +8,7 @@ use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
+use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
@@ -159,7 +160,8 @@ impl<R: Runtime> Hub<R> {
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let _ = self.line_news(|control, now, tap| {
-            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), tap)
+            let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
+            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
         });
         Ok(())
     }
