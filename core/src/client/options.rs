@@ -6,6 +6,7 @@ use crate::monitor::MonitorOptions;
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::shell::LATE_REPLY;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
@@ -38,6 +39,9 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
@@ -64,6 +68,7 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -111,6 +116,7 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),
