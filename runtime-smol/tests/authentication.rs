@@ -12,8 +12,12 @@ use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::auth::{Credential, ITERATIONS_MAX, Mechanism};
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_core::shell::{LoginFailure, OperationError};
+#[cfg(feature = "zlib")]
+use poolhouse_smol::poolhouse_core::uri::Compressor;
 use poolhouse_smol::poolhouse_core::wire::AuthError;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
+#[cfg(feature = "zlib")]
+use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, ScramLie};
 use support::{PATIENCE, Watch, eventually, refused, run};
@@ -264,6 +268,32 @@ fn connection_lost_in_authentication_clears_the_pool() {
         let failure = failure(&error);
         assert_eq!((failure.check_out, failure.error), (failed, AuthError::Refused { code: 91 }));
         assert!(error.is_retryable());
+    });
+}
+
+/// Servers of old compress every reply, those of authentication included; requests of it never are.
+#[cfg(feature = "zlib")]
+#[test]
+fn compressed_replies_are_understood_in_authentication() {
+    run(async {
+        let mut fake = users();
+        fake.state.reply_compression = ReplyCompression::Always;
+        let server = FakeServer::start(fake).expect("the fake server starts");
+        for password in [PASSWORD, "another pencil"] {
+            let mut options = with(&server, Credential::new("ada", password));
+            options.compressors = [Compressor::Zlib].into_iter().collect();
+            let client = Client::new(options).expect("can be used");
+            match list(&client).await {
+                Ok(()) => assert_eq!((password, &seen(&server)[..]), (PASSWORD, &["admin.ada".to_owned()][..])),
+                Err(error) => {
+                    let failure = failure(&error);
+                    assert_eq!(failure.error, AuthError::Refused { code: 18 });
+                    assert_eq!(failure.message.as_deref(), Some("Authentication failed."));
+                    assert_ne!(password, PASSWORD);
+                }
+            }
+            client.close().await;
+        }
     });
 }
 

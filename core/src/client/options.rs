@@ -10,6 +10,7 @@ use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 #[cfg(feature = "auth")]
 use crate::shell::Endpoint;
+use crate::shell::LATE_REPLY;
 use crate::shell::Login;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use crate::wire::compress::Compressors;
@@ -49,6 +50,9 @@ pub struct ClientOptions {
     /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
@@ -79,6 +83,7 @@ impl ClientOptions {
             credential: None,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -135,6 +140,7 @@ impl ClientOptions {
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),
