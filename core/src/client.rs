@@ -62,7 +62,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: see [`ClientOptions::parse`].
+    /// [`Error::Uri`], [`Error::Credential`], [`Error::Unsupported`]: see [`ClientOptions::parse`].
     pub fn connect(uri: &str) -> Result<Self, Error> {
         Self::new(ClientOptions::parse(uri)?)
     }
@@ -71,7 +71,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
+    /// [`Error::Config`], [`Error::Topology`], [`Error::Credential`] or [`Error::Metadata`]: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -95,6 +95,8 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        let mut options = options;
+        let login = options.take_login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let metadata = ClientMetadata::new(&MetadataOptions {
@@ -126,6 +128,7 @@ impl<P: Platform> Client<P> {
             zlib_compression_level: options.zlib_compression_level,
             late_reply: options.late_reply,
             metadata,
+            login,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
         let events = Events::new(events, &options);

@@ -8,8 +8,8 @@ use crate::selection::SelectionFailure;
 use crate::shell::OperationError;
 use crate::topology::TopologyConfigError;
 use crate::uri::UriError;
-use crate::wire::Labels;
 use crate::wire::hello::MetadataError;
+use crate::wire::{AuthError, Labels};
 use crate::{Cause, ConfigError};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -28,6 +28,8 @@ pub enum Error {
     Config(ConfigError),
     /// Options that contradict each other, or a host that is no address. Nothing was started.
     Topology(TopologyConfigError),
+    /// The credential cannot be used, or would be given away. Nothing was started.
+    Credential(AuthError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
     /// No memory for the client.
@@ -60,7 +62,13 @@ impl Error {
     /// The check-out's error, if it was one.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        if let Self::Operation(OperationError::CheckOut(error)) = self { Some(error) } else { None }
+        if let Self::Operation(OperationError::CheckOut(error)) = self {
+            Some(error)
+        } else if let Self::Operation(OperationError::Authentication(failure)) = self {
+            Some(&failure.check_out)
+        } else {
+            None
+        }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
@@ -73,6 +81,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
@@ -90,6 +99,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
@@ -115,6 +125,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Command(_)
@@ -130,6 +141,7 @@ impl fmt::Display for Error {
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
+            Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
@@ -174,6 +186,12 @@ impl From<ConfigError> for Error {
 impl From<TopologyConfigError> for Error {
     fn from(error: TopologyConfigError) -> Self {
         Self::Topology(error)
+    }
+}
+
+impl From<AuthError> for Error {
+    fn from(error: AuthError) -> Self {
+        Self::Credential(error)
     }
 }
 

@@ -1,12 +1,17 @@
 //! What a client is told.
 
 use super::Error;
+#[cfg(feature = "auth")]
+use crate::auth::{AuthError, OwnedCredential};
 use crate::monitor::MonitorOptions;
 #[cfg(feature = "tracing")]
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+#[cfg(feature = "auth")]
+use crate::shell::Endpoint;
 use crate::shell::LATE_REPLY;
+use crate::shell::Login;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
@@ -39,6 +44,12 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
+    #[cfg(feature = "auth")]
+    pub credential: Option<OwnedCredential>,
+    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
+    #[cfg(feature = "auth")]
+    pub allow_plain_without_tls: bool,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. Default 1 s.
     pub late_reply: Duration,
@@ -68,6 +79,10 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            #[cfg(feature = "auth")]
+            credential: None,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
@@ -83,14 +98,16 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, a proxy), so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, TLS, a proxy), or, without the feature
+    /// `auth`, for credentials, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         let text = uri;
         let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
+        #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
         }
@@ -102,7 +119,10 @@ impl ClientOptions {
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
-            let (option, offset) = ("compressors", text.to_ascii_lowercase().rfind("compressors=").unwrap_or_default());
+            // Without a copy of the text, which has a password in it.
+            let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
+            let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
+            let option = "compressors";
             warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
@@ -115,6 +135,10 @@ impl ClientOptions {
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
+            #[cfg(feature = "auth")]
+            credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
@@ -123,6 +147,30 @@ impl ClientOptions {
             zlib_compression_level: uri.zlib_compression_level(),
             warnings,
         })
+    }
+
+    /// The credential as the shell takes it; none is left here.
+    #[cfg(feature = "auth")]
+    pub(super) fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        let Some(credential) = self.credential.take() else { return Ok(None) };
+        let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
+        if login.needs_privacy() && !self.is_private() {
+            return Err(Error::Credential(AuthError::PlainWithoutTls));
+        }
+        Ok(Some(login))
+    }
+
+    /// Without the feature `auth` there is none.
+    #[cfg(not(feature = "auth"))]
+    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
+    pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        Ok(None)
+    }
+
+    /// Whether nobody on the way to these hosts can read what is sent.
+    #[cfg(feature = "auth")]
+    fn is_private(&self) -> bool {
+        self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
     }
 }
 

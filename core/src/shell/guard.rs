@@ -253,12 +253,14 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
-    type Output = Result<Guard<'h, R>, CheckOutError>;
+    type Output = Result<Guard<'h, R>, OperationError>;
 
     /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (hub, deadline) = (self.hub, self.deadline);
-        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let Some(server) = &self.server else {
+            return Poll::Ready(Err(OperationError::CheckOut(CheckOutError::Cancelled)));
+        };
         let now = hub.now();
         let begun = match self.waiter {
             None => server.begin_check_out(now, deadline, context.waker()),
@@ -279,8 +281,9 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
-            (Err(error), _) => Err(error),
-            (Ok(_), _) => Err(CheckOutError::Cancelled),
+            (Err(error), Some(server)) => Err(server.explain(error)),
+            (Err(error), None) => Err(OperationError::CheckOut(error)),
+            (Ok(_), _) => Err(OperationError::CheckOut(CheckOutError::Cancelled)),
         })
     }
 }

@@ -9,6 +9,9 @@
 use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
+#[cfg(feature = "auth")]
+use super::login::Keys;
+use super::login::Login;
 use super::runtime::{Lock, Runtime, register};
 use super::select::{Seat, Wanted};
 use super::server::{PoolSnapshot, Server, is_earlier};
@@ -49,6 +52,8 @@ pub struct HubConfig {
     pub late_reply: Duration,
     /// What the client says of itself.
     pub metadata: ClientMetadata,
+    /// How application connections authenticate; `None` is not at all.
+    pub login: Option<Login>,
     /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
     pub first_pool: u32,
 }
@@ -61,6 +66,8 @@ pub struct Hub<R: Runtime> {
     runtime: R,
     config: HubConfig,
     events: R::Events,
+    #[cfg(feature = "auth")]
+    keys: Keys<R>,
     pub(super) state: R::Lock<State<R>>,
 }
 
@@ -250,7 +257,14 @@ impl<R: Runtime> Hub<R> {
             next_pool: config.first_pool,
             closed: false,
         };
-        let hub = Self { runtime, config, events, state: R::Lock::new(state) };
+        let hub = Self {
+            runtime,
+            config,
+            events,
+            #[cfg(feature = "auth")]
+            keys: Keys::<R>::new(crate::auth::KeyRing::new()),
+            state: R::Lock::new(state),
+        };
         hub.step(|_, _, _| ());
         Ok(hub)
     }
@@ -263,6 +277,12 @@ impl<R: Runtime> Hub<R> {
     /// The configuration.
     pub const fn config(&self) -> &HubConfig {
         &self.config
+    }
+
+    /// What its connections know together.
+    #[cfg(feature = "auth")]
+    pub(super) const fn keys(&self) -> &Keys<R> {
+        &self.keys
     }
 
     /// Where events go.
@@ -346,7 +366,8 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Closed`].
+    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
+    /// [`OperationError::Closed`].
     pub async fn check_out(
         &self,
         wanted: &Wanted<'_>,
@@ -360,13 +381,13 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::CheckOut`].
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`].
     pub async fn check_out_of(
         &self,
         server: R::ServerHandle,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        CheckingOut::new(self, server, deadline).await.map_err(OperationError::CheckOut)
+        CheckingOut::new(self, server, deadline).await
     }
 
     /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed

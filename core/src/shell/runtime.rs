@@ -41,6 +41,12 @@ pub trait Runtime: Sized + 'static {
     /// Uniform random bits, for choices among equals; need not be secret.
     fn entropy(&self) -> u32;
 
+    /// Random bytes that nobody can guess, for the nonces of authentication. `None`, the default, is that there are none:
+    /// then no connection is authenticated.
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        None
+    }
+
     /// Returns once `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 
@@ -50,6 +56,12 @@ pub trait Runtime: Sized + 'static {
     ///
     /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Certificate`] or [`Cause::Network`].
     fn connect(&self, endpoint: &Endpoint<'_>) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
+
+    /// Whether nobody on the way can read what a connection carries: TLS, or a Unix domain socket. No, by default: then
+    /// passwords are not sent as they are, unless [`Login`](super::Login) allows it.
+    fn is_private(&self, _stream: &Self::Stream) -> bool {
+        false
+    }
 
     /// A buffer for a new connection.
     ///

@@ -6,7 +6,9 @@
 use super::connection::Connection;
 #[cfg(feature = "alloc")]
 use super::drain::Late;
+use super::error::OperationError;
 use super::event::{Publish, Tap};
+use super::login::Refusal;
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
@@ -37,6 +39,8 @@ pub(super) struct State<R: Runtime> {
     pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
+    /// Why the last connection that was not established was not authenticated, if that was it.
+    refusal: Option<Refusal>,
     /// Operations were found overdue, and are to be woken.
     overdue: bool,
     #[cfg(feature = "alloc")]
@@ -233,6 +237,7 @@ impl<R: Runtime> Server<R> {
             workers: Store::EMPTY,
             clock: None,
             armed: None,
+            refusal: None,
             overdue: false,
             #[cfg(feature = "alloc")]
             late: Late::EMPTY,
@@ -504,6 +509,17 @@ impl<R: Runtime> Server<R> {
     /// Notes the service of a connection, in load-balanced mode.
     pub(super) fn note_service(&self, id: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
+    }
+
+    /// Why a connection is about to be reported as not established, for those who wait for it.
+    pub(super) fn note_refusal(&self, refusal: Option<Refusal>) {
+        let _before = self.state.with(|state| core::mem::replace(&mut state.refusal, refusal));
+    }
+
+    /// The error of a check-out of this server.
+    pub(super) fn explain(&self, error: CheckOutError) -> OperationError {
+        let report = self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error)));
+        report.map_or(OperationError::CheckOut(error), OperationError::Authentication)
     }
 
     /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.

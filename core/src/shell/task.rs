@@ -254,13 +254,24 @@ impl<R: Runtime> Hub<R> {
                 Err(ServiceError::Full) => Err(Cause::Resources),
             }
         };
-        let mut handshake = Handshake::new(hello);
-        let shaken = connection.shake_hands(&mut handshake, told);
-        Some(match self.within(server, conn, deadline, shaken).await? {
-            Ok(Ok(known)) => Ok((connection, known)),
-            Ok(Err(error)) => Err(error),
-            Err(cause) => Err(HandshakeError::new(Phase::Hello, cause)),
-        })
+        let speaker = match self.speaker(connection.stream()) {
+            Ok(speaker) => speaker,
+            Err(error) => return Some(Err(self.note_refusal(server, &connection, error))),
+        };
+        if let Some(login) = &self.config().login {
+            connection.expect_secrets(login.secret_bytes());
+        }
+        let mut handshake = Handshake::with_authenticator(hello, speaker);
+        let shaken = connection.shake_hands(&mut handshake, told, |speaker| self.spare_work(speaker));
+        let error = match self.within(server, conn, deadline, shaken).await? {
+            Ok(Ok(known)) => {
+                self.keep_keys(handshake.authenticator());
+                return Some(Ok((connection, known)));
+            }
+            Ok(Err(error)) => error,
+            Err(cause) => handshake.failed(cause),
+        };
+        Some(Err(self.note_refusal(server, &connection, error)))
     }
 
     /// Does some work of establishing: `None` when the pool gives the connection up, an error at the deadline.

@@ -22,7 +22,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time. [`OperationError::CheckOut`]: the first connection
+    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time. [`OperationError::CheckOut`], [`OperationError::Authentication`]: the first connection
     /// that could not be established, or not in time. [`OperationError::Busy`]: no memory.
     pub async fn warm_up(
         &self,
@@ -72,7 +72,7 @@ impl<R: Runtime> Warming<'_, R> {
                     *self = Self::Is(guard);
                     Poll::Ready(Ok(()))
                 }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(OperationError::CheckOut(error))),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
                 Poll::Pending => Poll::Pending,
             },
             Self::Is(_) => Poll::Ready(Ok(())),
