@@ -15,6 +15,8 @@ mod cause;
 mod config;
 pub mod control;
 pub mod convert;
+#[cfg(feature = "dns")]
+pub mod dns;
 pub mod machine;
 pub mod monitor;
 pub mod pool;
