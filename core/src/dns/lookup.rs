@@ -157,7 +157,7 @@ impl Lookup {
     /// - `entropy`: makes the id of the question, and should be such that nobody can guess it.
     pub fn poll_action(&mut self, now: Instant, entropy: u32) -> Option<LookupAction> {
         let State::Owes(over) = self.state else { return None };
-        let [id @ .., _, _] = entropy.to_be_bytes();
+        let [_, _, id @ ..] = entropy.to_be_bytes();
         self.id = u16::from_be_bytes(id);
         let message = match message::encode(self.id, &self.name, self.kind, self.edns) {
             Ok(message) => message,
