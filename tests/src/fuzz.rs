@@ -2,6 +2,7 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod control;
+pub mod dns;
 pub mod monitor;
 pub mod pool;
 pub mod selection;
@@ -10,6 +11,7 @@ pub mod uri;
 pub mod wire;
 
 pub use self::control::control;
+pub use self::dns::dns;
 pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::selection::selection;

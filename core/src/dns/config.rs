@@ -24,7 +24,6 @@ const DOTS_MAX: u32 = 15;
 
 /// Which name servers to ask, in which order and for how long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct ResolverConfig {
     /// The servers, in their order. The first three are asked.
     pub servers: Vec<SocketAddr>,
