@@ -8,6 +8,7 @@ pub mod cmap;
 pub mod dns;
 pub mod fake;
 pub mod fuzz;
+pub mod handshake;
 pub mod model;
 pub mod mongod;
 pub mod rng;
