@@ -1,17 +1,19 @@
 //! The official tests of seed lists in the DNS: a case per file, with the records as they are and over a name server on loopback. Set
 //! `POOLHOUSE_SPEC_DIR` and `POOLHOUSE_DNS_RECORDS`.
 
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
 use core::error::Error;
 use core::time::Duration;
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use futures_lite::future::block_on;
-use poolhouse_core::dns::{SrvAnswer, SrvQuestion, SrvRecord};
+use poolhouse_core::dns::{ResolverConfig, SrvAnswer, SrvQuestion, SrvRecord};
 use poolhouse_core::uri::{ConnectionString, OptionValue};
-use poolhouse_tests::dns::{BlockingResolver, DnsServer, Fault, Records};
+use poolhouse_smol::{DnsResolver, Smol};
+use poolhouse_tests::dns::{DnsServer, Fault, Records};
 use poolhouse_tests::sdam;
 use poolhouse_tests::spec;
 use poolhouse_tests::suite::Suite;
@@ -174,9 +176,9 @@ fn among_forgeries(uri: &ConnectionString, records: &Records) -> Result<Connecti
 fn over_server(uri: &ConnectionString, records: &Records, fault: Fault) -> Result<ConnectionString, Failure> {
     let server = DnsServer::start(records.clone())?;
     server.set_fault(fault);
-    let resolver = BlockingResolver::of(server.address());
+    let resolver = DnsResolver::with_config(Smol, ResolverConfig::new(vec![server.address()]));
     let question = SrvQuestion::of(uri).ok_or("no such string")?;
-    let result = block_on(question.look_up(uri, &resolver, 0x0F1E_2D3C_4B5A_6978));
+    let result = smol::block_on(question.look_up(uri, &resolver, 0x0F1E_2D3C_4B5A_6978));
     if server.queries().iter().any(|query| query.over_tcp) != (fault == Fault::Truncate) {
         return Err("not asked the way it had to be".into());
     }

@@ -1,6 +1,8 @@
 //! What a client is told.
 
 use super::Error;
+use super::srv::Srv;
+use crate::dns::{Resolver, SrvQuestion};
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
@@ -8,6 +10,7 @@ use crate::uri::{ConnectionString, Scheme, UriWarning};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -35,8 +38,13 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
+    /// addresses, leaves hosts to the platform.
+    pub resolver: Option<Arc<dyn Resolver>>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
+    /// What is looked up again.
+    pub(super) srv: Option<Srv>,
 }
 
 impl ClientOptions {
@@ -53,22 +61,53 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            resolver: None,
             warnings: Vec::new(),
+            srv: None,
         }
     }
 
-    /// The options of a connection string.
+    /// The options of a `mongodb://` string.
     ///
     /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, compression, a proxy), so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (credentials, TLS, compression, a proxy), so that nothing is
+    /// silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
+        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?)
+    }
+
+    /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
+    ///
+    /// While the deployment is a sharded cluster, or not known yet, the client looks its hosts up again: every 60 s, or less often
+    /// if the records stand longer.
+    ///
+    /// - `resolver`: who is asked, by the client too; becomes [`ClientOptions::resolver`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientOptions::parse`]; [`Error::Seedlist`]: the lookup failed, or found what may not be used.
+    ///
+    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
+    pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        let (uri, srv) = match SrvQuestion::of(&uri) {
+            None => (uri, None),
+            Some(question) => {
+                let found = question.look_up(&uri, &*resolver, fastrand::u64(..)).await;
+                let (uri, answer) = found.map_err(|error| Error::Seedlist(Box::new(error)))?;
+                (uri, Some(Srv { question, ttl: answer.ttl }))
+            }
+        };
+        Ok(Self { resolver: Some(resolver), srv, ..Self::of(&uri)? })
+    }
+
+    fn of(uri: &ConnectionString) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
-            return Err(Error::Unsupported("mongodb+srv"));
+            return Err(Error::LookupNeeded);
         }
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
@@ -93,7 +132,9 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            resolver: None,
             warnings: uri.warnings().to_vec(),
+            srv: None,
         })
     }
 }

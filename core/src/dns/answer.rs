@@ -46,7 +46,6 @@ pub struct SrvAnswer {
 
 /// What was found under a name: one at least of whatever it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum Answer {
     /// Of [`RecordKind::Srv`].
     Srv(SrvAnswer),

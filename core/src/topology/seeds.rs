@@ -53,6 +53,14 @@ impl<M: Memory> Topology<M> {
         self.reserve(wanted)?;
 
         self.begin();
+        self.replace_members(addresses);
+        self.seeds = self.members as usize;
+        self.finish(now, observer);
+        Ok(())
+    }
+
+    /// Members that are not among these addresses go, and those come that are no members yet. All are known as texts, and have room.
+    fn replace_members(&mut self, addresses: impl Iterator<Item = Address> + Clone) {
         self.texts.unmark_all();
         for address in addresses.clone() {
             if let Some(address) = self.texts.find([address.as_bytes(), &[], &[]]) {
@@ -73,8 +81,5 @@ impl<M: Memory> Topology<M> {
                 assert!(added.is_ok(), "there was room for this member");
             }
         }
-        self.seeds = self.members as usize;
-        self.finish(now, observer);
-        Ok(())
     }
 }

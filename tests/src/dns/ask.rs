@@ -109,14 +109,14 @@ impl Resolver for BlockingResolver {
     async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
         match ask(&self.config, name, RecordKind::Srv)? {
             Answer::Srv(answer) => Ok(answer),
-            other => Err(LookupError::Other(format!("not hosts but {other:?}"))),
+            Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
     }
 
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
         match ask(&self.config, name, RecordKind::Txt)? {
             Answer::Txt(texts) => Ok(texts),
-            other => Err(LookupError::Other(format!("not texts but {other:?}"))),
+            Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
     }
 }

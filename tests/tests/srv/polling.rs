@@ -1,7 +1,7 @@
 //! What Polling SRV Records for mongos Discovery describes in words: "Prose Tests". On virtual time, over a name server on loopback.
 
+use alloc::collections::BTreeSet;
 use core::time::Duration;
-use std::collections::BTreeSet;
 
 use futures_lite::future::block_on;
 use poolhouse_core::Instant;

@@ -20,7 +20,8 @@ fn the_body_holds_on_seeds_and_their_mutations() {
         let mut bytes = SEEDS[below(SEEDS.len())].to_vec();
         for _ in 0..below(5) {
             let at = below(bytes.len());
-            let byte = [0, 1, 5, 12, 33, 41, 0x3F, 0x80, 0xC0, 0xFF, below(256) as u8][below(11)];
+            let any = u8::try_from(below(256)).unwrap();
+            let byte = [0, 1, 5, 12, 33, 41, 0x3F, 0x80, 0xC0, 0xFF, any][below(11)];
             match below(3) {
                 0 if !bytes.is_empty() => bytes[at] = byte,
                 1 if !bytes.is_empty() => drop(bytes.remove(at)),
