@@ -89,12 +89,15 @@ fn option(name: &str, resolved: &ConnectionString, uri: &ConnectionString) -> Op
     }
     let find = |uri: &ConnectionString| {
         let (_, value) = uri.options().iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        Some(match value {
-            OptionValue::Bool(value) => value.into(),
-            OptionValue::Number(value) => value.into(),
-            OptionValue::Text(text) => text.into(),
-            other => format!("{other:?}").into(),
-        })
+        if let OptionValue::Bool(value) = value {
+            Some(value.into())
+        } else if let OptionValue::Number(value) = value {
+            Some(value.into())
+        } else if let OptionValue::Text(text) = value {
+            Some(text.into())
+        } else {
+            Some(format!("{value:?}").into())
+        }
     };
     find(resolved).or_else(|| find(uri))
 }

@@ -58,9 +58,9 @@ fn hosts_are_as_many_as_the_string_wants() {
 fn what_is_wrong_with_a_lookup_is_told() {
     run(async {
         let server = name_server(&["r0.example.test:1"]);
-        let seedlist = |error: Error| match error {
-            Error::Seedlist(error) => *error,
-            other => panic!("{other:?}"),
+        let seedlist = |error: Error| {
+            let Error::Seedlist(error) = error else { panic!("{error:?}") };
+            *error
         };
         let asked = resolver(&server);
         let error = seedlist(refused("mongodb+srv://nobody.example.test", asked.clone()).await);

@@ -117,8 +117,8 @@ fn routers_come_and_go_with_their_records() {
         let hosts = hosts(&routers);
         let [a, b, c, d] = [0, 1, 2, 3].map(|place: usize| hosts[place].as_str());
         let server = name_server(&[a, b]);
+        let begun = Hurried.now();
         let client = client(&server, "").await;
-        let begun = client.now();
         becomes(&client, &[a, b]).await;
         server.change(|records| records.set_srv(NAME, &[a, b, c]));
         becomes(&client, &[a, b, c]).await;
@@ -130,7 +130,7 @@ fn routers_come_and_go_with_their_records() {
         // Texts are looked up once.
         assert_eq!(server.queries().iter().filter(|query| query.kind == 16).count(), 1);
         client.close().await;
-        assert_eq!(routers.servers().iter().map(|router| router.open_count()).sum::<usize>(), 0);
+        eventually("all connections are closed", || routers.servers().iter().all(|it| it.open_count() == 0)).await;
     });
 }
 
@@ -189,7 +189,7 @@ fn replica_set_is_not_looked_up_again() {
         server.change(|records| records.set_srv(NAME, &["r1.example.test:1"]));
         let later = client.now().saturating_add(Duration::from_secs(200));
         eventually("three minutes are over", || client.now() >= later).await;
-        assert_eq!((before, lookups(&server)), (1, 1));
+        assert_eq!(lookups(&server), before);
         client.close().await;
     });
 }
