@@ -57,7 +57,7 @@ pub struct Counts {
     pub late: u64,
     /// Times that the topology was one of a sharded cluster.
     pub sharded: u64,
-    /// Times that the hosts of a sharded cluster were looked up again.
+    /// Times that other hosts took the place of the seeds.
     pub seeds: u64,
 }
 
@@ -214,7 +214,8 @@ impl<M: Memory> Life<M> {
         let spelled = spelled.iter().map(String::as_str);
         let all = seeds.chain(spelled).chain(["no address:x"]);
         self.topology.handle_seeds(self.now, all, &mut self.told).expect("room for all hosts");
-        self.counts.seeds += u64::from(self.model.state.topology_type == TopologyType::Sharded);
+        let is_open = [TopologyType::Unknown, TopologyType::Sharded].contains(&self.model.state.topology_type);
+        self.counts.seeds += u64::from(is_open && !names.is_empty());
         self.model.seeds(&names);
     }
 
