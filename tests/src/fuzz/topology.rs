@@ -184,8 +184,8 @@ impl<M: Memory> Life<M> {
         self.counts.late += u64::from(is_late);
         // The model knows addresses only: news of one that went must not reach its heir.
         let address = if is_late { "nobody" } else { address.as_str() };
-        match choices.below(9) {
-            8 => self.seeds(choices),
+        match choices.below(10) {
+            8 | 9 => self.seeds(choices),
             0 => {
                 let cause = choices.pick(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
                 self.topology.handle_failed(self.now, server, cause, &mut self.told);
