@@ -11,6 +11,7 @@ mod command;
 mod connection;
 mod dial;
 mod error;
+mod events;
 mod net;
 mod options;
 mod platform;
@@ -21,6 +22,7 @@ mod tasks;
 pub use command::CommandOptions;
 pub use connection::Connection;
 pub use error::{CommandError, Error};
+pub use events::Events;
 pub use net::{Net, Stream};
 pub use options::ClientOptions;
 pub use platform::Platform;
@@ -134,9 +136,12 @@ impl<P: Platform> Client<P> {
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
+            compressors: options.compressors,
+            zlib_compression_level: options.zlib_compression_level,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
+        let events = Events::new(events, &options);
         let net = Net::new(platform).with_resolver(options.resolver.clone());
         let hub = Hub::new(net, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
@@ -185,7 +190,7 @@ impl<P: Platform> Client<P> {
     /// Listens to the events that pass a filter, which must only look.
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
-        self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
     /// The clock of events and deadlines.
@@ -206,7 +211,7 @@ impl<P: Platform> Client<P> {
         self.inner.hub.close();
         self.inner.closing.notify(usize::MAX);
         self.inner.tasks.all_ended().await;
-        self.inner.hub.events().close();
+        self.inner.hub.events().subscribers().close();
     }
 }
 
@@ -225,7 +230,7 @@ impl<P: Platform> fmt::Debug for Client<P> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         self.hub.close();
-        self.hub.events().close();
+        self.hub.events().subscribers().close();
     }
 }
 

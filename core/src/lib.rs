@@ -23,6 +23,7 @@ pub mod convert;
 pub mod dns;
 pub mod machine;
 pub mod monitor;
+pub mod observe;
 pub mod pool;
 pub mod scan;
 pub mod selection;

@@ -4,9 +4,12 @@ use super::Error;
 use super::srv::Srv;
 use crate::dns::{Resolver, SrvQuestion};
 use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::uri::{ConnectionString, Scheme, UriWarning};
+use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -41,6 +44,14 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
+    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
+    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
     /// What is looked up again.
@@ -62,6 +73,10 @@ impl ClientOptions {
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
             resolver: None,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
             warnings: Vec::new(),
             srv: None,
         }
@@ -74,10 +89,10 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (credentials, TLS, compression, a proxy), so that nothing is
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (credentials, TLS, a proxy), so that nothing is
     /// silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?)
+        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?, uri)
     }
 
     /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
@@ -93,7 +108,8 @@ impl ClientOptions {
     ///
     /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
-        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        let text = uri;
+        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         let (uri, srv) = match SrvQuestion::of(&uri) {
             None => (uri, None),
             Some(question) => {
@@ -102,10 +118,11 @@ impl ClientOptions {
                 (uri, Some(Srv { question, ttl: answer.ttl }))
             }
         };
-        Ok(Self { resolver: Some(resolver), srv, ..Self::of(&uri)? })
+        Ok(Self { resolver: Some(resolver), srv, ..Self::of(&uri, text)? })
     }
 
-    fn of(uri: &ConnectionString) -> Result<Self, Error> {
+    /// The options of a string that was parsed, and whose hosts are there. `text`: as it was written.
+    fn of(uri: &ConnectionString, text: &str) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::LookupNeeded);
         }
@@ -115,11 +132,13 @@ impl ClientOptions {
         if uri.tls() {
             return Err(Error::Unsupported("tls"));
         }
-        if !uri.compressors().is_empty() {
-            return Err(Error::Unsupported("compressors"));
-        }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
+        }
+        let mut warnings = uri.warnings().to_vec();
+        for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
+            let (option, offset) = ("compressors", text.to_ascii_lowercase().rfind("compressors=").unwrap_or_default());
+            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
         Ok(Self {
@@ -132,9 +151,18 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: uri.compressors().iter().copied().collect(),
+            zlib_compression_level: uri.zlib_compression_level(),
             resolver: None,
-            warnings: uri.warnings().to_vec(),
+            warnings,
             srv: None,
         })
     }
+}
+
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }
