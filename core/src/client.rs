@@ -138,6 +138,7 @@ impl<P: Platform> Client<P> {
             server_selection_timeout: options.server_selection_timeout,
             compressors: options.compressors,
             zlib_compression_level: options.zlib_compression_level,
+            late_reply: options.late_reply,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
@@ -159,7 +160,7 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
     }
 
-    /// What is known of each server and its pool, all of one instant.
+    /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();
@@ -234,11 +235,11 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, until the client is closed or gone.
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
 async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
-        for task in hub.server_tasks() {
+        for task in hub.server_tasks(&server) {
             let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
             tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
         }

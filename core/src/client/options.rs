@@ -8,6 +8,7 @@ use crate::monitor::MonitorOptions;
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::shell::LATE_REPLY;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
@@ -44,6 +45,9 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
@@ -73,6 +77,7 @@ impl ClientOptions {
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
             resolver: None,
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -151,6 +156,7 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),
