@@ -15,6 +15,8 @@ mod events;
 mod net;
 mod options;
 mod platform;
+mod resolver;
+mod srv;
 mod tasks;
 
 pub use command::CommandOptions;
@@ -24,7 +26,9 @@ pub use events::Events;
 pub use net::{Net, Stream};
 pub use options::ClientOptions;
 pub use platform::Platform;
+pub use resolver::DnsResolver;
 
+use crate::dns::SrvPoll;
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
 use crate::topology::TopologyOptions;
@@ -37,6 +41,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use event_listener::Event;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tasks::Tasks;
@@ -50,6 +55,8 @@ struct Inner<P: Platform> {
     hub: Arc<Hub<Net<P>>>,
     options: ClientOptions,
     tasks: Arc<Tasks<P>>,
+    /// Notified when the client is closed.
+    closing: Arc<Event>,
 }
 
 /// Pools of all clients of the process have different numbers. Each client takes a range that it will not use up.
@@ -60,11 +67,18 @@ impl<P: Platform + Default> Client<P> {
     /// A client for the deployment of a connection string. Starts its background tasks and returns; the first operation
     /// waits for a server.
     ///
+    /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
+    /// anything else nothing is waited for.
+    ///
     /// # Errors
     ///
-    /// [`Error::Uri`], [`Error::Credential`], [`Error::Unsupported`]: see [`ClientOptions::parse`].
-    pub fn connect(uri: &str) -> Result<Self, Error> {
-        Self::new(ClientOptions::parse(uri)?)
+    /// [`Error::Uri`], [`Error::Credential`], [`Error::Seedlist`]: see [`ClientOptions::resolve`].
+    pub async fn connect(uri: &str) -> Result<Self, Error> {
+        let platform = P::default();
+        let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
+        // It has nothing to say of hosts, and is needed no more unless it is asked again.
+        options.resolver = options.resolver.filter(|_| options.srv.is_some());
+        Self::with_platform(platform, options, Subscribers::default())
     }
 
     /// A client with these options. Performs no I/O itself; its tasks run on the platform's executor.
@@ -132,14 +146,21 @@ impl<P: Platform> Client<P> {
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
         let events = Events::new(events, &options);
-        let hub =
-            Hub::new(Net::new(platform), config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let net = Net::new(platform).with_resolver(options.resolver.clone());
+        let hub = Hub::new(net, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
         tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
         tasks.spawn(hub.runtime().platform(), start_servers(Arc::clone(&hub), Arc::downgrade(&tasks)));
-        Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
+        let closing = Arc::new(Event::new());
+        if let (Some(srv), Some(resolver)) = (&options.srv, &options.resolver) {
+            let now = hub.runtime().platform().now();
+            let poll = SrvPoll::new(now, srv.question.clone(), srv.ttl, options.monitor.heartbeat_frequency);
+            let work = srv::run(Arc::clone(&hub), Arc::clone(&closing), Arc::clone(resolver), poll);
+            tasks.spawn(hub.runtime().platform(), work);
+        }
+        Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
     }
 
     /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
@@ -192,6 +213,7 @@ impl<P: Platform> Client<P> {
     /// closed when they are returned. Returns when all background tasks have ended.
     pub async fn close(&self) {
         self.inner.hub.close();
+        self.inner.closing.notify(usize::MAX);
         self.inner.tasks.all_ended().await;
         self.inner.hub.events().subscribers().close();
     }

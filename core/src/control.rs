@@ -239,6 +239,27 @@ impl<M: Memory> Control<M> {
         verdict
     }
 
+    /// News: the hosts of the deployment were looked up again. See [`Topology::handle_seeds`].
+    ///
+    /// Monitors of members that are gone end, those of new ones check at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the new ones; nothing changed.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
+    pub fn handle_seeds<'s>(
+        &mut self,
+        now: Instant,
+        seeds: impl Iterator<Item = &'s str> + Clone,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Full> {
+        let now = self.hold_clock(now);
+        let result = self.topology.handle_seeds(now, seeds, observer);
+        self.route(now, observer);
+        result
+    }
+
     /// Asks for a check of every server as soon as it may be: somebody found none that suits (MON-15, SDAM-85).
     ///
     /// Dropped, not remembered, where a check is in flight: see the [module](self) for who asks again, and when.

@@ -19,6 +19,8 @@ pub mod client;
 mod config;
 pub mod control;
 pub mod convert;
+#[cfg(feature = "dns")]
+pub mod dns;
 pub mod machine;
 pub mod monitor;
 pub mod observe;

@@ -60,6 +60,7 @@ mod options;
 #[cfg(feature = "alloc")]
 mod owned;
 mod parse;
+mod seeds;
 mod tell;
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,7 @@ use hdrhistogram::Histogram;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::poolhouse_core::shell::{EventRef, Notice};
-use poolhouse_smol::{Client, ClientOptions, Error, ServerStatus};
+use poolhouse_smol::{Client, ClientOptions, DnsResolver, Error, ServerStatus, Smol};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -93,7 +93,8 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             uri
         }
     };
-    let mut options = ClientOptions::parse(&uri).map_err(|error| error.to_string())?;
+    let resolver = Arc::new(DnsResolver::new(Smol));
+    let mut options = ClientOptions::resolve(&uri, resolver).await.map_err(|error| error.to_string())?;
     options.app_name = Some("poolhouse-watch".to_owned());
     options.pool.max_pool_size = 10;
     options.timeout = Some(Duration::from_secs(5));

@@ -3,7 +3,7 @@
 //! ```no_run
 //! # fn main() -> Result<(), poolhouse_smol::Error> {
 //! smol::block_on(async {
-//!     let client = poolhouse_smol::Client::connect("mongodb://127.0.0.1:27017")?;
+//!     let client = poolhouse_smol::Client::connect("mongodb://127.0.0.1:27017").await?;
 //!     let reply = client.run_command("admin", bson::doc! { "ping": 1 }).await?;
 //!     println!("{reply}");
 //!     client.close().await;
@@ -22,6 +22,7 @@ mod platform;
 pub use platform::Smol;
 pub use poolhouse_core;
 pub use poolhouse_core::client::{ClientOptions, CommandError, CommandOptions, Error, ServerStatus};
+pub use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
@@ -32,3 +33,6 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
 pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
+
+/// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
+pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;

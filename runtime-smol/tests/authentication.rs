@@ -385,7 +385,7 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
         }
         let uri = format!("mongodb://ada:pencil%20of%20gr%C3%A4phite@{}/?authMechanism=PLAIN", server.address());
         tell(&ClientOptions::parse(&uri).expect("it is right"));
-        tell(&refused(Client::connect(&uri).map(|_| ())));
+        tell(&refused(Client::connect(&uri).await.map(|_| ())));
         tell(&refused(ClientOptions::parse(&uri.replace("PLAIN", "PALIN"))));
 
         let mut secrets = vec!["pencil".to_owned(), "phite".to_owned()];

@@ -3,6 +3,7 @@
 
 pub mod control;
 pub mod decompress;
+pub mod dns;
 pub mod monitor;
 pub mod pool;
 pub mod scram;
@@ -13,6 +14,7 @@ pub mod wire;
 
 pub use self::control::control;
 pub use self::decompress::decompress;
+pub use self::dns::dns;
 pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::scram::scram;

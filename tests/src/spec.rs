@@ -22,6 +22,14 @@ const DEPTH_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkipReason(String);
 
+impl SkipReason {
+    /// A reason in words.
+    #[must_use]
+    pub const fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

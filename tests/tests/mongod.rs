@@ -221,7 +221,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
 
 async fn documents_are_inserted_and_found() -> Outcome {
     let mongod = start()?;
-    let client = Client::connect(&mongod.uri())?;
+    let client = Client::connect(&mongod.uri()).await?;
     let documents: Vec<_> =
         (0..500).map(|id| doc! { "_id": id, "text": "x".repeat(1000), "nested": [{ "id": id }] }).collect();
     let inserted = client.run_command("db", doc! { "insert": "some", "documents": documents }).await?;

@@ -44,8 +44,8 @@ fn two_thousand_random_lives_agree_with_the_model() {
         }
     }
     eprintln!("{seen:?}");
-    let Counts { news, events, added, removed, primaries, stale, clears, late, sharded } = seen;
-    let kinds = [news, events, added, removed, primaries, stale, clears, late, sharded];
+    let Counts { news, events, added, removed, primaries, stale, clears, late, sharded, seeds } = seen;
+    let kinds = [news, events, added, removed, primaries, stale, clears, late, sharded, seeds];
     assert!(!all || kinds.iter().all(|&count| count >= 500), "the lives got everywhere: {seen:?}");
 }
 

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::dns::{LookupError, SeedlistError};
 use crate::pool::CheckOutError;
 use crate::selection::SelectionFailure;
 use crate::shell::OperationError;
@@ -22,6 +23,10 @@ use core::fmt;
 pub enum Error {
     /// The connection string is wrong. Says what and where, never the string.
     Uri(Box<UriError>),
+    /// A `mongodb+srv://` string where nothing is looked up.
+    LookupNeeded,
+    /// The hosts of a `mongodb+srv://` string were not found, or must not be used.
+    Seedlist(Box<SeedlistError>),
     /// The connection string asks for what is not implemented yet: this.
     Unsupported(&'static str),
     /// An option is out of its range. Nothing was started.
@@ -78,6 +83,8 @@ impl Error {
             Self::Operation(error) => error.is_retryable(),
             Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
             Self::Uri(_)
+            | Self::LookupNeeded
+            | Self::Seedlist(_)
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
@@ -96,6 +103,8 @@ impl Error {
             Self::Operation(error) => error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Uri(_)
+            | Self::LookupNeeded
+            | Self::Seedlist(_)
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
@@ -106,8 +115,8 @@ impl Error {
         }
     }
 
-    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, or of
-    /// establishing one.
+    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, of
+    /// establishing one, or of a lookup.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match self {
@@ -120,8 +129,12 @@ impl Error {
                 CheckOutError::WaitQueueTimeout { .. }
                     | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
             ),
+            Self::Seedlist(error) => {
+                matches!(**error, SeedlistError::Srv(LookupError::Timeout) | SeedlistError::Txt(LookupError::Timeout))
+            }
             Self::Operation(_)
             | Self::Uri(_)
+            | Self::LookupNeeded
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
@@ -138,6 +151,8 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uri(error) => error.fmt(f),
+            Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up"),
+            Self::Seedlist(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),

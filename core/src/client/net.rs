@@ -1,6 +1,7 @@
 //! A hosted platform as the shell sees it: [`Net`].
 
 use super::{Events, Platform, dial};
+use crate::dns::Resolver;
 use crate::pool::OnHeap;
 use crate::shell::{ConnectError, Endpoint, Runtime, Server};
 use crate::storage::Full;
@@ -10,6 +11,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::future::poll_fn;
+use core::net::{IpAddr, SocketAddr};
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use embedded_io_async::{ErrorType, Read, Write};
@@ -22,12 +24,19 @@ use std::sync::Mutex;
 #[derive(Clone)]
 pub struct Net<P> {
     platform: P,
+    resolver: Option<Arc<dyn Resolver>>,
 }
 
 impl<P: Platform> Net<P> {
     /// The runtime on this platform.
     pub const fn new(platform: P) -> Self {
-        Self { platform }
+        Self { platform, resolver: None }
+    }
+
+    /// The same, with addresses of hosts by this resolver, as far as it gives any.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Option<Arc<dyn Resolver>>) -> Self {
+        Self { resolver, ..self }
     }
 
     /// The platform.
@@ -35,12 +44,25 @@ impl<P: Platform> Net<P> {
         &self.platform
     }
 
+    /// The addresses of a host: by the resolver, if it has something to say of hosts.
+    async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+        // One that is an address itself, perhaps with a zone, needs nobody to resolve it.
+        if let Some(resolver) =
+            self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
+        {
+            if let Some(found) = resolver.lookup_addresses(host).await {
+                let found = found.map_err(|_| ConnectError(Cause::Dns))?;
+                return Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
+            }
+        }
+        dial::addresses(&self.platform, host, port).await.map_err(|_| ConnectError(Cause::Dns))
+    }
+
     /// A socket that is connected to the endpoint, and nothing more.
     async fn dial(&self, endpoint: &Endpoint<'_>) -> Result<Stream<P>, ConnectError> {
         match *endpoint {
             Endpoint::Tcp { host, port } => {
-                let addresses =
-                    dial::addresses(&self.platform, host, port).await.map_err(|_| ConnectError(Cause::Dns))?;
+                let addresses = self.addresses(host, port).await?;
                 let connected = dial::connect_any(&self.platform, &addresses).await;
                 connected.map(Stream::Tcp).map_err(|_| ConnectError(Cause::Network))
             }

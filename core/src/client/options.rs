@@ -1,8 +1,10 @@
 //! What a client is told.
 
 use super::Error;
+use super::srv::Srv;
 #[cfg(feature = "auth")]
 use crate::auth::{AuthError, OwnedCredential};
+use crate::dns::{Resolver, SrvQuestion};
 use crate::monitor::MonitorOptions;
 #[cfg(feature = "tracing")]
 use crate::observe::log::LogOptions;
@@ -17,6 +19,7 @@ use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -50,6 +53,9 @@ pub struct ClientOptions {
     /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
+    /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
+    /// addresses, leaves hosts to the platform.
+    pub resolver: Option<Arc<dyn Resolver>>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. Default 1 s.
     pub late_reply: Duration,
@@ -63,6 +69,8 @@ pub struct ClientOptions {
     pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
+    /// What is looked up again.
+    pub(super) srv: Option<Srv>,
 }
 
 impl ClientOptions {
@@ -83,29 +91,61 @@ impl ClientOptions {
             credential: None,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
+            resolver: None,
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
             zlib_compression_level: None,
             warnings: Vec::new(),
+            srv: None,
         }
     }
 
-    /// The options of a connection string.
+    /// The options of a `mongodb://` string.
     ///
     /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
     ///
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, TLS, a proxy), or, without the feature
+    /// [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (TLS, a proxy), or, without the feature
     /// `auth`, for credentials, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
+        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?, uri)
+    }
+
+    /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
+    ///
+    /// While the deployment is a sharded cluster, or not known yet, the client looks its hosts up again: every 60 s, or less often
+    /// if the records stand longer.
+    ///
+    /// - `resolver`: who is asked, by the client too; becomes [`ClientOptions::resolver`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ClientOptions::parse`]; [`Error::Seedlist`]: the lookup failed, or found what may not be used.
+    ///
+    /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
+    pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
         let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
+        let (uri, srv) = match SrvQuestion::of(&uri) {
+            None => (uri, None),
+            Some(question) => {
+                let found = question.look_up(&uri, &*resolver, fastrand::u64(..)).await;
+                let (uri, answer) = found.map_err(|error| Error::Seedlist(Box::new(error)))?;
+                (uri, Some(Srv { question, ttl: answer.ttl }))
+            }
+        };
+        Ok(Self { resolver: Some(resolver), srv, ..Self::of(&uri, text)? })
+    }
+
+    /// The options of a string that was parsed, and whose hosts are there. `text`: as it was written.
+    fn of(uri: &ConnectionString, text: &str) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
-            return Err(Error::Unsupported("mongodb+srv"));
+            return Err(Error::LookupNeeded);
         }
         #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
@@ -145,7 +185,9 @@ impl ClientOptions {
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),
             zlib_compression_level: uri.zlib_compression_level(),
+            resolver: None,
             warnings,
+            srv: None,
         })
     }
 

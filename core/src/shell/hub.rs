@@ -20,7 +20,7 @@ use crate::control::{Control, ControlAction, widen};
 use crate::monitor::{Line, MonitorConfig};
 use crate::pool::{PoolConfig, PoolId};
 use crate::storage::{Full, Store};
-use crate::topology::{self, TopologyConfig, TopologyId};
+use crate::topology::{self, TopologyConfig, TopologyId, TopologyType};
 use crate::wire::compress::Compressors;
 use crate::wire::hello::ClientMetadata;
 use crate::{Instant, ServerId, ServerType};
@@ -442,6 +442,22 @@ impl<R: Runtime> Hub<R> {
                 pool: one.pool,
             });
         }
+    }
+
+    /// What the deployment is.
+    pub fn topology_type(&self) -> TopologyType {
+        self.state.with(|state| state.control.topology().description().topology_type())
+    }
+
+    /// Takes other hosts for those of the deployment: see [`Control::handle_seeds`](crate::control::Control::handle_seeds).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the new ones; nothing changed.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
+    pub fn change_seeds<'s>(&self, seeds: impl Iterator<Item = &'s str> + Clone) -> Result<(), Full> {
+        self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
     }
 
     /// The options of every pool.

@@ -193,7 +193,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Forgets texts that nobody names.
-    fn sweep(&mut self) {
+    pub(super) fn sweep(&mut self) {
         let texts = &mut self.texts;
         texts.unmark_all();
         let taken = self.servers.slots().iter().filter(|slot| slot.place != Place::Free);

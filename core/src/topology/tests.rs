@@ -4,6 +4,7 @@ mod errors;
 mod events;
 mod hostile;
 mod members;
+mod seeds;
 mod update;
 
 use super::*;

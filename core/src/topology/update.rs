@@ -257,17 +257,22 @@ impl<M: Memory> Topology<M> {
             let host = self.name(place, at);
             wanted += u32::from(self.texts.mark(host));
         }
+        let limit = M::SERVERS_MAX.min(self.servers.limit());
+        self.reserve(wanted).map_err(|Full| ServerError::Beyond { limit: Limit::Servers, count: limit })
+    }
+
+    /// Looks whether there are places for so many new members.
+    pub(super) fn reserve(&mut self, wanted: u32) -> Result<(), Full> {
         if wanted == 0 {
             return Ok(());
         }
         let limit = M::SERVERS_MAX.min(self.servers.limit());
         let room = limit.saturating_sub(self.members + self.gone);
         let serials = u32::MAX - self.last_serial;
-        let beyond = ServerError::Beyond { limit: Limit::Servers, count: limit };
         if wanted > room || wanted > serials {
-            return Err(beyond);
+            return Err(Full);
         }
-        self.servers.reserve(self.members + self.gone + wanted).map_err(|Full| beyond)
+        self.servers.reserve(self.members + self.gone + wanted)
     }
 
     /// Adds the hosts in the description at this place that are not yet members, for which there is room.
@@ -297,7 +302,7 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    fn mark_members(&mut self) {
+    pub(super) fn mark_members(&mut self) {
         self.texts.unmark_all();
         for slot in self.servers.slots() {
             if slot.place == Place::Member {

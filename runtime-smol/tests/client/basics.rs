@@ -96,11 +96,12 @@ fn options_out_of_range_start_nothing() {
         for uri in
             ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {
-            assert!(matches!(refused(Client::connect(uri)), Error::Uri(_)), "{uri}");
+            assert!(matches!(refused(Client::connect(uri).await), Error::Uri(_)), "{uri}");
         }
-        for uri in ["mongodb://a/?tls=true", "mongodb+srv://a.b.c"] {
-            assert!(matches!(refused(Client::connect(uri)), Error::Unsupported(_)), "{uri}");
+        for uri in ["mongodb://a/?tls=true", "mongodb://a/?proxyHost=p"] {
+            assert!(matches!(refused(Client::connect(uri).await), Error::Unsupported(_)), "{uri}");
         }
+        assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::LookupNeeded)));
         // Whoever comes next is the first: nobody came before.
         let client = client(options(&server));
         ping(&client).await.expect("a ping");
@@ -311,7 +312,7 @@ fn unix_socket_serves_like_tcp() {
         let server = FakeServer::start(fake).expect("the fake server starts");
         let address = path.to_str().expect("UTF-8").to_owned();
         let encoded = address.replace('/', "%2F");
-        let client = Client::connect(&format!("mongodb://{encoded}")).expect("a path is an address");
+        let client = Client::connect(&format!("mongodb://{encoded}")).await.expect("a path is an address");
         ping(&client).await.expect("a ping");
         assert!(server.look(|view| view.open().all(|info| info.peer.is_none())));
         assert_eq!(client.servers()[0].address, address);

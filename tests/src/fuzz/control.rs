@@ -122,7 +122,12 @@ impl<M: Memory> Life<M> {
         self.log.seen.clear();
         let now = self.clock();
         let server = self.server(choices);
-        match choices.below(16) {
+        match choices.below(17) {
+            16 => {
+                let seeds: Vec<&str> = (0..choices.below(4)).map(|_| HOSTS[choices.index(HOSTS.len())]).collect();
+                // In fixed memory there may be no room.
+                let _ = self.control.handle_seeds(now, seeds.into_iter(), &mut self.log);
+            }
             0..=4 => self.poll_lines(choices),
             5 | 6 => {
                 if let Some((server, line)) = self.line(choices) {

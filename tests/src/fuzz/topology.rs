@@ -6,7 +6,7 @@ use core::time::Duration;
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
     AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloLists, Memory, OnHeap, PoolCommand, ReplyError,
-    RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions,
+    RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, Instant, ObjectId, Observer, ServerId, TopologyVersion};
 
@@ -57,6 +57,8 @@ pub struct Counts {
     pub late: u64,
     /// Times that the topology was one of a sharded cluster.
     pub sharded: u64,
+    /// Times that other hosts took the place of the seeds.
+    pub seeds: u64,
 }
 
 impl Counts {
@@ -71,6 +73,7 @@ impl Counts {
         self.clears += other.clears;
         self.late += other.late;
         self.sharded += other.sharded;
+        self.seeds += other.seeds;
     }
 }
 
@@ -181,7 +184,8 @@ impl<M: Memory> Life<M> {
         self.counts.late += u64::from(is_late);
         // The model knows addresses only: news of one that went must not reach its heir.
         let address = if is_late { "nobody" } else { address.as_str() };
-        match choices.below(8) {
+        match choices.below(10) {
+            8 | 9 => self.seeds(choices),
             0 => {
                 let cause = choices.pick(&[Cause::Network, Cause::NetworkTimeout, Cause::Command { code: 18 }]);
                 self.topology.handle_failed(self.now, server, cause, &mut self.told);
@@ -198,6 +202,21 @@ impl<M: Memory> Life<M> {
             }
         }
         self.note_ids();
+    }
+
+    /// The hosts were looked up again.
+    fn seeds(&mut self, choices: &mut Choices<'_>) {
+        let wanted = choices.byte();
+        let seeds = HOSTS.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1).map(|(_, host)| *host);
+        let names: Vec<String> = seeds.clone().map(str::to_owned).collect();
+        // Capital letters, twice the same, and what is no address make no difference.
+        let spelled: Vec<String> = seeds.clone().map(|host| host.replace(":27017", "")).collect();
+        let spelled = spelled.iter().map(String::as_str);
+        let all = seeds.chain(spelled).chain(["no address:x"]);
+        self.topology.handle_seeds(self.now, all, &mut self.told).expect("room for all hosts");
+        let is_open = [TopologyType::Unknown, TopologyType::Sharded].contains(&self.model.state.topology_type);
+        self.counts.seeds += u64::from(is_open && !names.is_empty());
+        self.model.seeds(&names);
     }
 
     fn app_error(&mut self, server: ServerId, address: &str, choices: &mut Choices<'_>) {
@@ -315,7 +334,7 @@ impl<M: Memory> Life<M> {
         events.sort();
         expected.sort();
         assert_eq!(events, expected, "the events");
-        use poolhouse_core::topology::{ServerError, TopologyType};
+        use poolhouse_core::topology::ServerError;
         self.counts.primaries += u64::from(found.topology_type() == TopologyType::ReplicaSetWithPrimary);
         self.counts.sharded += u64::from(found.topology_type() == TopologyType::Sharded);
         let stale = |error| matches!(error, ServerError::StalePrimary { .. } | ServerError::NewerPrimary);

@@ -326,6 +326,23 @@ impl ModelTopology {
         self.actions.insert(ModelAction::Clear(address.to_owned(), interrupt));
     }
 
+    /// Other hosts, all different and in the normal form.
+    pub fn seeds(&mut self, seeds: &[String]) {
+        let is_open = [TopologyType::Unknown, TopologyType::Sharded].contains(&self.state.topology_type);
+        if !is_open || seeds.is_empty() {
+            return;
+        }
+        let before = self.state.clone();
+        let mut after = before.clone();
+        after.servers.retain(|name, _| seeds.contains(name));
+        for seed in seeds {
+            after.servers.entry(seed.clone()).or_insert_with(|| Server::unknown(None));
+        }
+        self.seeds = seeds.len();
+        self.tell("", &before, &after);
+        self.state = after;
+    }
+
     /// An error of an application.
     pub fn app_error(&mut self, address: &str, error: &ModelError) -> ModelVerdict {
         let nothing = ModelVerdict::default();

@@ -67,7 +67,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-1"), "people.a=b,c@d"),
         (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-256"), "people.a=b,c@d"),
     ] {
-        let client = Client::connect(&uri)?;
+        let client = Client::connect(&uri).await?;
         let seen = who(&client).await.map_err(|error| format!("{user}: {error}"))?;
         assert_eq!(seen, user, "{uri}");
         client.close().await;
@@ -79,7 +79,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         (at("old:pencil", "?authMechanism=SCRAM-SHA-256"), 18),
         (at("new:pencil", "?authMechanism=SCRAM-SHA-1"), 18),
     ] {
-        let client = Client::connect(&uri)?;
+        let client = Client::connect(&uri).await?;
         let error = refused(who(&client).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
             return Err(format!("{uri}: {error:?}").into());
@@ -103,7 +103,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     let error = refused(who(&client(&mongod.uri(), Credential::x509(None))?).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
     // And nobody is refused what is for users.
-    let nobody = Client::connect(&mongod.uri())?;
+    let nobody = Client::connect(&mongod.uri()).await?;
     let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
     assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
 

@@ -1,0 +1,190 @@
+//! The built-in resolver: lookups over a platform's sockets.
+
+#[cfg(test)]
+mod tests;
+
+use super::{Platform, Stream};
+use crate::Instant;
+use crate::dns::{
+    Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
+};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use async_trait::async_trait;
+use core::fmt;
+use core::future::poll_fn;
+use core::net::IpAddr;
+use core::pin::pin;
+use core::task::Poll;
+use embedded_io_async::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// The resolver configuration of Unix systems.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+/// The hosts file of Unix systems.
+const HOSTS: &str = "/etc/hosts";
+/// No file of the system is read beyond so many bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Room for any datagram that was asked for, and more.
+const DATAGRAM_BYTES_MAX: usize = 4_096;
+
+/// Asks name servers over UDP, and over TCP what is too long for that.
+///
+/// Each lookup takes at most as long as its configuration says: with the usual one 10 s for each name server. Nothing is cached.
+/// Cancel-safe: dropping a lookup gives it up.
+#[derive(Clone)]
+pub struct DnsResolver<P> {
+    platform: P,
+    config: Option<ResolverConfig>,
+    hosts: PathBuf,
+}
+
+impl<P: Platform> DnsResolver<P> {
+    /// Asks the name servers of the system, as `/etc/resolv.conf` says at the time of each lookup; addresses of hosts are left
+    /// to the platform, which knows what else the system goes by. Where there is no such file, a name server on this host is asked.
+    pub fn new(platform: P) -> Self {
+        Self { platform, config: None, hosts: HOSTS.into() }
+    }
+
+    /// Asks these name servers, for addresses of hosts too, unless the system's hosts file has them.
+    pub fn with_config(platform: P, config: ResolverConfig) -> Self {
+        Self { platform, config: Some(config), hosts: HOSTS.into() }
+    }
+
+    /// Asks until a server answers.
+    async fn look_up(&self, config: &ResolverConfig, name: &str, kind: RecordKind) -> Result<Answer, LookupError> {
+        let mut lookup = Lookup::new(config, name, kind, self.platform.entropy())?;
+        while !lookup.is_done() {
+            let action = lookup.poll_action(self.platform.now(), self.secret()?);
+            let (Some(action), Some(until)) = (action, lookup.poll_timeout()) else { continue };
+            match before(&self.platform, until, self.attempt(&mut lookup, action, until)).await {
+                Some(Ok(())) => {}
+                Some(Err(_)) => lookup.handle_failed(),
+                None => lookup.handle_timeout(self.platform.now()),
+            }
+        }
+        lookup.into_result()
+    }
+
+    /// Makes one attempt, until the lookup goes on to another one or comes to its end.
+    async fn attempt(&self, lookup: &mut Lookup, action: LookupAction, until: Instant) -> io::Result<()> {
+        let platform = &self.platform;
+        let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
+        match action {
+            LookupAction::Datagram(server) => {
+                let socket = platform.connect_udp(server).await?;
+                platform.send_udp(&socket, lookup.request()).await?;
+                while lookup.poll_timeout() == Some(until) {
+                    let length = platform.receive_udp(&socket, &mut buffer).await?;
+                    lookup.handle_datagram(platform.now(), server, buffer.get(..length).unwrap_or(&buffer));
+                }
+            }
+            LookupAction::Stream(server) => {
+                let mut stream = Stream::<P>::Tcp(platform.connect_tcp(server).await?);
+                stream.write_all(lookup.stream_request()).await?;
+                while lookup.poll_timeout() == Some(until) {
+                    let length = stream.read(&mut buffer).await?;
+                    lookup.handle_stream(platform.now(), buffer.get(..length).unwrap_or(&buffer));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn secret(&self) -> Result<u32, LookupError> {
+        let mut bytes = [0; 4];
+        match self.platform.fill_secret(&mut bytes) {
+            Ok(()) => Ok(u32::from_ne_bytes(bytes)),
+            Err(_) => Err(LookupError::Other("the system has no random bits".into())),
+        }
+    }
+
+    async fn ask(&self, name: &str, kind: RecordKind) -> Result<Answer, LookupError> {
+        match &self.config {
+            Some(config) => self.look_up(config, name, kind).await,
+            None => self.look_up(&ResolverConfig::parse(&read(Path::new(RESOLV_CONF))), name, kind).await,
+        }
+    }
+
+    /// The addresses of a host by these name servers: those of the first of its names that has any.
+    async fn addresses(&self, config: &ResolverConfig, host: &str) -> Result<Vec<IpAddr>, LookupError> {
+        let known = hosts_addresses(&read(&self.hosts), host);
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let mut error = LookupError::NoSuchName;
+        for name in config.candidates(host) {
+            let mut found = Vec::new();
+            for kind in [RecordKind::Aaaa, RecordKind::A] {
+                match self.look_up(config, &name, kind).await {
+                    Ok(Answer::Addresses(addresses)) => found.extend(addresses),
+                    Ok(Answer::Srv(_) | Answer::Txt(_)) => {}
+                    Err(failed) => error = failed,
+                }
+            }
+            if !found.is_empty() {
+                return Ok(found);
+            }
+            // Of a name that may exist there is no other.
+            if !error.is_not_found() {
+                break;
+            }
+        }
+        Err(error)
+    }
+}
+
+#[async_trait]
+impl<P: Platform> Resolver for DnsResolver<P> {
+    async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
+        match self.ask(name, RecordKind::Srv).await? {
+            Answer::Srv(answer) => Ok(answer),
+            Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+        }
+    }
+
+    async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
+        match self.ask(name, RecordKind::Txt).await? {
+            Answer::Txt(texts) => Ok(texts),
+            Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
+        }
+    }
+
+    async fn lookup_addresses(&self, host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
+        match &self.config {
+            Some(config) => Some(self.addresses(config, host).await),
+            None => None,
+        }
+    }
+}
+
+impl<P> fmt::Debug for DnsResolver<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DnsResolver").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// What a future makes of the time until `at`; `None` if that was not enough.
+pub(super) async fn before<P: Platform, T>(platform: &P, at: Instant, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut expiry = pin!(platform.sleep_until(at));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending => expiry.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
+/// A text file of the system; empty if there is none. Such files are short, and in memory as a rule.
+fn read(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
+    if read.is_err() {
+        bytes.clear();
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,149 @@
+//! The hosts of a sharded cluster, looked up again and again.
+//!
+//! Read first: Polling SRV Records for mongos Discovery.
+
+use super::answer::SrvAnswer;
+use super::error::{LookupError, SeedlistError};
+use super::seedlist::{SrvQuestion, choose};
+use crate::Instant;
+use crate::topology::TopologyType;
+use crate::uri::Host;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// The hosts are not looked up more often than this, as long as lookups succeed.
+pub const SRV_POLL_INTERVAL_MIN: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next lookup is due at this instant.
+    Rests(Instant),
+    /// A lookup is under way.
+    Asks,
+    /// The hosts are nobody's business but the deployment's own.
+    Stopped,
+}
+
+/// When the hosts of a `mongodb+srv://` string are looked up again, and what that changes: a machine without I/O.
+///
+/// It goes on while the topology is sharded or not known yet. The TXT record is not looked up again.
+#[derive(Clone, Debug)]
+pub struct SrvPoll {
+    question: SrvQuestion,
+    heartbeat_frequency: Duration,
+    state: State,
+    foreign_count: usize,
+}
+
+impl SrvPoll {
+    /// Starts from the first lookup, which has just succeeded.
+    ///
+    /// - `ttl`: how long its records stand.
+    /// - `heartbeat_frequency`: how long to wait after a lookup that failed.
+    #[must_use]
+    pub fn new(now: Instant, question: SrvQuestion, ttl: Duration, heartbeat_frequency: Duration) -> Self {
+        Self { question, heartbeat_frequency, state: rest(now, ttl), foreign_count: 0 }
+    }
+
+    /// Takes note of what the topology has turned out to be.
+    ///
+    /// `-> Stopped`, for good, unless it is sharded or unknown.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
+    pub const fn handle_topology(&mut self, topology: TopologyType) {
+        if !matches!(topology, TopologyType::Sharded | TopologyType::Unknown) {
+            self.state = State::Stopped;
+        }
+    }
+
+    /// Takes note of what a lookup has found, and gives the hosts that the topology must have from now on, all of them, if any changes.
+    ///
+    /// `Asks -> Rests`: for the longer of 60 s and the records' time to live; after a lookup that failed, or that has no host
+    /// in the domain, for heartbeatFrequencyMS, and the hosts stay as they are. Hosts outside the domain do not count.
+    ///
+    /// - `current`: the hosts that the topology has, each with its port.
+    /// - `entropy`: random bits for the choice of new hosts.
+    ///
+    /// Cost: O(hosts x records); allocates.
+    ///
+    /// # Errors
+    ///
+    /// The lookup's own, or [`SeedlistError::NoHosts`]. They are for the log.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
+    pub fn handle_answer<'a>(
+        &mut self,
+        now: Instant,
+        answer: Result<&SrvAnswer, LookupError>,
+        current: impl Iterator<Item = &'a str> + Clone,
+        entropy: u64,
+    ) -> Result<Option<Vec<Host>>, SeedlistError> {
+        self.foreign_count = 0;
+        if self.state != State::Asks {
+            return Ok(None);
+        }
+        self.state = State::Rests(now.saturating_add(self.heartbeat_frequency));
+        let answer = answer.map_err(SeedlistError::Srv)?;
+        let mut hosts: Vec<Host> = Vec::new();
+        for record in &answer.records {
+            match self.question.check(record) {
+                Some(host) if hosts.contains(&host) => {}
+                Some(host) => hosts.push(host),
+                None => self.foreign_count += 1,
+            }
+        }
+        if hosts.is_empty() {
+            return Err(SeedlistError::NoHosts);
+        }
+        self.state = rest(now, answer.ttl);
+        // Hosts that are there already stay, in their order; new ones follow, as many as there is room for.
+        let is_new = |host: &Host| !current.clone().any(|known| known == host.as_str());
+        let (mut new, mut kept): (Vec<Host>, Vec<Host>) = hosts.into_iter().partition(is_new);
+        let room = self.question.hosts_max().map_or(usize::MAX, |max| max.saturating_sub(kept.len()));
+        if room < new.len() {
+            choose(&mut new, room, entropy);
+        }
+        if new.is_empty() && kept.len() == current.clone().count() {
+            return Ok(None);
+        }
+        kept.sort_by_key(|host| current.clone().position(|known| known == host.as_str()));
+        kept.append(&mut new);
+        Ok(Some(kept))
+    }
+
+    /// The question to look up, once it is due: `Rests -> Asks`.
+    pub fn poll_question(&mut self, now: Instant) -> Option<&SrvQuestion> {
+        match self.state {
+            State::Rests(due) if due <= now => {
+                self.state = State::Asks;
+                Some(&self.question)
+            }
+            State::Rests(_) | State::Asks | State::Stopped => None,
+        }
+    }
+
+    /// When the next lookup is due; `None` while one is under way, and once it has stopped.
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Rests(due) => Some(due),
+            State::Asks | State::Stopped => None,
+        }
+    }
+
+    /// Whether it has stopped for good.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.state == State::Stopped
+    }
+
+    /// How many hosts of the last answer did not count because they were outside the domain.
+    #[must_use]
+    pub const fn foreign_count(&self) -> usize {
+        self.foreign_count
+    }
+}
+
+fn rest(now: Instant, ttl: Duration) -> State {
+    State::Rests(now.saturating_add(ttl.max(SRV_POLL_INTERVAL_MIN)))
+}

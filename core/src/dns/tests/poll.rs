@@ -1,0 +1,121 @@
+use super::*;
+
+const CURRENT: [&str; 2] = ["a.test.com:1", "b.test.com:1"];
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+fn poll(options: &str, ttl: u64) -> SrvPoll {
+    let question = question(&alloc::format!("mongodb+srv://x.test.com/{options}"));
+    SrvPoll::new(at(0), question, Duration::from_secs(ttl), HEARTBEAT)
+}
+
+/// What the next lookup, which finds these hosts, makes of the current ones.
+fn change(poll: &mut SrvPoll, hosts: &[&str], entropy: u64) -> Option<Vec<String>> {
+    let now = poll.poll_timeout().unwrap();
+    assert!(poll.poll_question(now).is_some());
+    let hosts = poll.handle_answer(now, Ok(&answer(hosts, 60)), CURRENT.into_iter(), entropy).unwrap();
+    hosts.map(|hosts| hosts.iter().map(ToString::to_string).collect())
+}
+
+#[test]
+fn lookup_is_due_after_a_minute_or_when_the_records_are_too_old() {
+    for (ttl, seconds) in [(0, 60), (59, 60), (61, 61), (86_400, 86_400)] {
+        let mut poll = poll("", ttl);
+        let due = at(seconds * 1_000);
+        assert_eq!(poll.poll_timeout(), Some(due), "{ttl}");
+        assert_eq!(poll.poll_question(at(seconds * 1_000 - 1)), None);
+        assert_eq!(poll.poll_question(due).unwrap().srv_name(), "_mongodb._tcp.x.test.com");
+        assert_eq!((poll.poll_question(due).is_some(), poll.poll_timeout()), (false, None), "one at a time");
+        // The next one begins to be due when this one has ended.
+        let later = at(seconds * 1_000 + 500);
+        poll.handle_answer(later, Ok(&answer(&CURRENT, 100)), CURRENT.into_iter(), 0).unwrap();
+        assert_eq!(poll.poll_timeout(), Some(later.saturating_add(Duration::from_secs(100))));
+    }
+}
+
+#[test]
+fn new_hosts_follow_and_those_that_are_gone_go() {
+    let mut poll = poll("", 60);
+    assert_eq!(change(&mut poll, &["b.test.com:1", "a.test.com:1"], 0), None, "the order makes no difference");
+    let three = ["c.test.com:1", "b.test.com:1", "a.test.com:1"];
+    assert_eq!(change(&mut poll, &three, 0).unwrap(), ["a.test.com:1", "b.test.com:1", "c.test.com:1"]);
+    assert_eq!(change(&mut poll, &["b.test.com:1"], 0).unwrap(), ["b.test.com:1"]);
+    assert_eq!(change(&mut poll, &["a.test.com:1", "c.test.com:1"], 0).unwrap(), ["a.test.com:1", "c.test.com:1"]);
+    assert_eq!(change(&mut poll, &["c.test.com:1"], 0).unwrap(), ["c.test.com:1"]);
+    assert_eq!(change(&mut poll, &["c.test.com:1", "d.test.com:2"], 0).unwrap(), ["c.test.com:1", "d.test.com:2"]);
+    // Another port is another host.
+    assert_eq!(change(&mut poll, &["A.test.com:2", "a.test.com:2"], 0).unwrap(), ["a.test.com:2"]);
+}
+
+#[test]
+fn failed_lookup_leaves_the_hosts_and_is_repeated_after_a_heartbeat() {
+    let mut poll = poll("", 60);
+    for (error, wanted) in [
+        (LookupError::Timeout, SeedlistError::Srv(LookupError::Timeout)),
+        (LookupError::NoRecords, SeedlistError::Srv(LookupError::NoRecords)),
+    ] {
+        let due = poll.poll_timeout().unwrap();
+        poll.poll_question(due).unwrap();
+        let later = due.saturating_add(Duration::from_secs(5));
+        assert_eq!(poll.handle_answer(later, Err(error), CURRENT.into_iter(), 0), Err(wanted));
+        assert_eq!(poll.poll_timeout(), Some(later.saturating_add(HEARTBEAT)));
+    }
+    // Once there is a host again, the interval is the usual one.
+    let due = poll.poll_timeout().unwrap();
+    change(&mut poll, &CURRENT, 0);
+    assert_eq!(poll.poll_timeout(), Some(due.saturating_add(SRV_POLL_INTERVAL_MIN)));
+}
+
+#[test]
+fn hosts_outside_the_domain_do_not_count() {
+    let mut poll = poll("", 60);
+    let mixed = ["evil.com:1", "a.test.com:1", "c.test.com:1", "test.com:1"];
+    assert_eq!(change(&mut poll, &mixed, 0).unwrap(), ["a.test.com:1", "c.test.com:1"]);
+    assert_eq!(poll.foreign_count(), 2);
+    let due = poll.poll_timeout().unwrap();
+    poll.poll_question(due).unwrap();
+    let foreign = answer(&["evil.com:1"], 600);
+    assert_eq!(poll.handle_answer(due, Ok(&foreign), CURRENT.into_iter(), 0), Err(SeedlistError::NoHosts));
+    assert_eq!((poll.foreign_count(), poll.poll_timeout()), (1, Some(due.saturating_add(HEARTBEAT))));
+}
+
+#[test]
+fn topology_that_finds_its_own_hosts_ends_it() {
+    for topology in [
+        TopologyType::Single,
+        TopologyType::ReplicaSetNoPrimary,
+        TopologyType::ReplicaSetWithPrimary,
+        TopologyType::LoadBalanced,
+    ] {
+        let mut poll = poll("", 60);
+        poll.handle_topology(TopologyType::Unknown);
+        poll.handle_topology(TopologyType::Sharded);
+        assert!(poll.poll_timeout().is_some() && !poll.is_stopped());
+        // Also while a lookup is under way, whose answer comes too late then.
+        poll.poll_question(at(60_000)).unwrap();
+        poll.handle_topology(topology);
+        assert!(poll.is_stopped());
+        let late = poll.handle_answer(at(60_001), Ok(&answer(&["c.test.com:1"], 1)), CURRENT.into_iter(), 0);
+        assert_eq!(late, Ok(None));
+        poll.handle_topology(TopologyType::Sharded);
+        assert_eq!((poll.poll_timeout(), poll.poll_question(at(1_000_000))), (None, None), "for good");
+    }
+}
+
+#[test]
+fn as_many_hosts_are_kept_as_are_wanted_and_new_ones_chosen_at_random() {
+    let three = ["a.test.com:1", "c.test.com:1", "d.test.com:1"];
+    let mut seen = alloc::collections::BTreeSet::new();
+    for entropy in 0..64 {
+        let mut poll = poll("?srvMaxHosts=2", 60);
+        let hosts = change(&mut poll, &three, entropy).unwrap();
+        assert_eq!((hosts.len(), hosts[0].as_str()), (2, "a.test.com:1"), "what is there stays");
+        seen.insert(hosts[1].clone());
+    }
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["c.test.com:1", "d.test.com:1"]);
+    // No room for a new one while none of the old is gone.
+    let four = ["c.test.com:1", "d.test.com:1", "a.test.com:1", "b.test.com:1"];
+    assert_eq!(change(&mut poll("?srvMaxHosts=2", 60), &four, 7), None);
+    // Room for all of them.
+    assert_eq!(change(&mut poll("?srvMaxHosts=4", 60), &four, 7).unwrap().len(), 4);
+    assert_eq!(change(&mut poll("?srvMaxHosts=0", 60), &four, 7).unwrap().len(), 4);
+}

@@ -1,0 +1,85 @@
+//! Other hosts than those that the topology began with.
+//!
+//! Read first: Polling SRV Records for mongos Discovery, "Implementation".
+
+use super::address::Address;
+use super::event::SdamObserver;
+use super::memory::{Memory, Place};
+use super::{Topology, TopologyType};
+use crate::Instant;
+use crate::storage::{Full, Store};
+
+impl<M: Memory> Topology<M> {
+    /// News: the hosts of the deployment were looked up again. They are its members from now on, and nobody else.
+    ///
+    /// Members that are not among them go, new ones come, in one update. Only a topology that is sharded, or unknown, takes its
+    /// members from elsewhere than from its servers; of any other, and with no hosts at all, nothing changes.
+    ///
+    /// - `seeds`: addresses, as [`TopologyOptions::seeds`](super::TopologyOptions::seeds) has them. What is none is passed over.
+    ///
+    /// Cost: O(members x seeds). Owes `ServerAdded` and `ServerRemoved`, and `WakeSelectors`.
+    /// Events: `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the new ones beside the old; nothing changed.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation" (LOG-02..07).
+    pub fn handle_seeds<'s>(
+        &mut self,
+        now: Instant,
+        seeds: impl Iterator<Item = &'s str> + Clone,
+        observer: &mut impl SdamObserver,
+    ) -> Result<(), Full> {
+        let now = self.advance(now);
+        let is_open = matches!(self.meta.topology_type, TopologyType::Unknown | TopologyType::Sharded);
+        let addresses = seeds.filter_map(Address::parse);
+        if self.closed || !is_open || addresses.clone().next().is_none() {
+            return Ok(());
+        }
+        let (count, bytes) = addresses.clone().fold((0_u32, 0_u32), |(count, bytes), address| {
+            let len = u32::try_from(address.as_bytes().len()).unwrap_or(u32::MAX);
+            (count.saturating_add(1), bytes.saturating_add(len))
+        });
+        if self.texts.is_sweep_due(count, bytes) {
+            self.sweep();
+        }
+        self.mark_members();
+        let mut wanted = 0;
+        for address in addresses.clone() {
+            let address = self.texts.intern_address(address.as_bytes())?;
+            wanted += u32::from(self.texts.mark(address));
+        }
+        self.reserve(wanted)?;
+
+        self.begin();
+        self.replace_members(addresses);
+        self.seeds = self.members as usize;
+        self.finish(now, observer);
+        Ok(())
+    }
+
+    /// Members that are not among these addresses go, and those come that are no members yet. All are known as texts, and have room.
+    fn replace_members(&mut self, addresses: impl Iterator<Item = Address> + Clone) {
+        self.texts.unmark_all();
+        for address in addresses.clone() {
+            if let Some(address) = self.texts.find([address.as_bytes(), &[], &[]]) {
+                self.texts.mark(address);
+            }
+        }
+        for place in 0..self.servers.slots().len() {
+            let slot = &self.servers.slots()[place];
+            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
+                self.remove(place);
+            }
+        }
+        self.mark_members();
+        for address in addresses {
+            let Some(address) = self.texts.find([address.as_bytes(), &[], &[]]) else { continue };
+            if self.texts.mark(address) {
+                let added = self.add(address);
+                assert!(added.is_ok(), "there was room for this member");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! What these tests share.
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::net::SocketAddr;
+use core::time::Duration;
+use poolhouse_smol::{ClientOptions, DnsResolver, ResolverConfig, Smol};
+use poolhouse_tests::dns::{DnsServer, Records};
+use poolhouse_tests::fake::mongoses::FakeMongoses;
+use smol::future::FutureExt;
+use std::time::Instant;
+
+/// How long anything may take that is waited for; far beyond what it needs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The name that strings have.
+pub(crate) const HOST: &str = "cluster.example.test";
+/// The name that has the hosts.
+pub(crate) const NAME: &str = "_mongodb._tcp.cluster.example.test";
+
+/// Runs a test, which fails when it hangs.
+pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+/// Waits for a state that no event announces.
+pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// The hosts of these routers, each under a name of its own, all on loopback.
+pub(crate) fn hosts(routers: &FakeMongoses) -> Vec<String> {
+    let host = |(place, port): (usize, u16)| format!("r{place}.example.test:{port}");
+    routers.servers().iter().map(|router| router.address().port()).enumerate().map(host).collect()
+}
+
+/// A name server that has these hosts.
+pub(crate) fn name_server(hosts: &[&str]) -> DnsServer {
+    let mut records = Records { ttl: 60, ..Records::default() };
+    records.set_srv(NAME, hosts);
+    for place in 0..9 {
+        records.a.insert(format!("r{place}.example.test"), vec![[127, 0, 0, 1].into()]);
+    }
+    DnsServer::start(records).expect("the name server starts")
+}
+
+/// Asks one server, patiently.
+pub(crate) fn config(server: SocketAddr) -> ResolverConfig {
+    ResolverConfig { timeout: PATIENCE, attempts: 1, ..ResolverConfig::new(vec![server]) }
+}
+
+pub(crate) fn resolver(server: &DnsServer) -> Arc<DnsResolver> {
+    Arc::new(DnsResolver::with_config(Smol, config(server.address())))
+}
+
+pub(crate) fn uri(options: &str) -> String {
+    format!("mongodb+srv://{HOST}/?tls=false{options}")
+}
+
+pub(crate) async fn options(server: &DnsServer, more: &str) -> ClientOptions {
+    ClientOptions::resolve(&uri(more), resolver(server)).await.expect("hosts are found")
+}
