@@ -22,8 +22,9 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time. [`OperationError::CheckOut`], [`OperationError::Authentication`]: the first connection
-    /// that could not be established, or not in time. [`OperationError::Busy`]: no memory.
+    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time. [`OperationError::CheckOut`],
+    /// [`OperationError::Authentication`]: the first connection that could not be established, or not in time.
+    /// [`OperationError::Busy`]: no memory.
     pub async fn warm_up(
         &self,
         wanted: &Wanted<'_>,
