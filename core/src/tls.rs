@@ -22,6 +22,6 @@ mod stream;
 mod verify;
 
 pub use config::TlsConfig;
-pub use error::{FileFault, TlsError, TlsHandshakeError};
+pub use error::{FileFault, TlsError, TlsHandshakeError, cause_of};
 pub use options::{TlsOptions, TlsWarning};
 pub use stream::TlsStream;

@@ -7,6 +7,9 @@ mod folder;
 mod server;
 mod unverified;
 
+#[cfg(test)]
+mod tests;
+
 pub use certificates::{Holder, Identity, Validity, Wanted};
 pub use folder::Folder;
 pub(crate) use server::Side;

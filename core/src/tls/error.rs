@@ -158,7 +158,11 @@ pub(super) fn stream_error(error: rustls::Error) -> io::Error {
     io::Error::new(kind, error)
 }
 
-fn cause_of(error: &io::Error) -> Cause {
+/// The error of a [`TlsStream`](super::TlsStream) in a word, as [`TlsHandshakeError::cause`] says it.
+///
+/// With TLS 1.3 a server that refuses this side's certificate is heard of by the first read only.
+#[must_use]
+pub fn cause_of(error: &io::Error) -> Cause {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     inner.map_or(Cause::Network, tls_cause)
 }

@@ -101,6 +101,7 @@ pub(crate) struct Side {
     tls: ServerConnection,
     input: Vec<u8>,
     output: Vec<u8>,
+    said_goodbye: bool,
 }
 
 impl Side {
@@ -108,7 +109,7 @@ impl Side {
         let mut tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
         // A caller of `write` sends what it gave before it gives more.
         tls.set_buffer_limit(None);
-        Ok(Self { tls, input: Vec::new(), output: Vec::new() })
+        Ok(Self { tls, input: Vec::new(), output: Vec::new(), said_goodbye: false })
     }
 
     /// Reads what has been decrypted; `None` while there is nothing.
@@ -127,7 +128,8 @@ impl Side {
             self.input.drain(..taken);
             let processed = self.tls.process_new_packets();
             self.collect()?;
-            processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let state = processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.said_goodbye |= state.peer_has_closed();
             if taken == 0 {
                 return Ok(Some(0));
             }
@@ -159,6 +161,18 @@ impl Side {
     pub(crate) fn end(&mut self) -> io::Result<()> {
         self.tls.send_close_notify();
         self.collect()
+    }
+
+    /// Whether the peer has said that nothing follows.
+    #[cfg(test)]
+    pub(crate) const fn said_goodbye(&self) -> bool {
+        self.said_goodbye
+    }
+
+    /// What the peer says of itself.
+    #[cfg(test)]
+    pub(crate) const fn connection(&self) -> &ServerConnection {
+        &self.tls
     }
 
     /// What is to be sent; drop what was sent from its front.
