@@ -79,13 +79,13 @@ pub enum CertificateFault {
     Expired,
     /// Its time has not come yet; or this machine's clock is wrong.
     NotYetValid,
-    /// No authority that is trusted has issued it.
+    /// No authority that is trusted has issued it; perhaps one of the same name but with another key.
     UnknownIssuer,
     /// It is another host's.
     WrongName,
     /// It has been revoked.
     Revoked,
-    /// It is not what TLS allows: malformed, badly signed, or not meant for a server.
+    /// It is not what TLS allows: malformed, issued by who may not issue any, or not meant for a server.
     Invalid,
     /// The server did not accept this side's certificate, or wants one and got none.
     RefusedByPeer,
@@ -99,7 +99,7 @@ impl fmt::Display for CertificateFault {
             Self::UnknownIssuer => "its issuer is not trusted",
             Self::WrongName => "it is not valid for the name of the host",
             Self::Revoked => "it has been revoked",
-            Self::Invalid => "it is malformed, badly signed or not meant for a server",
+            Self::Invalid => "it is malformed, issued by who may not, or not meant for a server",
             Self::RefusedByPeer => "the server did not accept that of this client, or wants one",
         })
     }

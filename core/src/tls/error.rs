@@ -202,7 +202,8 @@ fn certificate_fault(error: &CertificateError) -> CertificateFault {
         CertificateFault::Expired
     } else if matches!(error, E::NotValidYet | E::NotValidYetContext { .. }) {
         CertificateFault::NotYetValid
-    } else if matches!(error, E::UnknownIssuer) {
+    } else if matches!(error, E::UnknownIssuer | E::BadSignature) {
+        // The signature is bad where an authority was made anew under its old name.
         CertificateFault::UnknownIssuer
     } else if super::verify::is_of_name(error) {
         CertificateFault::WrongName

@@ -57,12 +57,12 @@ pub(super) fn identity(
     password: Option<&Secret>,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileFault> {
     let text = read(path)?;
-    let certificates = certificates(&text)?;
-    let keys: Result<Vec<PrivateKeyDer<'static>>, PemError> = PrivateKeyDer::pem_slice_iter(&text).collect();
     // The old way to encrypt a key leaves its label as it was and puts headers before the key.
     if contains(&text, b"Proc-Type: 4,ENCRYPTED") {
         return Err(FileFault::Encryption);
     }
+    let certificates = certificates(&text)?;
+    let keys: Result<Vec<PrivateKeyDer<'static>>, PemError> = PrivateKeyDer::pem_slice_iter(&text).collect();
     let mut keys = keys.map_err(|_| FileFault::Pem)?;
     if let Some(encrypted) = encrypted_section(&text)? {
         keys.push(decrypt(encrypted, password)?);

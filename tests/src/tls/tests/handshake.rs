@@ -60,6 +60,11 @@ fn bad_servers(world: &World) -> Vec<(&'static str, ServerTls, CertificateFault)
         ("no name", issue(&Wanted::server(&[])), CertificateFault::WrongName),
         (
             "of another authority",
+            ServerTls::new(Holder::root("stranger").issue(&good).identity()),
+            CertificateFault::UnknownIssuer,
+        ),
+        (
+            "of another authority of the same name",
             ServerTls::new(Holder::root("root").issue(&good).identity()),
             CertificateFault::UnknownIssuer,
         ),

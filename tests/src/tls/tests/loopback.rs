@@ -108,6 +108,7 @@ fn fake_servers_faults_work_under_tls() {
     server.clear_faults();
     let id = server.look(|view| view.open().last().map(|connection| connection.id)).unwrap();
     server.cut(id, Cut::Fin);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
     let error = client.run("admin", doc! { "ping": 1 }).unwrap_err();
     assert_ne!(error.kind(), io::ErrorKind::InvalidData, "{error}");
 }
