@@ -37,6 +37,7 @@ use crate::topology::{
 };
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
+use core::ops::Range;
 
 /// Whoever watches a control machine: heartbeats and the topology's events. `()` watches nothing.
 pub trait ControlObserver: Observer<MonitorEvent> + SdamObserver {}
@@ -69,6 +70,8 @@ pub struct Control<M: Memory> {
     membership: (u32, u32),
     /// A check has ended, and selectors were not woken for it.
     wake: bool,
+    /// Places of monitors whose lines may owe something new: from the first one to before the last one.
+    touched: Range<usize>,
 }
 
 type Due<M> = Tree<<M as Stores>::PerServer<Instant>, <M as Stores>::PerServer<Instant>>;
@@ -97,6 +100,7 @@ impl<M: Memory> Control<M> {
             clock: now,
             membership: (0, 0),
             wake: false,
+            touched: 0..0,
         };
         control.route(now, observer);
         Ok(control)
@@ -242,7 +246,7 @@ impl<M: Memory> Control<M> {
         for place in 0..self.monitors.slots().len() {
             if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
                 monitor.request_check(now);
-                self.rearm(place);
+                note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
             }
         }
     }
@@ -317,6 +321,13 @@ impl<M: Memory> Control<M> {
     #[must_use]
     pub fn is_ended(&self, server: ServerId) -> bool {
         self.topology.server(server).is_none()
+    }
+
+    /// Where to look for servers whose lines owe something, or ended, since this was asked for the last time: their places are
+    /// in this range.
+    #[cfg(feature = "async")]
+    pub(crate) fn take_touched(&mut self) -> Range<usize> {
+        core::mem::replace(&mut self.touched, 0..0)
     }
 
     /// The earliest instant at which something is due; `None` exactly when nothing is. Cost: O(1).
@@ -396,9 +407,10 @@ impl<M: Memory> Control<M> {
         }
     }
 
-    /// Notes when the monitor at this place wants to be called.
+    /// The monitor at this place has changed: notes when it wants to be called, and that its lines may owe something.
     fn rearm(&mut self, place: usize) {
         let Some(Some(monitor)) = self.monitors.slots().get(place) else { return };
+        widen(&mut self.touched, place);
         note_due::<M>(&mut self.due, monitor.server().index(), monitor.poll_timeout());
     }
 
@@ -436,7 +448,7 @@ impl<M: Memory> Control<M> {
         if self.topology.description().topology_type() == TopologyType::LoadBalanced {
             return Ok(());
         }
-        let Self { topology, monitors, due, config, .. } = self;
+        let Self { topology, monitors, due, config, touched, .. } = self;
         for server in topology.servers().map(|description| description.server()) {
             let place = server.index() as usize;
             while monitors.slots().len() <= place {
@@ -447,11 +459,17 @@ impl<M: Memory> Control<M> {
             if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
                 let monitor = kept.insert(Monitor::new(server, *config));
                 monitor.start(now, observer);
+                widen(touched, place);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());
             }
         }
         Ok(())
     }
+}
+
+/// Makes a range of places include one more.
+pub(crate) fn widen(range: &mut Range<usize>, place: usize) {
+    *range = if Range::is_empty(range) { place..place + 1 } else { range.start.min(place)..range.end.max(place + 1) };
 }
 
 /// Notes when the monitor at this place wants to be called.

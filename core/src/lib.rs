@@ -11,7 +11,11 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "auth")]
+pub mod auth;
 mod cause;
+#[cfg(feature = "client")]
+pub mod client;
 mod config;
 pub mod control;
 pub mod convert;

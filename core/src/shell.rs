@@ -20,11 +20,16 @@ mod event;
 mod guard;
 mod hub;
 mod read_preference;
+mod report;
 mod runtime;
+mod select;
 mod server;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;
+#[cfg(feature = "std")]
+#[cfg(test)]
+mod tests;
 
 pub use connection::ExchangeError;
 pub use error::{OperationError, SelectionReport};
@@ -32,9 +37,10 @@ pub use error::{OperationError, SelectionReport};
 pub use event::Event;
 pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
-pub use hub::{Hub, HubConfig, ServerSnapshot, Wanted};
+pub use hub::{Hub, HubConfig, ServerSnapshot};
 pub use read_preference::append_read_preference;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
+pub use select::Wanted;
 pub use server::{PoolSnapshot, Server};
 #[cfg(feature = "std")]
 pub use subscriber::{Notice, SUBSCRIPTION_EVENTS, Subscribers, Subscription};

@@ -8,10 +8,12 @@
 //! - [`message`]: headers, OP_MSG, and which reply belongs to which request;
 //! - [`hello`]: building hello, client metadata, reading the reply;
 //! - [`command`]: what every command's reply says;
-//! - [`handshake`]: the conversation that makes a socket an application connection.
+//! - [`handshake`]: the conversation that makes a socket an application connection;
+//! - [`Authenticator`]: what the handshake wants to know of authentication.
 //!
 //! Read first: OP_MSG; MongoDB Handshake; BSON.
 
+mod authenticator;
 pub mod bson;
 pub mod command;
 mod error;
@@ -23,6 +25,7 @@ pub mod message;
 mod read;
 mod sink;
 
+pub use authenticator::{AuthError, Authenticator, Round, Unauthenticated};
 pub use error::{EncodeError, WireError, WireErrorKind};
 pub use labels::{Labels, Phase};
 pub use message::Decoded;

@@ -12,23 +12,23 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] keeps a pool and a monitor for its server. Its background tasks run on smol's global executor; start that
+//! A [`Client`] keeps a pool and a monitor for each server. It is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! smol's sockets and timers; its background tasks run on smol's global executor; start that
 //! with more threads by the environment variable `SMOL_THREADS`. Dropping any future of a client is safe at any point.
 #![forbid(unsafe_code)]
 
-extern crate alloc;
+mod platform;
 
-mod client;
-mod error;
-mod options;
-mod runtime;
-
-pub use client::{Client, Guard, ServerStatus};
-pub use error::{CommandError, Error};
-pub use options::{ClientOptions, CommandOptions};
+pub use platform::Smol;
 pub use poolhouse_core;
+pub use poolhouse_core::client::{ClientOptions, CommandError, CommandOptions, Error, ServerStatus};
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
 pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
-pub use runtime::{Smol, Stream};
+
+/// A MongoDB client on smol: see [`poolhouse_core::client::Client`] for what it does.
+pub type Client = poolhouse_core::client::Client<Smol>;
+
+/// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
+pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::{Client, ClientOptions, Error, Guard, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Connection, Error, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use smol::future::FutureExt;
 use std::time::Instant;
@@ -39,12 +39,12 @@ async fn warm(client: &Client, connections: usize) {
     }
 }
 
-async fn check_out(client: &Client, limit: Duration) -> Guard<'_> {
+async fn check_out(client: &Client, limit: Duration) -> Connection<'_> {
     client.check_out_by(Some(limit)).await.expect("a connection")
 }
 
 /// Pings until the guard's time is over; gives how that ended, and when.
-async fn ping(guard: &mut Guard<'_>) -> (Option<OperationError>, Instant) {
+async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     let error = guard.run_command("admin", bson::doc! { "ping": 1 }).await.err();
     let error = error.map(|error| {
         let Error::Operation(error) = error else { panic!("another error: {error}") };

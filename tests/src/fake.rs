@@ -21,6 +21,7 @@
 //! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65); SERVERS.md of the design for what a real
 //! server was seen to do.
 
+mod auth;
 mod client;
 mod commands;
 mod connection;
@@ -47,6 +48,7 @@ use std::thread::JoinHandle;
 
 use bson::oid::ObjectId;
 
+pub use self::auth::{FakeUser, ScramLie};
 pub use self::client::{BlockingClient, Reply, hello};
 pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
 pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
@@ -85,6 +87,12 @@ pub struct FakeOptions {
     pub store_bytes_max: usize,
     /// Commands that the log keeps; 0 = no log.
     pub log_max: usize,
+    /// Who can authenticate. With users `saslSupportedMechs` is answered by theirs, else by the state's.
+    pub users: Vec<FakeUser>,
+    /// Whether commands fail with code 13 before somebody has authenticated.
+    pub auth_required: bool,
+    /// What the server does wrong in SCRAM.
+    pub scram_lie: Option<ScramLie>,
     /// Seed of fail points that fire by probability.
     pub seed: u64,
 }
@@ -102,6 +110,9 @@ impl Default for FakeOptions {
             buffer_bytes_max: 256 * 1024 * 1024,
             store_bytes_max: 64 * 1024 * 1024,
             log_max: 1024,
+            users: Vec::new(),
+            auth_required: false,
+            scram_lie: None,
             seed: 1,
         }
     }
@@ -111,6 +122,11 @@ impl FakeOptions {
     /// The default with another description of the server.
     pub fn with_state(state: ServerState) -> Self {
         Self { state, ..Self::default() }
+    }
+
+    /// The default with access control and these users.
+    pub fn with_users(users: Vec<FakeUser>) -> Self {
+        Self { users, auth_required: true, ..Self::default() }
     }
 }
 
@@ -205,6 +221,18 @@ impl FakeServer {
     /// Sets identity and count outright, also backwards, and answers the hellos that wait for another.
     pub fn set_topology_version(&self, process_id: ObjectId, counter: i64) {
         self.shared.order(|inner| inner.version = TopologyVersion { process_id, counter });
+    }
+
+    // Access.
+
+    /// Replaces what the server does wrong in SCRAM.
+    pub fn set_scram_lie(&self, lie: Option<ScramLie>) {
+        self.shared.with(|inner| inner.auth.lie = lie);
+    }
+
+    /// `database.user` of everybody who has authenticated on a connection that is open.
+    pub fn users_on(&self, connection: u64) -> Vec<String> {
+        self.look(|view| view.users_on(connection).to_vec())
     }
 
     // Fail points and faults.

@@ -4,6 +4,7 @@
 pub mod control;
 pub mod monitor;
 pub mod pool;
+pub mod scram;
 pub mod selection;
 pub mod topology;
 pub mod uri;
@@ -12,6 +13,7 @@ pub mod wire;
 pub use self::control::control;
 pub use self::monitor::monitor;
 pub use self::pool::pool;
+pub use self::scram::scram;
 pub use self::selection::selection;
 pub use self::topology::topology;
 pub use self::uri::uri;

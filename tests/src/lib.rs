@@ -7,6 +7,7 @@ pub mod choices;
 pub mod cmap;
 pub mod fake;
 pub mod fuzz;
+pub mod handshake;
 pub mod model;
 pub mod mongod;
 pub mod rng;

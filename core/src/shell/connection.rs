@@ -1,5 +1,9 @@
 //! One socket with its buffers: requests out, replies in.
 
+#[cfg(feature = "std")]
+#[cfg(test)]
+mod tests;
+
 use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;
@@ -7,7 +11,7 @@ use crate::wire::bson::RawDocument;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
-use crate::wire::{EncodeError, Phase, Sink, WireError};
+use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
 use core::ops::Range;
 use embedded_io_async::{Read, Write};
@@ -76,7 +80,7 @@ struct Reply {
 
 /// Room that the first read of a reply has, and the step by which it grows at least.
 const READ_BYTES_MIN: usize = 2048;
-/// An input buffer that a reply made larger than this is made small again.
+/// A buffer that a message made larger than this is made small again.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 impl<R: Runtime> Connection<R> {
@@ -101,9 +105,9 @@ impl<R: Runtime> Connection<R> {
     /// Makes an application connection of a connected socket.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
-    pub(super) async fn shake_hands(
+    pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
-        mut handshake: Handshake<'_>,
+        handshake: &mut Handshake<'_, A>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
     ) -> Result<Established, HandshakeError> {
         loop {
@@ -214,6 +218,14 @@ impl<R: Runtime> Connection<R> {
         self.consume(length);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
             self.input.shrink(READ_BYTES_MIN);
+        }
+    }
+
+    /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
+    pub(super) fn rest(&mut self) {
+        self.discard_reply();
+        if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
+            self.output.shrink(0);
         }
     }
 

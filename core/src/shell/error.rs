@@ -1,8 +1,12 @@
 //! How operations fail.
 
+#[cfg(test)]
+mod tests;
+
 use super::connection::ExchangeError;
 use crate::Cause;
 use crate::pool::CheckOutError;
+use crate::topology::StateChange;
 use crate::wire::Labels;
 use core::fmt;
 
@@ -25,7 +29,8 @@ pub enum OperationError {
     Exchange(ExchangeError),
     /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet.
     Timeout,
-    /// The server's monitor timed out, and the connection was interrupted.
+    /// The server's monitor timed out, and the connection was interrupted in the middle of the operation. (One that had not
+    /// been sent yet fails with [`CheckOutError::PoolCleared`].)
     Interrupted,
     /// The server answered with `ok: 0`. The connection is as good as before.
     Command {
@@ -64,18 +69,27 @@ impl OperationError {
         match self {
             Self::Exchange(error) => matches!(error, ExchangeError::Network),
             Self::Interrupted => true,
-            Self::Command { code, .. } => {
-                matches!(code, 6 | 7 | 89 | 91 | 134 | 189 | 262 | 9001 | 10107 | 11600 | 11602 | 13435 | 13436)
-            }
+            Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
-            Self::ServerSelection(_) | Self::CheckOut(_) | Self::Timeout | Self::Busy | Self::Closed => false,
+            Self::CheckOut(_) => self.is_retryable(),
+            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed => false,
         }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more (CMAP-67, CMAP-84).
+    ///
+    /// Among them: the server left the topology while the operation waited for a connection (if it was the client that was closed, the
+    /// next attempt ends at once), and a connection that was not established because of a network error or a change of the server's state.
+    ///
+    /// Source: Retryable Reads and Retryable Writes, on errors of the connection handshake.
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
+            Self::CheckOut(CheckOutError::PoolClosed) => true,
+            Self::CheckOut(CheckOutError::EstablishFailed { cause: Cause::Command { code }, overloaded }) => {
+                *overloaded || is_transient_code(*code)
+            }
+            Self::CheckOut(CheckOutError::EstablishFailed { cause, overloaded }) => *overloaded || cause.is_network(),
             Self::CheckOut(error) => error.is_retryable(),
             Self::Command { labels, .. } => labels.contains(Labels::RETRYABLE_ERROR),
             Self::ServerSelection(_)
@@ -87,6 +101,13 @@ impl OperationError {
             | Self::Closed => false,
         }
     }
+}
+
+/// Whether a code says that the server's state has changed, or that it cannot serve for the moment.
+///
+/// Source: Retryable Reads, "Retryable Error".
+const fn is_transient_code(code: i32) -> bool {
+    StateChange::of_code(code).is_some() || matches!(code, 6 | 7 | 89 | 134 | 262 | 9001)
 }
 
 impl From<ExchangeError> for OperationError {

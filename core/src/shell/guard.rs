@@ -113,6 +113,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
             let end = match server.watch(conn, deadline, context.waker()) {
                 Watch::Going => Poll::Pending,
                 Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
+                Watch::Interrupted if !begun => {
+                    // Nothing was sent, as if the pool had been cleared before the check-out: it may be done elsewhere (CMAP-84).
+                    let cause = Some(Cause::NetworkTimeout);
+                    Poll::Ready(Err(OperationError::CheckOut(CheckOutError::PoolCleared { cause })))
+                }
                 Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
                 Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
             };
@@ -178,8 +183,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
         let mut connection = self.connection.take();
         let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
         if let Some(connection) = &mut connection {
-            // An idle connection does not keep a large reply.
-            connection.discard_reply();
+            connection.rest();
         }
         let health = match self.broken {
             Some(cause) => Health::Broken(cause),

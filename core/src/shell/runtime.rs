@@ -153,11 +153,12 @@ impl core::fmt::Display for ConnectError {
 
 impl core::error::Error for ConnectError {}
 
-/// Keeps the waker of one task.
-pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) {
+/// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock: that may run anybody's code.
+#[must_use = "dropped outside the lock"]
+pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match place {
-        Some(kept) if kept.will_wake(waker) => {}
-        _ => *place = Some(waker.clone()),
+        Some(kept) if kept.will_wake(waker) => None,
+        _ => place.replace(waker.clone()),
     }
 }
 

@@ -31,7 +31,7 @@ struct State<R: Runtime> {
     pool: Pool<R::Memory>,
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
-    workers: <R::Memory as Stores>::PerConn<Option<Waker>>,
+    workers: <R::Memory as Stores>::PerConn<Worker>,
     clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
@@ -66,6 +66,28 @@ impl<R: Runtime> Cell<R> {
 
     const fn new(owner: Option<ConnId>) -> Self {
         Self { owner, interrupted: false, socket: None, known: None, waker: None, deadline: None, expired: None }
+    }
+}
+
+/// The place of a task that establishes connections.
+enum Worker {
+    /// Nobody's.
+    Free,
+    /// It is at work, or about to look for some.
+    Busy,
+    Waiting(Waker),
+}
+
+impl Worker {
+    /// The waker of one that waits, which then is at work.
+    fn take_waiting(&mut self) -> Option<Waker> {
+        if !matches!(self, Self::Waiting(_)) {
+            return None;
+        }
+        match core::mem::replace(self, Self::Busy) {
+            Self::Waiting(waker) => Some(waker),
+            Self::Free | Self::Busy => None,
+        }
     }
 }
 
@@ -116,11 +138,11 @@ impl<R: Runtime> State<R> {
             if let Some(waker) = cells.find_map(|cell| cell.deadline.take().and(cell.waker.take())) {
                 return Some(Chore::Wake(waker));
             }
-            let workers = self.workers.slots_mut().iter_mut().find_map(Option::take);
+            let workers = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting);
             return workers.or_else(|| self.clock.take()).map(Chore::Wake);
         }
         if self.pool.owes_establish() {
-            if let Some(waker) = self.workers.slots_mut().iter_mut().find_map(Option::take) {
+            if let Some(waker) = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting) {
                 return Some(Chore::Wake(waker));
             }
         }
@@ -240,8 +262,8 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
-    fn change_quietly(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>)) {
-        self.state.with(|state| change(state, &mut Tap::new(&self.events)));
+    fn change_quietly<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        self.state.with(|state| change(state, &mut Tap::new(&self.events)))
     }
 
     /// Carries out what the topology commands.
@@ -286,6 +308,7 @@ impl<R: Runtime> Server<R> {
                     }
                 }
                 if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
+                    debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
                     *place = Some(waker.clone());
                 }
                 Ok(Begun::Queued(id))
@@ -294,77 +317,81 @@ impl<R: Runtime> Server<R> {
     }
 
     pub(super) fn poll_claim(&self, now: Instant, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
-        self.step(|state, _| match state.pool.claim(now, id) {
-            Claim::Waiting => {
-                if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
-                    register(place, waker);
-                }
-                Poll::Pending
-            }
-            Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
-            Claim::Failed(error) => Poll::Ready(Err(error)),
-            Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
-        })
+        let (claimed, _left) = self.step(|state, _| {
+            let claim = state.pool.claim(now, id);
+            let place = state.waiters.slots_mut().get_mut(id.index() as usize);
+            let left = match claim {
+                Claim::Waiting => place.and_then(|place| register(place, waker)),
+                // The claim revokes the waking that is owed.
+                Claim::Granted(_) | Claim::Failed(_) => place.and_then(Option::take),
+                // The place is another's.
+                Claim::Stale => None,
+            };
+            let claimed = match claim {
+                Claim::Waiting => Poll::Pending,
+                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+                Claim::Failed(error) => Poll::Ready(Err(error)),
+                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+            };
+            (claimed, left)
+        });
+        claimed
     }
 
     pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
-        self.step(|state, observer| {
-            if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
-                *place = None;
-            }
+        let _left = self.step(|state, observer| {
             state.pool.cancel(now, id, observer);
+            state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
         });
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
     pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Connection<R>>, health: Health) {
-        let rejected = self.step(|state, observer| {
+        let _left = self.step(|state, observer| {
             let mut left = connection;
+            let mut waker = None;
             let health = if left.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             if let Some(cell) = state.cell(lease.conn()) {
-                cell.waker = None;
+                waker = cell.waker.take();
                 cell.deadline = None;
                 cell.socket = left.take();
             }
             let result = state.pool.check_in(now, lease, health, observer);
             debug_assert!(result.is_ok(), "a guard returns its lease to the pool that issued it");
-            left
+            (left, waker)
         });
-        drop(rejected);
     }
 
     /// Whether the connection was interrupted; if not, wakes `waker` when it is.
     pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
-        self.state.with(|state| match state.cell(id) {
-            Some(cell) if !cell.interrupted => {
-                register(&mut cell.waker, waker);
-                Poll::Pending
-            }
-            _ => Poll::Ready(()),
-        })
+        let (polled, _replaced) = self.state.with(|state| match state.cell(id) {
+            Some(cell) if !cell.interrupted => (Poll::Pending, register(&mut cell.waker, waker)),
+            _ => (Poll::Ready(()), None),
+        });
+        polled
     }
 
     /// Whether an operation on the connection may go on; if so, wakes `waker` when that changes.
     ///
     /// - `deadline`: the operation's; `None` is for ever.
     pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
-        let (watch, clock) = self.state.with(|state| {
+        let (watch, clock, _replaced) = self.state.with(|state| {
             let closed = state.pool.state() == PoolState::Closed;
             let late = is_earlier(deadline, state.armed) && !closed;
             let cell = match state.cell(id) {
                 Some(cell) if !cell.interrupted => cell,
-                _ => return (Watch::Interrupted, None),
+                _ => return (Watch::Interrupted, None, None),
             };
             if deadline.is_some() && deadline <= cell.expired {
-                return (Watch::TimedOut, None);
+                return (Watch::TimedOut, None, None);
             }
-            register(&mut cell.waker, waker);
+            let replaced = register(&mut cell.waker, waker);
             if closed {
                 cell.deadline = None;
-                return (Watch::WithoutClock, None);
+                return (Watch::WithoutClock, None, replaced);
             }
             cell.deadline = deadline;
-            (Watch::Going, if late { state.clock.take() } else { None })
+            (Watch::Going, if late { state.clock.take() } else { None }, replaced)
         });
         if let Some(clock) = clock {
             clock.wake();
@@ -372,32 +399,52 @@ impl<R: Runtime> Server<R> {
         watch
     }
 
-    /// A place for the waker of one more worker; `None` when there are as many as connections can be.
+    /// A place for one more worker; `None` when there are as many as connections can be.
     pub(super) fn join_workers(&self) -> Option<usize> {
         self.state.with(|state| {
-            state.workers.try_push(None).ok()?;
-            Some(state.workers.slots().len() - 1)
+            let free = state.workers.slots().iter().position(|worker| matches!(worker, Worker::Free));
+            let place = match free {
+                Some(place) => place,
+                None => {
+                    state.workers.try_push(Worker::Free).ok()?;
+                    state.workers.slots().len() - 1
+                }
+            };
+            *state.workers.slots_mut().get_mut(place)? = Worker::Busy;
+            Some(place)
         })
+    }
+
+    /// A worker ends. What it may have been woken for is another's.
+    pub(super) fn leave_workers(&self, worker: usize) {
+        let _left = self.step(|state, _| {
+            let place = state.workers.slots_mut().get_mut(worker)?;
+            Some(core::mem::replace(place, Worker::Free))
+        });
     }
 
     /// The next connection to establish; `None` once the pool is closed.
     pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
-        self.step(|state, observer| {
+        let (polled, _replaced) = self.step(|state, observer| {
             while let Some(id) = state.pool.poll_establish() {
                 if state.occupy(id) {
-                    return Poll::Ready(Some(id));
+                    return (Poll::Ready(Some(id)), None);
                 }
                 let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
                 let _ = state.pool.handle_establish_failed(now, id, error, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return Poll::Ready(None);
+                return (Poll::Ready(None), None);
             }
-            if let Some(place) = state.workers.slots_mut().get_mut(worker) {
-                register(place, waker);
-            }
-            Poll::Pending
-        })
+            let replaced = state.workers.slots_mut().get_mut(worker).and_then(|place| match place {
+                Worker::Waiting(kept) if kept.will_wake(waker) => None,
+                Worker::Waiting(_) | Worker::Free | Worker::Busy => {
+                    Some(core::mem::replace(place, Worker::Waiting(waker.clone())))
+                }
+            });
+            (Poll::Pending, replaced)
+        });
+        polled
     }
 
     /// News of a worker: the connection is there. Gives the socket back when it came too late.
@@ -408,17 +455,18 @@ impl<R: Runtime> Server<R> {
         connection: Connection<R>,
         known: Established,
     ) -> Option<Connection<R>> {
-        self.step(|state, observer| {
+        let (late, _waker) = self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
-            let Some(cell) = state.cell(id) else { return Some(connection) };
-            cell.waker = None;
+            let Some(cell) = state.cell(id) else { return (Some(connection), None) };
+            let waker = cell.waker.take();
             cell.known = Some(known);
             cell.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
-                Ok(()) => None,
-                Err(Stale) => state.cell(id).and_then(|cell| cell.socket.take()),
+                Ok(()) => (None, waker),
+                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker),
             }
-        })
+        });
+        late
     }
 
     /// What hello told when the connection was established; `None` once it is gone.
@@ -431,15 +479,14 @@ impl<R: Runtime> Server<R> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
-    /// News of a worker, judged: the connection could not be established.
-    pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) {
+    /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.
+    pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
         self.change_quietly(|state, observer| {
-            if let Some(cell) = state.cell(id) {
-                cell.waker = None;
-            }
+            let waker = state.cell(id).and_then(|cell| cell.waker.take());
             // Late news of a connection that the pool gave up changes nothing.
             let _ = state.pool.handle_establish_failed(now, id, error, observer);
-        });
+            waker
+        })
     }
 
     /// Where a connection comes from, for judging its errors; `None` once it is gone.
@@ -457,31 +504,34 @@ impl<R: Runtime> Server<R> {
 
     /// What the clock task waits for.
     pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
-        self.step(|state, observer| {
+        let (state, _replaced) = self.step(|state, observer| {
             while state.pool.poll_timeout().is_some_and(|at| at <= now) {
                 state.pool.handle_timeout(now, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return ClockState::Ended;
+                return (ClockState::Ended, None);
             }
-            register(&mut state.clock, waker);
+            let replaced = register(&mut state.clock, waker);
             let operations = state.expire(now);
             let pool = state.pool.poll_timeout();
             state.armed = if is_earlier(operations, pool) { operations } else { pool };
-            ClockState::Armed(state.armed)
-        })
+            (ClockState::Armed(state.armed), replaced)
+        });
+        state
     }
 
     /// Whether the pool or an operation wants the clock earlier than its task knows.
     pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
-        self.state.with(|state| {
-            register(&mut state.clock, waker);
+        let (late, _replaced) = self.state.with(|state| {
+            let replaced = register(&mut state.clock, waker);
             let State { pool, cells, armed, .. } = state;
             let late = |at| is_earlier(at, *armed);
-            pool.state() == PoolState::Closed
+            let due = pool.state() == PoolState::Closed
                 || late(pool.poll_timeout())
-                || cells.slots().iter().any(|cell| late(cell.deadline))
-        })
+                || cells.slots().iter().any(|cell| late(cell.deadline));
+            (due, replaced)
+        });
+        late
     }
 }
 

@@ -203,7 +203,9 @@ impl Subscription {
         if queue.closed {
             return Poll::Ready(None);
         }
-        register(&mut queue.waker, context.waker());
+        let replaced = register(&mut queue.waker, context.waker());
+        drop(queue);
+        drop(replaced);
         Poll::Pending
     }
 }

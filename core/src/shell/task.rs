@@ -201,11 +201,15 @@ impl<R: Runtime> Hub<R> {
 
     /// Establishes connections, one after the other.
     async fn run_worker(&self, server: &R::ServerHandle) {
-        let Some(worker) = server.join_workers() else { return };
-        while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), worker, context.waker())).await {
+        let Some(index) = server.join_workers() else { return };
+        let place = WorkerPlace::<R> { server, index };
+        while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
+        {
+            let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
             let limit = self.config().connect_timeout;
             let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
             let established = self.establish_by(server, conn, deadline).await;
+            establishing.conn = None;
             match established {
                 Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
@@ -241,7 +245,8 @@ impl<R: Runtime> Hub<R> {
                 Err(ServiceError::Full) => Err(Cause::Resources),
             }
         };
-        let shaken = connection.shake_hands(Handshake::new(hello), told);
+        let mut handshake = Handshake::new(hello);
+        let shaken = connection.shake_hands(&mut handshake, told);
         Some(match self.within(server, conn, deadline, shaken).await? {
             Ok(Ok(known)) => Ok((connection, known)),
             Ok(Err(error)) => Err(error),
@@ -269,6 +274,35 @@ impl<R: Runtime> Hub<R> {
             expiry.as_mut().poll(context).map(|()| Some(Err(Cause::NetworkTimeout)))
         })
         .await
+    }
+}
+
+/// The place of a worker among those of its server; left when its task ends, is dropped or panics.
+struct WorkerPlace<'s, R: Runtime> {
+    server: &'s R::ServerHandle,
+    index: usize,
+}
+
+impl<R: Runtime> Drop for WorkerPlace<'_, R> {
+    fn drop(&mut self) {
+        self.server.leave_workers(self.index);
+    }
+}
+
+/// A connection that is being established. The pool hears of its end also when the worker is dropped or panics.
+struct Establishing<'s, R: Runtime> {
+    hub: &'s Hub<R>,
+    server: &'s R::ServerHandle,
+    /// `None` once the worker sees to it.
+    conn: Option<ConnId>,
+}
+
+impl<R: Runtime> Drop for Establishing<'_, R> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn {
+            let error = HandshakeError::new(Phase::Connect, Cause::Cancelled);
+            self.hub.report_establish_failed(self.server, conn, &error);
+        }
     }
 }
 

@@ -38,6 +38,21 @@ pub enum StateChange {
     ShuttingDown,
 }
 
+impl StateChange {
+    /// What an error code says of the server's state, if it says anything.
+    ///
+    /// Source: SDAM, "Not writable primary and node is recovering" (SDAM-76).
+    #[must_use]
+    pub const fn of_code(code: i32) -> Option<Self> {
+        match code {
+            11_600 | 91 => Some(Self::ShuttingDown),
+            11_602 | 13_436 | 189 => Some(Self::Recovering),
+            10_107 | 13_435 | 10_058 => Some(Self::NotWritablePrimary),
+            _ => None,
+        }
+    }
+}
+
 /// What a reply had too much of, for the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {

@@ -135,10 +135,7 @@ fn state_change(reply: &CommandError<'_>) -> Option<(StateChange, i32)> {
 /// By the code, if there is one; only else by the message (SDAM-76, SDAM-77).
 fn state_change_of(error: &ReplyError<'_>) -> Option<(StateChange, i32)> {
     let change = match error.code {
-        Some(11_600 | 91) => StateChange::ShuttingDown,
-        Some(11_602 | 13_436 | 189) => StateChange::Recovering,
-        Some(10_107 | 13_435 | 10_058) => StateChange::NotWritablePrimary,
-        Some(_) => return None,
+        Some(code) => StateChange::of_code(code)?,
         None if error.message.contains("not master or secondary") => StateChange::Recovering,
         None if error.message.contains("node is recovering") => StateChange::Recovering,
         None if error.message.contains("not master") => StateChange::NotWritablePrimary,

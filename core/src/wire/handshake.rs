@@ -1,21 +1,23 @@
 //! The conversation that makes a socket an application connection: bytes in, bytes out.
 //!
-//! Begins when the transport (TLS included) stands. Today it is one hello and its reply; whatever has to
-//! follow before the connection may be used (authentication) becomes further rounds of the same calls.
+//! Begins when the transport (TLS included) stands: hello and its reply, then as many rounds as the
+//! [`Authenticator`] wants, if there is one. The calls are the same in every round.
 //!
-//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Load Balancers, "Connection
-//! Establishment".
+//! Read first: CMAP, "Establishing a Connection"; MongoDB Handshake; Authentication, "Authentication
+//! Handshake"; Load Balancers, "Connection Establishment".
 
 #[cfg(test)]
 mod tests;
 
 use core::fmt;
 
+use super::authenticator::{AuthError, Authenticator, Round, Unauthenticated};
+use super::bson::RawDocument;
 use super::command::CommandReply;
 use super::error::{EncodeError, WireError};
-use super::hello::{HandshakeHello, HelloCommand, HelloReply, Sizes, encode_handshake_hello};
+use super::hello::{HandshakeHello, HelloCommand, HelloReply, Sizes, encode_handshake_hello_with};
 use super::labels::{Labels, Phase};
-use super::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
+use super::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
 use super::sink::Sink;
 use crate::cause::Cause;
 use crate::server::{ObjectId, ServerType, TopologyVersion};
@@ -25,12 +27,17 @@ use crate::server::{ObjectId, ServerType, TopologyVersion};
 /// The host calls [`poll_transmit`](Self::poll_transmit) and sends what was written, then gives everything
 /// received to [`handle_input`](Self::handle_input), and so on by the [`Next`] that it returns. When the
 /// socket fails meanwhile, [`failed`](Self::failed) makes the error of it.
+///
+/// `A` authenticates; [`Unauthenticated`] does not.
 #[derive(Clone, Debug)]
-pub struct Handshake<'a> {
+pub struct Handshake<'a, A = Unauthenticated> {
     hello: HandshakeHello<'a>,
+    authenticator: A,
     step: Step,
     exchange: Exchange,
     ids: RequestIds,
+    /// What hello told, while authentication goes on.
+    established: Option<Established>,
 }
 
 /// Where the conversation stands.
@@ -38,7 +45,10 @@ pub struct Handshake<'a> {
 enum Step {
     OwesHello,
     AwaitsHello,
-    Ended,
+    OwesCommand,
+    AwaitsReply,
+    /// Over, and in which phase it was.
+    Ended(Phase),
 }
 
 /// What came of the bytes received.
@@ -97,6 +107,8 @@ pub struct HandshakeError {
     pub cause: Cause,
     /// The labels: those that phase and cause give, and those of the server's reply.
     pub labels: Labels,
+    /// What went wrong in authentication, if that was it.
+    pub authentication: Option<AuthError>,
     /// Where the server's state stands, if its error says.
     pub topology_version: Option<TopologyVersion>,
     /// What was wrong with its bytes, if that was it.
@@ -112,7 +124,7 @@ impl HandshakeError {
     #[must_use]
     pub const fn new(phase: Phase, cause: Cause) -> Self {
         let labels = Labels::for_establishment(phase, cause);
-        Self { phase, cause, labels, topology_version: None, wire: None, encode: None }
+        Self { phase, cause, labels, authentication: None, topology_version: None, wire: None, encode: None }
     }
 }
 
@@ -126,6 +138,9 @@ impl fmt::Display for HandshakeError {
             Phase::Authentication => "authentication",
         };
         write!(f, "{} in {phase}", self.cause)?;
+        if let Some(authentication) = self.authentication {
+            write!(f, ": {authentication}")?;
+        }
         if let Some(wire) = self.wire {
             write!(f, ": {wire}")?;
         }
@@ -136,84 +151,112 @@ impl fmt::Display for HandshakeError {
 impl core::error::Error for HandshakeError {}
 
 impl<'a> Handshake<'a> {
-    /// A conversation that has not begun.
+    /// A conversation that has not begun, with a server that does not ask who is calling.
     #[must_use]
     pub const fn new(hello: HandshakeHello<'a>) -> Self {
-        Self { hello, step: Step::OwesHello, exchange: Exchange::IDLE, ids: RequestIds::new() }
+        Self::begin(hello, Unauthenticated)
+    }
+}
+
+impl<'a, A: Authenticator> Handshake<'a, A> {
+    /// A conversation that has not begun, with rounds of authentication after hello.
+    ///
+    /// - `hello`: without `sasl_supported_mechs` and `speculative_authenticate`, which are not sent: what hello
+    ///   carries for authentication is up to `authenticator`.
+    /// - `authenticator`: not used before; it serves one connection. An `Option` will do.
+    #[must_use]
+    pub const fn with_authenticator(hello: HandshakeHello<'a>, authenticator: A) -> Self {
+        let hello = HandshakeHello { sasl_supported_mechs: None, speculative_authenticate: None, ..hello };
+        Self::begin(hello, authenticator)
     }
 
     /// Takes everything that was received and not consumed yet.
     ///
     /// - `input`: may end anywhere; what is not consumed must be handed in again, with more behind it.
     ///
-    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation.
+    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation. What the authenticator does
+    /// comes on top: SCRAM hashes the password as many times as the server says, once per connection
+    /// unless its keys are known already.
     ///
     /// # Errors
     ///
     /// [`HandshakeError`]: the connection is to be closed. [`Cause::Protocol`] for bytes that break the
     /// protocol, [`Cause::Command`] for `ok: 0`, [`Cause::MissingServiceId`] when a load balancer was
-    /// expected and the reply names no service.
+    /// expected and the reply names no service, [`Cause::Authentication`] when server or authenticator say no.
     ///
-    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92).
+    /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92);
+    /// Authentication, "Authentication Handshake" (CMAP-96).
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Handled<'b>, HandshakeError> {
         let before = input.len();
-        let decoded = self.exchange.decode_reply(input, &Limits::DEFAULT).map_err(Self::wire_error)?;
-        let (message, rest) = match decoded {
+        let phase = self.phase();
+        let decoded = self.exchange.decode_reply(input, &Limits::DEFAULT);
+        let (message, rest) = match decoded.map_err(|wire| wire_error(phase, wire))? {
             Decoded::Done { value: (message, Matched::Last | Matched::MoreComes), rest } => (message, rest),
             Decoded::NeedMore { bytes_min } => {
                 let next = match self.step {
-                    Step::OwesHello => Next::Transmit,
-                    Step::AwaitsHello | Step::Ended => Next::Receive { bytes_min },
+                    Step::OwesHello | Step::OwesCommand => Next::Transmit,
+                    Step::AwaitsHello | Step::AwaitsReply | Step::Ended(_) => Next::Receive { bytes_min },
                 };
                 return Ok(Handled { consumed_bytes: 0, hello: None, next });
             }
         };
-        let reply = CommandReply::parse(message.body()).map_err(Self::wire_error)?;
-        if let Some(cause) = reply.cause() {
-            let mut error = HandshakeError::new(Phase::Hello, cause);
-            error.labels |= reply.labels();
-            error.topology_version = reply.topology_version;
-            return Err(error);
+        let consumed_bytes = before.saturating_sub(rest.len());
+        let step = core::mem::replace(&mut self.step, Step::Ended(phase));
+        let reply = CommandReply::parse(message.body()).map_err(|wire| wire_error(phase, wire))?;
+        if reply.ok {
+            let hello = match step {
+                Step::AwaitsReply => None,
+                Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Ended(_) => {
+                    Some(self.handle_hello(message.body())?)
+                }
+            };
+            let round = match &hello {
+                // An arbiter has no users.
+                Some(hello) if hello.server_type() == ServerType::RsArbiter => Ok(Round::Done),
+                Some(hello) => self.authenticator.handle_hello(hello),
+                None => self.authenticator.handle_reply(message.body()),
+            };
+            let next = self.go_on(round)?;
+            return Ok(Handled { consumed_bytes, hello, next });
         }
-        let hello = HelloReply::parse(message.body()).map_err(Self::wire_error)?;
-        if self.hello.load_balanced && hello.service_id.is_none() {
-            return Err(HandshakeError::new(Phase::Hello, Cause::MissingServiceId));
-        }
-        self.step = Step::Ended;
-        let established = Established {
-            server_type: if self.hello.load_balanced { ServerType::LoadBalancer } else { hello.server_type() },
-            service_id: hello.service_id,
-            server_connection_id: hello.connection_id,
-            sizes: hello.sizes,
-            min_wire_version: hello.min_wire_version,
-            max_wire_version: hello.max_wire_version,
-            hello_command: self.hello.command().after(hello.hello_ok),
-            request_ids: self.ids,
-        };
-        Ok(Handled {
-            consumed_bytes: before.saturating_sub(rest.len()),
-            hello: Some(hello),
-            next: Next::Established(established),
-        })
+        let code = reply.code.unwrap_or(0);
+        let authenticating = phase == Phase::Authentication;
+        let cause =
+            if authenticating && REFUSALS.contains(&code) { Cause::Authentication } else { Cause::Command { code } };
+        let mut error = HandshakeError::new(phase, cause);
+        error.authentication = authenticating.then_some(AuthError::Refused { code });
+        error.labels |= reply.labels();
+        error.topology_version = reply.topology_version;
+        Err(error)
     }
 
     /// Writes what is to be sent now at the end of `sink`. Returns whether there was anything.
     ///
+    /// With PLAIN that holds the password: a host that minds overwrites its buffer after sending.
+    ///
     /// # Errors
     ///
-    /// [`HandshakeError`] with [`Cause::Resources`] when it cannot be written.
+    /// [`HandshakeError`] with [`Cause::Resources`] when it cannot be written; it is still to be sent then.
     pub fn poll_transmit(&mut self, sink: &mut impl Sink) -> Result<bool, HandshakeError> {
-        match self.step {
-            Step::OwesHello => {}
-            Step::AwaitsHello | Step::Ended => return Ok(false),
-        }
-        let request_id = self.ids.next_id();
-        encode_handshake_hello(sink, request_id, &self.hello).map_err(|encode| {
-            let error = HandshakeError::new(Phase::Hello, Cause::Resources);
+        let mut ids = self.ids;
+        let request_id = ids.next_id();
+        let (written, next) = match self.step {
+            Step::OwesHello => {
+                let written = encode_handshake_hello_with(sink, request_id, &self.hello, |hello| {
+                    self.authenticator.write_hello(hello)
+                });
+                (written, Step::AwaitsHello)
+            }
+            Step::OwesCommand => (self.encode_round(sink, request_id), Step::AwaitsReply),
+            Step::AwaitsHello | Step::AwaitsReply | Step::Ended(_) => return Ok(false),
+        };
+        written.map_err(|encode| {
+            let error = HandshakeError::new(self.phase(), Cause::Resources);
             HandshakeError { encode: Some(encode), ..error }
         })?;
+        self.ids = ids;
         self.exchange.begin(request_id, Flags::NONE);
-        self.step = Step::AwaitsHello;
+        self.step = next;
         Ok(true)
     }
 
@@ -227,11 +270,73 @@ impl<'a> Handshake<'a> {
     #[must_use]
     pub const fn phase(&self) -> Phase {
         match self.step {
-            Step::OwesHello | Step::AwaitsHello | Step::Ended => Phase::Hello,
+            Step::OwesHello | Step::AwaitsHello => Phase::Hello,
+            Step::OwesCommand | Step::AwaitsReply => Phase::Authentication,
+            Step::Ended(phase) => phase,
         }
     }
 
-    fn wire_error(wire: WireError) -> HandshakeError {
-        HandshakeError { wire: Some(wire), ..HandshakeError::new(Phase::Hello, Cause::Protocol) }
+    /// Who authenticates: has keys, perhaps, that spare the next connection some work.
+    #[must_use]
+    pub const fn authenticator(&self) -> &A {
+        &self.authenticator
     }
+
+    const fn begin(hello: HandshakeHello<'a>, authenticator: A) -> Self {
+        let (exchange, ids) = (Exchange::IDLE, RequestIds::new());
+        Self { hello, authenticator, step: Step::OwesHello, exchange, ids, established: None }
+    }
+
+    /// Reads the reply to hello and keeps what [`Established`] tells of it.
+    fn handle_hello<'b>(&mut self, body: RawDocument<'b>) -> Result<HelloReply<'b>, HandshakeError> {
+        let hello = HelloReply::parse(body).map_err(|wire| wire_error(Phase::Hello, wire))?;
+        if self.hello.load_balanced && hello.service_id.is_none() {
+            return Err(HandshakeError::new(Phase::Hello, Cause::MissingServiceId));
+        }
+        self.established = Some(Established {
+            server_type: if self.hello.load_balanced { ServerType::LoadBalancer } else { hello.server_type() },
+            service_id: hello.service_id,
+            server_connection_id: hello.connection_id,
+            sizes: hello.sizes,
+            min_wire_version: hello.min_wire_version,
+            max_wire_version: hello.max_wire_version,
+            hello_command: self.hello.command().after(hello.hello_ok),
+            request_ids: self.ids,
+        });
+        Ok(hello)
+    }
+
+    /// What follows a good reply.
+    fn go_on(&mut self, round: Result<Round, AuthError>) -> Result<Next, HandshakeError> {
+        let error = HandshakeError::new(Phase::Authentication, Cause::Authentication);
+        self.step = Step::Ended(Phase::Authentication);
+        match (round, self.established) {
+            (Ok(Round::Another), _) => {
+                self.step = Step::OwesCommand;
+                Ok(Next::Transmit)
+            }
+            (Ok(Round::Done), Some(established)) => {
+                Ok(Next::Established(Established { request_ids: self.ids, ..established }))
+            }
+            (Ok(Round::Done), None) => Err(HandshakeError { authentication: Some(AuthError::Ended), ..error }),
+            (Err(wrong), _) => Err(HandshakeError { authentication: Some(wrong), ..error }),
+        }
+    }
+
+    /// Writes the command of a round.
+    fn encode_round(&self, sink: &mut impl Sink, request_id: i32) -> Result<usize, EncodeError> {
+        let db = self.authenticator.database();
+        encode_command(sink, Outgoing::request(request_id), &Limits::DEFAULT, db, |command| {
+            self.authenticator.write_command(command)?;
+            self.hello.server_api.map_or(Ok(()), |api| api.write(command))
+        })
+    }
+}
+
+/// The codes by which servers refuse credentials: `UserNotFound`, `AuthenticationFailed`, `MechanismUnavailable`.
+/// Any other code says nothing of them, and keeps its own meaning.
+const REFUSALS: [i32; 3] = [11, 18, 334];
+
+fn wire_error(phase: Phase, wire: WireError) -> HandshakeError {
+    HandshakeError { wire: Some(wire), ..HandshakeError::new(phase, Cause::Protocol) }
 }

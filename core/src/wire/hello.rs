@@ -13,4 +13,5 @@ mod tests;
 pub use environment::{Environment, Faas};
 pub use metadata::{APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions};
 pub use reply::{HelloReply, LastWrite, Sizes};
+pub(crate) use request::encode_handshake_hello_with;
 pub use request::{AwaitHello, HandshakeHello, HelloCommand, ServerApi, encode_handshake_hello, encode_hello};

@@ -1,5 +1,7 @@
 //! A bounded cursor that knows where it is.
 
+use core::fmt;
+
 use super::error::{WireError, WireErrorKind};
 
 /// A length as a number for an error; lengths beyond 32 bits are all the same to it.
@@ -8,10 +10,17 @@ pub(crate) fn saturate(len: usize) -> u32 {
 }
 
 /// What is left to read, and the offset of its first byte.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a [u8],
     pub(crate) at: u32,
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "Reader({} bytes at {})", self.rest.len(), self.at)
+    }
 }
 
 impl<'a> Reader<'a> {

@@ -1,5 +1,7 @@
 //! Where encoded bytes go.
 
+use core::fmt;
+
 use crate::storage::Full;
 
 /// A buffer that is appended to, and whose written part can be read and changed.
@@ -25,7 +27,7 @@ pub trait Sink {
 }
 
 /// A [`Sink`] over a borrowed slice.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct SliceSink<'a> {
     buffer: &'a mut [u8],
     len: usize,
@@ -42,6 +44,13 @@ impl<'a> SliceSink<'a> {
     #[must_use]
     pub fn into_written(self) -> &'a mut [u8] {
         self.buffer.get_mut(..self.len).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for SliceSink<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "SliceSink({} of {} bytes)", self.len, self.buffer.len())
     }
 }
 

@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Error, Event, Guard, Notice, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 
 #[test]
@@ -120,7 +120,7 @@ fn each_connection_keeps_the_sizes_of_its_own_hello() {
         server.update_state(|state| state.document_bytes_max = 1_000_000);
         let mut second = client.check_out().await.expect("another");
         let mut first = first;
-        let bytes = |guard: &mut Guard<'_>| guard.raw().established().map(|told| told.sizes.max_bson_object_bytes);
+        let bytes = |guard: &mut Connection<'_>| guard.raw().established().map(|told| told.sizes.max_bson_object_bytes);
         assert_eq!(bytes(&mut first), Some(16 * 1024 * 1024));
         assert_eq!(bytes(&mut second), Some(1_000_000));
         let large = bson::doc! { "insert": "some", "documents": [{ "text": "x".repeat(2_000_000) }] };

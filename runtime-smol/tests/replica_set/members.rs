@@ -1,17 +1,18 @@
 //! Members that come and go.
 
 use super::support::{
-    Load, PATIENCE, client, counts_agree, eventually, known, next, options, ping, rare, run, set, still_set, turned,
+    Load, PATIENCE, client, counts_agree, eventually, known, next, options, ping, ping_with, rare, refused, run, sent,
+    set, still_set, turned,
 };
 use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
-use poolhouse_smol::poolhouse_core::pool::PoolEvent;
+use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
 use poolhouse_smol::poolhouse_core::shell::Wanted;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
-use poolhouse_smol::{Event, ReadPreference};
-use poolhouse_tests::fake::replica_set::{MemberConfig, MemberOptions};
+use poolhouse_smol::{CommandOptions, Event, ReadPreference};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 
 /// Its pool and its connections are closed, and the last of its tasks ends, which frees it (SDAM-33, CMAP-36).
 #[test]
@@ -138,5 +139,47 @@ fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
         client.close().await;
         let count = set.servers_count();
         eventually("no connection is left", || (0..count).all(|member| set.server(member).open_count() == 0)).await;
+    });
+}
+
+/// CMAP-67: who waits for a connection to a member that is removed was never sent, and is tried again elsewhere without leave. When it is the
+/// client that is closed there is no elsewhere, and the first error is told.
+#[test]
+fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
+    run(async {
+        let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(2).by_hand()).expect("the set starts");
+        let primary = set.primary().expect("a primary");
+        let gone = 1 - primary;
+        let mut options = options(&set.uri());
+        options.pool.max_pool_size = 1;
+        let client = client(options);
+        known(&client, &set).await;
+        let waiting = |member: usize| {
+            let address = set.address(member).to_string();
+            client.servers().iter().any(|it| it.address == address && it.pool.counts.waiting == 1)
+        };
+        let held = client.check_out_preferring(ReadPreference::of(ReadMode::Secondary)).await.expect("a connection");
+        let pinging = smol::spawn({
+            let client = client.clone();
+            async move {
+                let preferred = ReadPreference::of(ReadMode::SecondaryPreferred);
+                ping_with(&client, CommandOptions::new().with_read_preference(preferred)).await
+            }
+        });
+        eventually("it waits", || waiting(gone)).await;
+        set.remove(gone);
+        pinging.await.expect("the primary answers");
+        assert_eq!((sent(&set.server(gone), "ping").len(), sent(&set.server(primary), "ping").len()), (0, 1));
+        drop(held);
+
+        let held = client.check_out().await.expect("a connection");
+        let pinging = smol::spawn({
+            let client = client.clone();
+            async move { ping(&client).await }
+        });
+        eventually("it waits", || waiting(primary)).await;
+        client.close().await;
+        assert_eq!(refused(pinging.await).check_out(), Some(&CheckOutError::PoolClosed));
+        drop(held);
     });
 }

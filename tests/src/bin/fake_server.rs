@@ -1,5 +1,7 @@
 //! Serves a fake mongod, or a fake replica set, on loopback:
-//! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]]`.
+//! `fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] [--user NAME:PASSWORD[:MECHANISM]]..`.
+//!
+//! With users it has access control, and so has each member of a set; a user without a mechanism has both of SCRAM.
 //!
 //! Prints its connection string, and each new primary. Ends when standard input is closed, or after S seconds if they
 //! are given.
@@ -12,13 +14,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Instant;
 
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
-use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser};
 
 extern crate alloc;
 
 type Failure = Box<dyn core::error::Error>;
 
-const USAGE: &str = "usage: fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]]";
+const USAGE: &str = "usage: fake_server [--port P] [--seconds S] [--replica-set N [--fail-over-every S]] \
+                     [--user NAME:PASSWORD[:MECHANISM]]..";
 const MEMBERS_MAX: usize = 50;
 
 #[derive(Debug, Default)]
@@ -27,6 +30,7 @@ struct Arguments {
     limit: Option<Duration>,
     members: Option<usize>,
     period: Option<Duration>,
+    users: Vec<FakeUser>,
 }
 
 impl Arguments {
@@ -45,6 +49,7 @@ impl Arguments {
                     arguments.members = Some(count);
                 }
                 "--fail-over-every" => arguments.period = Some(seconds(&name, &value()?)?),
+                "--user" => arguments.users.push(user(&value()?)),
                 _ => return Err(format!("unknown argument {name}; {USAGE}").into()),
             }
         }
@@ -66,6 +71,17 @@ fn seconds(name: &str, value: &str) -> Result<Duration, Failure> {
     Ok(Duration::try_from_secs_f64(seconds).map_err(|error| format!("{name}: {error}"))?)
 }
 
+/// `NAME:PASSWORD[:MECHANISM]`.
+fn user(value: &str) -> FakeUser {
+    let mut parts = value.splitn(3, ':');
+    let user = FakeUser::new(parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    match parts.next() {
+        None => user,
+        Some("PLAIN") => user.with_mechanisms(&["PLAIN"]).with_source("$external"),
+        Some(mechanism) => user.with_mechanisms(&[mechanism]),
+    }
+}
+
 fn main() -> ExitCode {
     match Arguments::parse(std::env::args().skip(1)).and_then(|arguments| serve(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
@@ -82,13 +98,18 @@ fn serve(arguments: &Arguments) -> Result<(), Failure> {
         None => {
             let mut options = FakeOptions::default();
             options.port = arguments.port.unwrap_or(0);
+            options.auth_required = !arguments.users.is_empty();
+            options.users.clone_from(&arguments.users);
             let server = FakeServer::start(options)?;
             println!("{}", server.uri());
             while !end.has_come_within(None) {}
             vec![Arc::new(server)]
         }
         Some(count) => {
-            let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(count))?;
+            let mut options = FakeReplicaSetOptions::of(count);
+            options.server.auth_required = !arguments.users.is_empty();
+            options.server.users.clone_from(&arguments.users);
+            let set = FakeReplicaSet::start(options)?;
             println!("{}", set.uri());
             let mut primary = set.primary();
             loop {

@@ -83,6 +83,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
             return Err(CommandError::new(14, message));
         }
     }
+    inner.auth.check(connection, name)?;
     if is_hello(name) {
         if message.has(EXHAUST_ALLOWED) && inner.state.topology_version && !body.contains_key("maxAwaitTimeMS") {
             let text = "An isMaster or hello request with exhaust must specify 'maxAwaitTimeMS'";
@@ -90,7 +91,13 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
         }
         return hello(inner, connection, name, body);
     }
+    let db = body.get_str("$db").unwrap_or_default();
     let reply = match name {
+        "saslStart" => {
+            let random = [inner.entropy(), inner.entropy(), inner.entropy()];
+            inner.auth.start(connection, db, body, random)?
+        }
+        "saslContinue" => inner.auth.go_on(connection, body)?,
         "ping" => doc! { "ok": 1.0 },
         "buildInfo" | "buildinfo" => build_info(inner),
         "endSessions" | "killSessions" | "refreshSessions" => {
@@ -131,7 +138,7 @@ pub(crate) fn run(inner: &mut Inner, connection: u64, name: &str, message: &Mess
     Ok(Outcome::Reply(reply))
 }
 
-fn run_legacy(inner: &Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
+fn run_legacy(inner: &mut Inner, connection: u64, name: &str, message: &Message) -> Result<Outcome, CommandError> {
     if !message.collection.ends_with(".$cmd") {
         let text = "OP_QUERY is no longer supported. The client driver may require an upgrade.";
         return Err(CommandError::new(5_739_101, text));
@@ -144,13 +151,19 @@ fn run_legacy(inner: &Inner, connection: u64, name: &str, message: &Message) -> 
 }
 
 /// The greeting, whether it waits or not (MON-65).
-fn hello(inner: &Inner, connection: u64, name: &str, body: &Document) -> Result<Outcome, CommandError> {
+fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Result<Outcome, CommandError> {
     if inner.state.topology_version {
         if let Some(time) = hello_wait(inner, body)? {
             return Ok(Outcome::Await { time });
         }
     }
-    Ok(Outcome::Reply(greet(inner, connection, name, body)))
+    let mut reply = greet(inner, connection, name, body);
+    let random = match body.contains_key("speculativeAuthenticate") {
+        true => [inner.entropy(), inner.entropy(), inner.entropy()],
+        false => [0; 3],
+    };
+    inner.auth.greet(connection, body, &mut reply, random);
+    Ok(Outcome::Reply(reply))
 }
 
 /// The greeting of this instant.

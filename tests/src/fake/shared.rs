@@ -10,6 +10,7 @@ use bson::{Document, oid::ObjectId};
 use event_listener::Event;
 
 use super::FakeOptions;
+use super::auth::Auth;
 use super::errors::{CommandError, is_not_primary, is_retryable_write, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
@@ -194,6 +195,7 @@ pub(crate) struct Inner {
     pub(crate) frozen: bool,
     pub(crate) fail_points: FailPoints,
     pub(crate) faults: Faults,
+    pub(crate) auth: Auth,
     pub(crate) store: Store,
     pub(crate) orders: BTreeMap<u64, Vec<Order>>,
     pub(crate) started: Instant,
@@ -229,6 +231,7 @@ impl Inner {
 
     pub(crate) fn end(&mut self, id: u64, reason: Ended) {
         self.orders.remove(&id);
+        self.auth.end(id);
         let Some(mut info) = self.open.remove(&id) else { return };
         info.ended = Some(reason);
         if self.closed.len() >= CLOSED_MAX {
@@ -363,6 +366,11 @@ impl<'a> View<'a> {
         self.inner.open.get(&id).or_else(|| self.inner.closed.iter().find(|info| info.id == id))
     }
 
+    /// `database.user` of everybody who has authenticated on a connection that is open.
+    pub fn users_on(self, id: u64) -> &'a [String] {
+        self.inner.auth.users_on(id)
+    }
+
     /// Commands received over the server's whole life; each turn of an exhaust stream is one.
     pub fn commands_count(self) -> u64 {
         self.inner.commands_count
@@ -441,7 +449,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(options: &FakeOptions, documents: Documents) -> Self {
-        let inner = Inner {
+        let mut inner = Inner {
             state: options.state.clone(),
             version: TopologyVersion { process_id: ObjectId::new(), counter: 0 },
             wanted: Wanted::Listening,
@@ -449,6 +457,7 @@ impl Shared {
             frozen: false,
             fail_points: FailPoints::default(),
             faults: Faults::default(),
+            auth: Auth::new(&[], options.auth_required, options.scram_lie, || 0),
             store: Store::new(documents),
             orders: BTreeMap::new(),
             started: Instant::now(),
@@ -464,6 +473,7 @@ impl Shared {
             random: options.seed,
             watchers: 0,
         };
+        inner.auth = Auth::new(&options.users, options.auth_required, options.scram_lie, || inner.entropy());
         Self { inner: Mutex::new(inner), changed: Condvar::new(), control: Event::new(), rules: AtomicUsize::new(0) }
     }
 

@@ -203,3 +203,60 @@ fn seeds_that_do_not_fit_are_refused() {
     let full = Control::<Fixed<1, 4, 8, 64>>::new(at(0), id, options.validate().unwrap(), config, &mut ());
     assert_eq!(full.err(), Some(Full));
 }
+
+/// A place is taken by another server only after the removal of the one before was told, however many come and go in a step: a host
+/// that carries out a step's actions before the next step never has two servers at one place.
+#[test]
+fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
+    let mut rig: Rig = set_of_three();
+    let mut election = 1;
+    for round in 0..20_u64 {
+        rig.at(10_000 * (round + 1)).timeout();
+        // The primary stays, everybody else is replaced.
+        let names: [String; 2] = core::array::from_fn(|each| format!("x{round}-{each}"));
+        let hosts = ["a", names[0].as_str(), names[1].as_str()];
+        election += 1;
+        rig.check("a", &primary(&hosts, election));
+        let actions = rig.actions();
+        let places = |wanted: fn(&ControlAction) -> Option<ServerId>| -> Vec<u32> {
+            actions.iter().filter_map(wanted).map(ServerId::index).collect()
+        };
+        let removed = places(|action| if let ControlAction::ServerRemoved(id) = action { Some(*id) } else { None });
+        let added = places(|action| if let ControlAction::ServerAdded(id) = action { Some(*id) } else { None });
+        assert_eq!((removed.len(), added.len()), (2, 2), "round {round}");
+        assert!(added.iter().all(|place| !removed.contains(place)), "round {round}: {removed:?} and {added:?}");
+        rig.drain();
+    }
+}
+
+/// Whoever looks only at the places that were touched finds every line that owes something, and every server that ended.
+#[cfg(feature = "async")]
+#[test]
+fn whatever_owes_something_new_is_at_a_place_that_was_touched() {
+    let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b", "c"], ..TopologyOptions::default() }, POLLING);
+    let owing = |rig: &Rig| -> Vec<usize> {
+        let servers = rig.control.topology().servers().map(|description| description.server());
+        servers.filter(|id| rig.control.owes_line(*id, Line::Check)).map(|id| id.index() as usize).collect()
+    };
+    assert_eq!((owing(&rig), rig.control.take_touched()), (alloc::vec![0, 1, 2], 0..3));
+    let line = rig.connect("b");
+    let b = rig.id("b");
+    rig.reply(b, line, &secondary(&["a", "b", "c"])).unwrap();
+    assert!(rig.control.take_touched().contains(&1));
+    let line = rig.connect("a");
+    rig.control.take_touched();
+    // c goes, d comes.
+    let a = rig.id("a");
+    let c = rig.id("c");
+    rig.reply(a, line, &primary(&["a", "b", "d"], 1)).unwrap();
+    let touched = rig.control.take_touched();
+    assert!(rig.control.is_ended(c) && touched.contains(&(c.index() as usize)), "{touched:?}");
+    assert!(touched.contains(&(rig.id("d").index() as usize)), "{touched:?}");
+    rig.drain();
+    rig.control.request_check(rig.now);
+    assert_eq!(rig.control.take_touched(), 0..0, "a check that is asked for is not owed yet");
+    rig.at(60_000).timeout();
+    let touched = rig.control.take_touched();
+    let owing = owing(&rig);
+    assert!(!owing.is_empty() && owing.iter().all(|place| touched.contains(place)), "{owing:?} in {touched:?}");
+}

@@ -318,3 +318,26 @@ fn debug_of_a_document_shows_no_content() {
     let shown = format!("{:?}", RawDocument::new(&bytes).expect("opens"));
     assert!(!shown.contains("password"), "{shown}");
 }
+
+#[test]
+fn text_in_parts_and_bytes_from_a_writer_are_as_if_written_at_once() {
+    let (mut parts, mut whole) = (Vec::new(), Vec::new());
+    DocumentWriter::write(&mut parts, |d| {
+        d.str_parts("s", &["a", "", "\u{e9}"])?.str_parts("e", &[])?;
+        d.binary_with("b", |sink| Ok(Sink::append(sink, b"xyz")?))?.binary_with("n", |_| Ok(())).map(drop)
+    })
+    .expect("grows");
+    DocumentWriter::write(&mut whole, |d| {
+        d.str("s", "a\u{e9}")?.str("e", "")?.binary("b", 0, b"xyz")?.binary("n", 0, b"").map(drop)
+    })
+    .expect("grows");
+    assert_eq!(parts, whole);
+
+    let mut small = heapless::Vec::<u8, 20>::new();
+    let mut begun = DocumentWriter::begin(&mut small).expect("room");
+    begun.int32("i", 1).expect("room");
+    let before = begun.len_bytes();
+    assert_eq!(begun.str_parts("s", &["long", "longer"]).err(), Some(EncodeError::Full));
+    assert_eq!(begun.binary_with("b", |sink| Ok(Sink::append(sink, &[0; 9])?)).err(), Some(EncodeError::Full));
+    assert_eq!(begun.len_bytes(), before, "what does not fit leaves nothing behind");
+}

@@ -1,5 +1,7 @@
 //! Writing documents at the end of a sink.
 
+use core::fmt;
+
 use super::document::{RawArray, RawDocument};
 use super::value::{Binary, ElementType, RawValue, Regex, SUBTYPE_OLD, Timestamp};
 use crate::server::ObjectId;
@@ -12,7 +14,6 @@ use crate::wire::sink::Sink;
 /// A call that fails leaves the document as it was before it. Keys are written as they come: it is the
 /// caller who avoids writing one twice. A document that is dropped without [`finish`](Self::finish) has no
 /// length: use [`DocumentWriter::write`] unless the borrow checker forbids it.
-#[derive(Debug)]
 #[must_use = "a document is complete only after `finish`"]
 pub struct DocumentWriter<'s, S: Sink> {
     sink: &'s mut S,
@@ -21,6 +22,13 @@ pub struct DocumentWriter<'s, S: Sink> {
 
 /// What each appending method gives: the writer again.
 type Appended<'w, W> = Result<&'w mut W, EncodeError>;
+
+impl<S: Sink> fmt::Debug for DocumentWriter<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was written may be secret: only the shape is shown.
+        write!(f, "DocumentWriter({} bytes at {})", self.len_bytes(), self.start)
+    }
+}
 
 impl<'s, S: Sink> DocumentWriter<'s, S> {
     /// Writes a whole document at the end of `sink`, and returns its length in bytes.
@@ -105,6 +113,22 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.element(ElementType::String, key, |sink| write_string(sink, value))
     }
 
+    /// Appends text that is made of parts.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::str`].
+    pub fn str_parts(&mut self, key: &str, parts: &[&str]) -> Appended<'_, Self> {
+        self.element(ElementType::String, key, |sink| {
+            let len = parts.iter().fold(1_usize, |len, part| len.saturating_add(part.len()));
+            sink.append(&length(len)?)?;
+            for part in parts {
+                sink.append(part.as_bytes())?;
+            }
+            Ok(sink.append(&[0])?)
+        })
+    }
+
     /// Appends what `body` writes as a document.
     ///
     /// # Errors
@@ -156,6 +180,25 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     /// As [`Self::str`].
     pub fn binary(&mut self, key: &str, subtype: u8, bytes: &[u8]) -> Appended<'_, Self> {
         self.element(ElementType::Binary, key, |sink| write_binary(sink, Binary { subtype, bytes }))
+    }
+
+    /// Appends what `write` appends to the sink, as bytes of the generic subtype 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::str`], and what `write` returns.
+    pub fn binary_with(
+        &mut self,
+        key: &str,
+        write: impl FnOnce(&mut S) -> Result<(), EncodeError>,
+    ) -> Appended<'_, Self> {
+        self.element(ElementType::Binary, key, |sink| {
+            let start = sink.written().len();
+            sink.append(&[0; 5])?;
+            write(sink)?;
+            let len = sink.written().len().saturating_sub(start).saturating_sub(5);
+            patch_len(sink, start, len)
+        })
     }
 
     /// Appends an `ObjectId`.

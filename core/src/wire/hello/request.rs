@@ -131,6 +131,16 @@ pub fn encode_handshake_hello<S: Sink>(
     request_id: i32,
     hello: &HandshakeHello<'_>,
 ) -> Result<usize, EncodeError> {
+    encode_handshake_hello_with(sink, request_id, hello, |_| Ok(()))
+}
+
+/// The same with fields of the caller's at the end of what hello itself says.
+pub(crate) fn encode_handshake_hello_with<S: Sink>(
+    sink: &mut S,
+    request_id: i32,
+    hello: &HandshakeHello<'_>,
+    more: impl FnOnce(&mut DocumentWriter<'_, S>) -> Result<(), EncodeError>,
+) -> Result<usize, EncodeError> {
     encode_command(sink, Outgoing::request(request_id), &Limits::DEFAULT, "admin", |command| {
         hello.command().write(command)?;
         if hello.command() == HelloCommand::Legacy {
@@ -149,6 +159,7 @@ pub fn encode_handshake_hello<S: Sink>(
         if let Some(first) = hello.speculative_authenticate {
             command.raw_document("speculativeAuthenticate", first)?;
         }
+        more(command)?;
         hello.server_api.map_or(Ok(()), |api| api.write(command))
     })
 }

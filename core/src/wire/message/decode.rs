@@ -1,5 +1,7 @@
 //! Messages in.
 
+use core::fmt;
+
 use super::checksum::{CHECKSUM_BYTES, crc32c};
 use super::{Flags, HEADER_BYTES, Header, Limits, OP_MSG, SEQUENCES_MAX};
 use crate::wire::bson::RawDocument;
@@ -64,8 +66,15 @@ pub struct Message<'a> {
 }
 
 /// Everything between the flags and the checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Sections<'a>(&'a [u8]);
+
+impl fmt::Debug for Sections<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "Sections({} bytes)", self.0.len())
+    }
+}
 
 /// Bytes of header and flags: where sections begin.
 const SECTIONS_AT: u32 = 20;
@@ -243,11 +252,18 @@ impl<'a> Message<'a> {
 }
 
 /// Documents under one name: what a command would otherwise hold in an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Sequence<'a> {
     identifier: &'a str,
     documents: &'a [u8],
     at: u32,
+}
+
+impl fmt::Debug for Sequence<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "Sequence({}: {} bytes at {})", self.identifier, self.documents.len(), self.at)
+    }
 }
 
 impl<'a> Sequence<'a> {

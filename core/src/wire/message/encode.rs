@@ -1,5 +1,7 @@
 //! Messages out.
 
+use core::fmt;
+
 use super::checksum::{CHECKSUM_BYTES, crc32c};
 use super::{DOCUMENT_OVERHEAD_BYTES, Flags, HEADER_BYTES, Header, Limits, OP_MSG, SEQUENCES_MAX};
 use crate::wire::bson::{DocumentWriter, RawDocument};
@@ -121,12 +123,18 @@ fn encode<S: Sink>(
 }
 
 /// Writes the sections of one message. Given by [`encode_message`].
-#[derive(Debug)]
 pub struct MessageWriter<'s, S: Sink> {
     sink: &'s mut S,
     document_bytes_max: u32,
     has_body: bool,
     sequences: usize,
+}
+
+impl<S: Sink> fmt::Debug for MessageWriter<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was written may be secret: only the shape is shown.
+        write!(f, "MessageWriter({} bytes, {} sequences)", self.sink.written().len(), self.sequences)
+    }
 }
 
 impl<S: Sink> MessageWriter<'_, S> {
@@ -187,10 +195,16 @@ impl<S: Sink> MessageWriter<'_, S> {
 }
 
 /// Writes the documents of one sequence. Given by [`MessageWriter::sequence`].
-#[derive(Debug)]
 pub struct SequenceWriter<'s, S: Sink> {
     sink: &'s mut S,
     document_bytes_max: u32,
+}
+
+impl<S: Sink> fmt::Debug for SequenceWriter<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was written may be secret: only the shape is shown.
+        write!(f, "SequenceWriter({} bytes)", self.sink.written().len())
+    }
 }
 
 impl<S: Sink> SequenceWriter<'_, S> {

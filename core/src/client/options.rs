@@ -1,14 +1,18 @@
 //! What a client is told.
 
-use crate::Error;
+use super::Error;
+use crate::monitor::MonitorOptions;
+use crate::pool::PoolOptions;
+use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::uri::{ConnectionString, Scheme, UriWarning};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
-use poolhouse_core::ConfigError;
-use poolhouse_core::monitor::MonitorOptions;
-use poolhouse_core::pool::PoolOptions;
-use poolhouse_core::selection::{LOCAL_THRESHOLD, ReadPreference, SERVER_SELECTION_TIMEOUT};
-use poolhouse_core::uri::{ConnectionString, Scheme, UriWarning};
 
-/// The options of a [`Client`](crate::Client). Checked when the client is made.
+/// The options of a [`Client`](super::Client). Checked when the client is made.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -91,50 +95,5 @@ impl ClientOptions {
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             warnings: uri.warnings().to_vec(),
         })
-    }
-}
-
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
-#[derive(Clone, Copy, Debug, Default)]
-#[non_exhaustive]
-pub struct CommandOptions<'a> {
-    /// Which members of a replica set may answer; `None` is the one that accepts writes.
-    pub read_preference: Option<ReadPreference<'a>>,
-    /// How long it may take in all, instead of what the client's options say.
-    pub timeout: Option<Duration>,
-    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
-    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
-    pub repeatable: bool,
-}
-
-impl<'a> CommandOptions<'a> {
-    /// The default.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { read_preference: None, timeout: None, repeatable: false }
-    }
-
-    /// With a read preference.
-    #[must_use]
-    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
-        Self { read_preference: Some(read_preference), ..self }
-    }
-
-    /// With a time limit of its own.
-    #[must_use]
-    pub const fn with_timeout(self, timeout: Duration) -> Self {
-        Self { timeout: Some(timeout), ..self }
-    }
-
-    /// For a command that may be run twice.
-    #[must_use]
-    pub const fn repeatable(self) -> Self {
-        Self { repeatable: true, ..self }
     }
 }

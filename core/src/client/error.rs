@@ -1,12 +1,20 @@
 //! How a client's calls fail.
 
+#[cfg(test)]
+mod tests;
+
+use crate::pool::CheckOutError;
+use crate::selection::SelectionFailure;
+use crate::shell::OperationError;
+use crate::topology::TopologyConfigError;
+use crate::uri::UriError;
+use crate::wire::Labels;
+use crate::wire::hello::MetadataError;
+use crate::{Cause, ConfigError};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
-use poolhouse_core::ConfigError;
-use poolhouse_core::pool::CheckOutError;
-use poolhouse_core::shell::OperationError;
-use poolhouse_core::topology::TopologyConfigError;
-use poolhouse_core::uri::UriError;
-use poolhouse_core::wire::hello::MetadataError;
 
 /// A call of a client failed.
 #[derive(Clone, Debug)]
@@ -77,9 +85,7 @@ impl Error {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Operation(error) => error.is_transient(),
-            Self::Command(error) => {
-                OperationError::Command { code: error.code, labels: poolhouse_core::wire::Labels::NONE }.is_transient()
-            }
+            Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
             Self::Uri(_)
             | Self::Unsupported(_)
             | Self::Config(_)
@@ -90,17 +96,30 @@ impl Error {
         }
     }
 
-    /// Whether a deadline or a time limit had passed.
+    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, or of
+    /// establishing one.
     #[must_use]
-    pub const fn is_timeout(&self) -> bool {
-        matches!(
-            self,
-            Self::Operation(
-                OperationError::Timeout
-                    | OperationError::ServerSelection(_)
-                    | OperationError::CheckOut(CheckOutError::WaitQueueTimeout { .. })
-            )
-        )
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Operation(OperationError::Timeout) => true,
+            Self::Operation(OperationError::ServerSelection(report)) => {
+                matches!(report.error().failure(), SelectionFailure::TimedOut { .. })
+            }
+            Self::Operation(OperationError::CheckOut(error)) => matches!(
+                error,
+                CheckOutError::WaitQueueTimeout { .. }
+                    | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
+            ),
+            Self::Operation(_)
+            | Self::Uri(_)
+            | Self::Unsupported(_)
+            | Self::Config(_)
+            | Self::Topology(_)
+            | Self::Metadata(_)
+            | Self::OutOfMemory
+            | Self::Command(_)
+            | Self::Bson(_) => false,
+        }
     }
 }
 
@@ -143,6 +162,12 @@ impl From<OperationError> for Error {
 impl From<CheckOutError> for Error {
     fn from(error: CheckOutError) -> Self {
         Self::Operation(OperationError::CheckOut(error))
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
     }
 }
 

@@ -1,0 +1,249 @@
+//! The hosted client, written once for every runtime that has threads, sockets and a heap.
+//!
+//! A [`Client`] keeps a pool and a monitor for each server of its deployment. What a runtime supplies is its [`Platform`]: an
+//! adapter such as `poolhouse-smol` implements it and names the client after itself. [`Net`] makes of it what the [shell](crate::shell)
+//! asks for.
+//!
+//! Dropping any future of a client is safe at any point.
+
+pub mod clock;
+mod command;
+mod connection;
+mod dial;
+mod error;
+mod net;
+mod options;
+mod platform;
+mod tasks;
+
+pub use command::CommandOptions;
+pub use connection::Connection;
+pub use error::{CommandError, Error};
+pub use net::{Net, Stream};
+pub use options::ClientOptions;
+pub use platform::Platform;
+
+use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use crate::storage::Full;
+use crate::topology::TopologyOptions;
+use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
+use crate::{Instant, ServerType};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::time::Duration;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tasks::Tasks;
+
+/// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
+pub struct Client<P: Platform> {
+    inner: Arc<Inner<P>>,
+}
+
+struct Inner<P: Platform> {
+    hub: Arc<Hub<Net<P>>>,
+    options: ClientOptions,
+    tasks: Arc<Tasks<P>>,
+}
+
+/// Pools of all clients of the process have different numbers. Each client takes a range that it will not use up.
+static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
+const POOLS_PER_CLIENT: u32 = 1 << 16;
+
+impl<P: Platform + Default> Client<P> {
+    /// A client for the deployment of a connection string. Starts its background tasks and returns; the first operation
+    /// waits for a server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Uri`]: see [`ClientOptions::parse`].
+    pub fn connect(uri: &str) -> Result<Self, Error> {
+        Self::new(ClientOptions::parse(uri)?)
+    }
+
+    /// A client with these options. Performs no I/O itself; its tasks run on the platform's executor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
+    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+        Self::with_platform(P::default(), options, Subscribers::default())
+    }
+
+    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
+        let events = Subscribers::default();
+        let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        Ok((Self::with_platform(P::default(), options, events)?, subscription))
+    }
+}
+
+impl<P: Platform> Client<P> {
+    /// A client on this platform, whose events go to `events` from the first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        let mut environment = Environment::detect(|name| std::env::var(name).ok());
+        environment.is_docker = Path::new("/.dockerenv").exists();
+        let metadata = ClientMetadata::new(&MetadataOptions {
+            application_name: options.app_name.as_deref(),
+            driver_name: P::DRIVER_NAME,
+            driver_version: P::DRIVER_VERSION,
+            os_type: os_type(),
+            os_name: Some(std::env::consts::OS),
+            os_architecture: Some(std::env::consts::ARCH),
+            os_version: None,
+            platform: Some(P::PLATFORM_NAME),
+            environment: Some(&environment),
+        })?;
+        let mut monitor = options.monitor;
+        monitor.is_faas |= environment.is_faas();
+        let seeds: Vec<&str> = options.hosts.iter().map(String::as_str).collect();
+        let topology = TopologyOptions {
+            seeds: &seeds,
+            replica_set: options.replica_set.as_deref(),
+            direct_connection: options.direct_connection,
+            load_balanced: options.pool.load_balanced,
+        };
+        let config = HubConfig {
+            pool: options.pool.validate()?,
+            monitor: monitor.validate()?,
+            connect_timeout: options.monitor.connect_timeout,
+            server_selection_timeout: options.server_selection_timeout,
+            metadata,
+            first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
+        };
+        let hub =
+            Hub::new(Net::new(platform), config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Arc::new(hub);
+        let tasks = Arc::new(Tasks::new());
+        let clock = Arc::clone(&hub);
+        tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
+        tasks.spawn(hub.runtime().platform(), start_servers(Arc::clone(&hub), Arc::downgrade(&tasks)));
+        Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
+    }
+
+    /// What is known of each server and its pool, all of one instant.
+    #[must_use]
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        let mut servers = Vec::new();
+        self.inner.hub.for_each_server(|server| {
+            servers.push(ServerStatus {
+                address: server.address.to_owned(),
+                server_type: server.server_type,
+                round_trip_average: server.round_trip_average,
+                round_trip_minimum: server.round_trip_minimum,
+                pool: server.pool,
+            });
+        });
+        servers
+    }
+
+    /// The pool of the server, if there is one.
+    #[must_use]
+    pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
+        self.servers().first().map(|server| server.pool)
+    }
+
+    /// Listens to everything that happens from now on. Up to 1,024 events are kept for a reader that is behind.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscription {
+        self.subscribe_where(|_| true)
+    }
+
+    /// Listens to the events that pass a filter, which must only look.
+    #[must_use]
+    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+        self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+    }
+
+    /// The clock of events and deadlines.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.inner.hub.runtime().platform().now()
+    }
+
+    /// The shell beneath, for what this crate does not wrap.
+    #[must_use]
+    pub fn hub(&self) -> &Hub<Net<P>> {
+        &self.inner.hub
+    }
+
+    /// Closes the client: operations that wait fail at once, idle connections are closed, connections in use are
+    /// closed when they are returned. Returns when all background tasks have ended.
+    pub async fn close(&self) {
+        self.inner.hub.close();
+        self.inner.tasks.all_ended().await;
+        self.inner.hub.events().close();
+    }
+}
+
+impl<P: Platform> Clone for Client<P> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Client<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("servers", &self.servers()).finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> Drop for Inner<P> {
+    fn drop(&mut self) {
+        self.hub.close();
+        self.hub.events().close();
+    }
+}
+
+/// Starts the tasks of each new server, until the client is closed or gone.
+async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
+    while let Some(server) = hub.next_server().await {
+        let Some(tasks) = tasks.upgrade() else { return };
+        for task in hub.server_tasks() {
+            let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
+            tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The handshake's name for the kind of operating system.
+fn os_type() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    }
+}
+
+/// One server at one instant.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ServerStatus {
+    /// Its address.
+    pub address: String,
+    /// What it was at its last check.
+    pub server_type: ServerType,
+    /// The moving average of its round-trip time; `None` while it is unknown.
+    pub round_trip_average: Option<Duration>,
+    /// The minimum of its last ten round-trip times; `None` while there are fewer than two.
+    pub round_trip_minimum: Option<Duration>,
+    /// Its pool.
+    pub pool: PoolSnapshot,
+}

@@ -1,0 +1,134 @@
+//! Running commands.
+
+use super::{Client, Connection, Error, Net, Platform};
+use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
+use crate::shell::{Guard, Wanted};
+use crate::{Instant, ServerId, ServerType};
+use alloc::string::ToString;
+use core::time::Duration;
+
+/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CommandOptions<'a> {
+    /// Which members of a replica set may answer; `None` is the one that accepts writes.
+    pub read_preference: Option<ReadPreference<'a>>,
+    /// How long it may take in all, instead of what the client's options say.
+    pub timeout: Option<Duration>,
+    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
+    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    pub repeatable: bool,
+}
+
+impl<'a> CommandOptions<'a> {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { read_preference: None, timeout: None, repeatable: false }
+    }
+
+    /// With a read preference.
+    #[must_use]
+    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
+        Self { read_preference: Some(read_preference), ..self }
+    }
+
+    /// With a time limit of its own.
+    #[must_use]
+    pub const fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// For a command that may be run twice.
+    #[must_use]
+    pub const fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+}
+
+impl<P: Platform> Client<P> {
+    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
+    ///
+    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions::timeout) allows. One that failed before it was sent is tried once more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
+    /// [`Error::Bson`] for a document that cannot be encoded.
+    pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        self.run_command_with(database, command, CommandOptions::new()).await
+    }
+
+    /// [`Client::run_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_command_with(
+        &self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::Document, Error> {
+        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
+        let deadline = self.deadline(options.timeout.or(self.inner.options.timeout));
+        let mut failed: Option<(ServerId, Error)> = None;
+        loop {
+            let deprioritized = failed.as_ref().map(|(id, _)| *id);
+            let wanted = self.wanted(options.read_preference, deprioritized.as_slice());
+            let server = match self.inner.hub.select_server(&wanted, deadline).await {
+                Ok(server) => server,
+                // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
+                Err(error) => return Err(failed.map_or(Error::Operation(error), |(_, first)| first)),
+            };
+            let id = server.id();
+            let error = match self.inner.hub.check_out_of(server, deadline).await {
+                Ok(guard) => {
+                    let preference = self.told_preference(&guard, options.read_preference);
+                    match Connection::new(guard).run(database, &bytes, preference.as_ref()).await {
+                        Ok(reply) => return Ok(reply),
+                        Err(error) => error,
+                    }
+                }
+                Err(error) => Error::Operation(error),
+            };
+            let again = error.is_retryable() || (options.repeatable && error.is_transient());
+            if failed.is_some() || !again {
+                return Err(error);
+            }
+            failed = Some((id, error));
+        }
+    }
+
+    pub(super) fn wanted<'a>(
+        &self,
+        read_preference: Option<ReadPreference<'a>>,
+        deprioritized: &'a [ServerId],
+    ) -> Wanted<'a> {
+        let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
+        let criteria = criteria
+            .with_local_threshold(self.inner.options.local_threshold)
+            .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency);
+        Wanted { criteria, deprioritized }
+    }
+
+    /// What a server is told of the read preference: nothing that it does without, and on a direct connection to a member of a set
+    /// that any member may answer.
+    fn told_preference<'a>(
+        &self,
+        guard: &Guard<'_, Net<P>>,
+        preference: Option<ReadPreference<'a>>,
+    ) -> Option<ReadPreference<'a>> {
+        let server_type = guard.established().map_or(ServerType::Unknown, |established| established.server_type);
+        if server_type == ServerType::Standalone {
+            return None;
+        }
+        let preference = preference.filter(|preference| preference.options().mode != ReadMode::Primary);
+        let direct = self.inner.options.direct_connection && server_type != ServerType::Mongos;
+        preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
+    }
+
+    pub(super) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        timeout.map(|timeout| self.now().saturating_add(timeout))
+    }
+}

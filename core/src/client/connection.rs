@@ -1,0 +1,125 @@
+//! Connections in the hands of the application.
+
+use super::{Client, CommandError, Error, Net, Platform};
+use crate::selection::ReadPreference;
+use crate::shell::{self, Guard, OperationError};
+use crate::wire::bson::{DocumentWriter, RawDocument};
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::AsyncFnOnce;
+use core::time::Duration;
+
+impl<P: Platform> Client<P> {
+    /// Checks out a connection to a server that accepts writes. Dropping the connection returns it.
+    ///
+    /// The time of [`ClientOptions::timeout`](super::ClientOptions::timeout) begins now, for this and for everything done with the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operation`]: no server, or no connection in time.
+    pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
+        self.check_out_by(self.inner.options.timeout).await
+    }
+
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`].
+    pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Connection<'_, P>, Error> {
+        let wanted = self.wanted(None, &[]);
+        Ok(Connection::new(self.inner.hub.check_out(&wanted, self.deadline(timeout)).await?))
+    }
+
+    /// [`Client::check_out`] of a connection to a server of the user's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`].
+    pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Connection<'_, P>, Error> {
+        let wanted = self.wanted(Some(read_preference), &[]);
+        Ok(Connection::new(self.inner.hub.check_out(&wanted, self.deadline(self.inner.options.timeout)).await?))
+    }
+
+    /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`]; what `work` returns is passed on.
+    pub async fn with_connection<T>(&self, work: impl AsyncFnOnce(&mut Connection<'_, P>) -> T) -> Result<T, Error> {
+        let mut connection = self.check_out().await?;
+        Ok(work(&mut connection).await)
+    }
+}
+
+/// A connection that is checked out. Dropping it returns it to its pool; one that is dropped while a reply is
+/// outstanding, or after an error, is closed.
+pub struct Connection<'c, P: Platform> {
+    guard: Guard<'c, Net<P>>,
+}
+
+impl<'c, P: Platform> Connection<'c, P> {
+    pub(super) const fn new(guard: Guard<'c, Net<P>>) -> Self {
+        Self { guard }
+    }
+
+    /// Runs a command on this connection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use.
+    pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
+        self.run(database, &bytes, None).await
+    }
+
+    pub(super) async fn run(
+        &mut self,
+        database: &str,
+        command: &[u8],
+        read_preference: Option<&ReadPreference<'_>>,
+    ) -> Result<bson::Document, Error> {
+        let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
+        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+            body.extend(command)?;
+            read_preference.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
+        };
+        match self.guard.run_command(database, write).await {
+            Ok(reply) => reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string())),
+            Err(OperationError::Command { code, .. }) => Err(self.refusal(code)),
+            Err(error) => Err(Error::Operation(error)),
+        }
+    }
+
+    /// The guard beneath, which writes commands and reads replies without the bson crate's documents.
+    pub const fn raw(&mut self) -> &mut Guard<'c, Net<P>> {
+        &mut self.guard
+    }
+
+    /// The specification's id of the connection: its number in the pool.
+    #[must_use]
+    pub fn connection_id(&self) -> u64 {
+        self.guard.connection_id()
+    }
+
+    fn refusal(&self, code: i32) -> Error {
+        let reply = self.guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
+        let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+        Error::Command(Box::new(CommandError {
+            code,
+            code_name: reply.get_str("codeName").ok().map(str::to_owned),
+            message: reply.get_str("errmsg").ok().map(str::to_owned),
+            labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
+            reply,
+        }))
+    }
+}
+
+impl<P: Platform> fmt::Debug for Connection<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("guard", &self.guard).finish()
+    }
+}

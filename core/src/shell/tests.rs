@@ -1,0 +1,197 @@
+//! A hub over sockets of the test's own, polled by hand.
+
+mod wakers;
+mod workers;
+
+use super::*;
+use crate::monitor::MonitorOptions;
+use crate::pool::{CheckOutError, Fixed, PoolCounts, PoolOptions};
+use crate::storage::Full;
+use crate::topology::{self, PoolCommand, TopologyOptions};
+use crate::wire::hello::{ClientMetadata, MetadataOptions};
+use crate::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
+use crate::{Cause, Instant};
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::convert::Infallible;
+use core::future::{pending, poll_fn};
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use embedded_io_async::{ErrorType, Read, Write};
+use std::sync::Mutex;
+
+/// What becomes of a connection that is dialed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dial {
+    /// It stands at once.
+    Stands,
+    /// Never heard of again.
+    Hangs,
+    Panics,
+}
+
+/// A runtime without time of its own, whose peer answers everything with a good hello.
+#[derive(Clone)]
+pub(super) struct Bench {
+    dial: Arc<Mutex<Dial>>,
+    /// Whether the peer keeps silent.
+    mute: Arc<Mutex<bool>>,
+    now: Arc<AtomicU64>,
+    /// Bytes that were written to all sockets.
+    written: Arc<AtomicUsize>,
+}
+
+pub(super) struct Stream {
+    bench: Bench,
+    unread: Vec<u8>,
+}
+
+impl Stream {
+    pub(super) fn of(bench: &Bench) -> Self {
+        Self { bench: bench.clone(), unread: Vec::new() }
+    }
+}
+
+impl ErrorType for Stream {
+    type Error = Infallible;
+}
+
+impl Read for Stream {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        poll_fn(|_| if self.unread.is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
+        let count = buf.len().min(self.unread.len());
+        buf[..count].copy_from_slice(&self.unread[..count]);
+        self.unread.drain(..count);
+        Ok(count)
+    }
+}
+
+impl Write for Stream {
+    /// Takes one whole message.
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        self.bench.written.fetch_add(buf.len(), Ordering::Relaxed);
+        let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
+            panic!("no whole message")
+        };
+        if !*self.bench.mute.lock().unwrap() {
+            let outgoing = Outgoing::reply(1, message.header().request_id);
+            encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
+                message.body(|body| {
+                    body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                    body.double("ok", 1.0).map(drop)
+                })
+            })
+            .unwrap();
+        }
+        Ok(buf.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+impl Runtime for Bench {
+    type Stream = Stream;
+    type Buffer = Vec<u8>;
+    type Lock<T> = Mutex<T>;
+    type Memory = Fixed<1, 8, 1>;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerHandle = Arc<Server<Self>>;
+    type Events = Subscribers;
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.now.load(Ordering::Relaxed))
+    }
+
+    fn entropy(&self) -> u32 {
+        0
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    async fn connect(&self, _endpoint: &Endpoint<'_>) -> Result<Stream, ConnectError> {
+        let dial = *self.dial.lock().unwrap();
+        match dial {
+            Dial::Stands => Ok(Stream::of(self)),
+            Dial::Hangs => pending().await,
+            Dial::Panics => panic!("as the test wants it"),
+        }
+    }
+
+    fn buffer(&self) -> Result<Vec<u8>, Full> {
+        Ok(Vec::new())
+    }
+
+    fn share_server(&self, server: Server<Self>) -> Result<Arc<Server<Self>>, Full> {
+        Ok(Arc::new(server))
+    }
+}
+
+impl Bench {
+    pub(super) fn new() -> Self {
+        Self {
+            dial: Arc::new(Mutex::new(Dial::Stands)),
+            mute: Arc::new(Mutex::new(false)),
+            now: Arc::new(AtomicU64::new(1)),
+            written: Arc::new(AtomicUsize::new(0)),
+        }
+    }
+
+    fn dial(&self, dial: Dial) {
+        *self.dial.lock().unwrap() = dial;
+    }
+
+    fn mute(&self, mute: bool) {
+        *self.mute.lock().unwrap() = mute;
+    }
+}
+
+/// A hub with one server, whose pool is ready without a check. None of its tasks run.
+fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+    let bench = Bench::new();
+    let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
+    let config = HubConfig {
+        pool: PoolOptions::DEFAULT.validate().unwrap(),
+        monitor: MonitorOptions::DEFAULT.validate().unwrap(),
+        connect_timeout: Duration::ZERO,
+        server_selection_timeout: Duration::from_secs(30),
+        metadata: ClientMetadata::new(&metadata).unwrap(),
+        first_pool: 0,
+    };
+    let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
+    let hub = Hub::new(bench.clone(), config, topology.validate().unwrap(), Subscribers::default()).unwrap();
+    let server = done(hub.next_server()).expect("the seed");
+    server.command_quietly(bench.now(), PoolCommand::Ready);
+    server.settle();
+    (bench, Arc::new(hub), server)
+}
+
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+fn worker<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Boxed<'a, ()> {
+    Box::pin(hub.run_server_task(server, ServerTask::Worker))
+}
+
+fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// What a future that has nothing to wait for gives.
+fn done<F: Future>(future: F) -> F::Output {
+    match poll(&mut Box::pin(future)) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn counts(server: &Server<Bench>) -> PoolCounts {
+    server.pool_snapshot().counts
+}

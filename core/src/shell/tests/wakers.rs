@@ -1,0 +1,96 @@
+//! Wakers run anybody's code when they are woken and when they are dropped: never under a lock.
+
+use super::*;
+use alloc::sync::Weak;
+use alloc::task::Wake;
+
+/// Looks at the whole client when it is dropped.
+struct Nosy {
+    hub: Weak<Hub<Bench>>,
+    dropped: Arc<AtomicUsize>,
+    /// Polled when it is woken.
+    other: Mutex<Option<Pin<Box<dyn Future<Output = bool> + Send>>>>,
+}
+
+impl Wake for Nosy {
+    fn wake(self: Arc<Self>) {
+        let other = self.other.lock().unwrap().take();
+        if let Some(mut other) = other {
+            assert_eq!(poll(&mut other), Poll::Ready(true));
+        }
+    }
+}
+
+impl Drop for Nosy {
+    fn drop(&mut self) {
+        let Some(hub) = self.hub.upgrade() else { return };
+        let mut servers = 0;
+        // Takes the hub's lock and each server's, and then again.
+        hub.for_each_server(|_| {
+            hub.for_each_server(|_| servers += 1);
+        });
+        assert_eq!(servers, 1);
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn nosy(hub: &Arc<Hub<Bench>>, dropped: &Arc<AtomicUsize>) -> Arc<Nosy> {
+    let (hub, dropped) = (Arc::downgrade(hub), Arc::clone(dropped));
+    Arc::new(Nosy { hub, dropped, other: Mutex::new(None) })
+}
+
+#[test]
+fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
+    let (_, hub, server) = open();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    for replaced in 0..2 {
+        let waker = Waker::from(nosy(&hub, &dropped));
+        assert!(Future::poll(waiting.as_mut(), &mut Context::from_waker(&waker)).is_pending());
+        drop(waker);
+        assert_eq!(dropped.load(Ordering::Relaxed), replaced, "another waker takes the place of the first");
+    }
+    drop(waiting);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+}
+
+/// Two wait and both are to be woken; the first that is woken polls the second, which finds its outcome before its own waking.
+#[test]
+fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
+    let (bench, hub, server) = open();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let (first, second) = (nosy(&hub, &dropped), nosy(&hub, &dropped));
+    let mut one = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let shared = Arc::clone(&hub);
+    let handle = Arc::clone(&server);
+    let mut other: Pin<Box<dyn Future<Output = bool> + Send>> =
+        Box::pin(async move { shared.check_out_of(handle, None).await.is_err() });
+    let waker = Waker::from(Arc::clone(&first));
+    assert!(Future::poll(one.as_mut(), &mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    let waker = Waker::from(second);
+    assert!(other.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    *first.other.lock().unwrap() = Some(other);
+    drop(first);
+    let cause = Cause::Network;
+    server.command_quietly(bench.now(), PoolCommand::Clear { interrupt_in_use_connections: false, cause });
+    server.settle();
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+    let cause = Some(cause);
+    let Poll::Ready(Err(error)) = poll(&mut one) else { panic!("cleared") };
+    assert_eq!(error, OperationError::CheckOut(CheckOutError::PoolCleared { cause }));
+}
+
+#[test]
+fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
+    let (_, hub, _server) = open();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut waiting = Box::pin(hub.select_server(&Wanted::WRITE, None));
+    for _ in 0..2 {
+        let waker = Waker::from(nosy(&hub, &dropped));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    }
+    drop(waiting);
+    assert_eq!(dropped.load(Ordering::Relaxed), 2);
+}

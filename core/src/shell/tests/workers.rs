@@ -1,0 +1,113 @@
+//! Workers that come to an end before their work does; operations that end before they were sent.
+
+use super::*;
+use core::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+/// The pool hears of the end, the operation that waits fails, and there is room for another worker.
+#[test]
+fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
+    let (bench, hub, server) = open();
+    for dial in [Dial::Hangs, Dial::Stands] {
+        bench.dial(dial);
+        // Nobody answers its hello.
+        bench.mute(true);
+        let mut first = worker(&hub, &server);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        assert!(poll(&mut waiting).is_pending());
+        assert!(poll(&mut first).is_pending());
+        assert_eq!(counts(&server).pending, 1, "{dial:?}");
+        drop(first);
+        assert_eq!(counts(&server), PoolCounts::default(), "{dial:?}");
+        let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has failed") };
+        let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
+        assert_eq!(error, OperationError::CheckOut(failed));
+        // There is place for one worker only.
+        bench.mute(false);
+        bench.dial(Dial::Stands);
+        let mut second = worker(&hub, &server);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        assert!(poll(&mut waiting).is_pending());
+        assert!(poll(&mut second).is_pending());
+        let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
+        // Closed when it returns.
+        hub_clear(&bench, &server);
+        drop(guard);
+        assert_eq!(counts(&server), PoolCounts::default());
+    }
+    assert_eq!(server.pool_snapshot().generation, 2, "the test's own clears only");
+}
+
+#[test]
+fn worker_that_panics_leaves_nothing_behind() {
+    let (bench, hub, server) = open();
+    bench.dial(Dial::Panics);
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    assert!(poll(&mut waiting).is_pending());
+    let mut first = worker(&hub, &server);
+    let panicked = catch_unwind(AssertUnwindSafe(|| poll(&mut first)));
+    assert!(panicked.is_err());
+    drop(first);
+    assert_eq!(counts(&server), PoolCounts::default());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Err(OperationError::CheckOut(_)))));
+    bench.dial(Dial::Stands);
+    let mut second = worker(&hub, &server);
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    assert!(poll(&mut waiting).is_pending() && poll(&mut second).is_pending());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
+}
+
+/// Clears as a check does that timed out, and makes the pool ready again.
+fn hub_clear(bench: &Bench, server: &Server<Bench>) {
+    let cause = Cause::NetworkTimeout;
+    let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause };
+    server.command_quietly(bench.now(), clear);
+    server.settle();
+    server.command_quietly(bench.now(), PoolCommand::Ready);
+    server.settle();
+}
+
+fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Guard<'h, Bench> {
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None));
+    if let Poll::Ready(guard) = poll(&mut waiting) {
+        return guard.unwrap();
+    }
+    let mut establishing = worker(hub, server);
+    assert!(poll(&mut establishing).is_pending());
+    match poll(&mut waiting) {
+        Poll::Ready(guard) => guard.unwrap(),
+        Poll::Pending => panic!("established"),
+    }
+}
+
+/// CMAP-84: it was never sent, so it may be done elsewhere.
+#[test]
+fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
+    let (bench, hub, server) = open();
+    let mut guard = guard(&hub, &server);
+    let sent = bench.written.load(Ordering::Relaxed);
+    hub_clear(&bench, &server);
+    let error = done(guard.run_command("db", |body| body.int32("ping", 1).map(drop))).unwrap_err();
+    let cause = Some(Cause::NetworkTimeout);
+    assert_eq!(error, OperationError::CheckOut(CheckOutError::PoolCleared { cause }));
+    assert!(error.is_retryable());
+    assert_eq!(bench.written.load(Ordering::Relaxed), sent);
+    drop(guard);
+    assert_eq!(counts(&server), PoolCounts::default(), "what was interrupted is closed");
+}
+
+/// CMAP-83
+#[test]
+fn operation_that_is_interrupted_after_it_was_sent_may_not() {
+    let (bench, hub, server) = open();
+    let mut guard = guard(&hub, &server);
+    bench.mute(true);
+    let mut command: Boxed<'_, bool> = Box::pin(async {
+        let error = guard.run_command("db", |body| body.int32("ping", 1).map(drop)).await.unwrap_err();
+        assert_eq!(error, OperationError::Interrupted);
+        error.is_retryable()
+    });
+    assert!(poll(&mut command).is_pending());
+    hub_clear(&bench, &server);
+    assert_eq!(poll(&mut command), Poll::Ready(false));
+}

@@ -1,0 +1,155 @@
+//! Conversations of SCRAM that others have worked out, from a file.
+//!
+//! `POOLHOUSE_SCRAM_VECTORS` names it; else it is `scram_vectors.json` beside the folder of the official tests. Each case is
+//! run on the bare conversation, and as rounds of a handshake whose replies are cut at every byte.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use poolhouse_core::auth::{
+    AuthError, Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, Nonce, Round, Scram,
+};
+use poolhouse_core::wire::EncodeError;
+use poolhouse_core::wire::bson::{DocumentWriter, RawValue};
+use poolhouse_core::wire::handshake::Next;
+use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
+use poolhouse_tests::handshake::{client, with};
+use poolhouse_tests::{spec, suite::Suite};
+use serde_json::Value;
+
+/// The name of the environment variable that names the file.
+const VECTORS: &str = "POOLHOUSE_SCRAM_VECTORS";
+
+type Write<'a> = &'a dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>;
+
+struct Vector {
+    mechanism: String,
+    username: String,
+    password: String,
+    client_nonce: String,
+    client_first: String,
+    server_first: String,
+    client_final: String,
+    server_final: String,
+}
+
+fn main() -> ExitCode {
+    let found = vectors();
+    let mut suite = Suite::new("scram").skip_if(found.as_ref().err());
+    match found {
+        Ok(vectors) => {
+            for (index, vector) in vectors.into_iter().enumerate() {
+                suite = suite.case(format!("{}_{index}", vector.mechanism), move || vector.hold());
+            }
+        }
+        Err(_) => suite = suite.case("vectors", || ()),
+    }
+    suite.run()
+}
+
+fn vectors() -> Result<Vec<Vector>, String> {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let path: PathBuf = match (named(VECTORS), named(spec::SPEC_DIR)) {
+        (Some(file), _) => spec::resolve(Path::new(&file)),
+        (None, Some(folder)) => spec::resolve(Path::new(&folder)).join("../scram_vectors.json"),
+        (None, None) => return Err(format!("neither {VECTORS} nor {} is set", spec::SPEC_DIR)),
+    };
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+    let cases = json.as_array().ok_or_else(|| format!("{}: no array", path.display()))?;
+    cases.iter().map(Vector::parse).collect()
+}
+
+impl Vector {
+    fn parse(case: &Value) -> Result<Self, String> {
+        let text = |key: &str| {
+            let text = case.get(key).and_then(Value::as_str).map(str::to_owned);
+            text.ok_or_else(|| format!("{key} is missing in {case}"))
+        };
+        Ok(Self {
+            mechanism: text("mechanism")?,
+            username: text("username")?,
+            password: text("password")?,
+            client_nonce: text("client_nonce")?,
+            client_first: text("client_first")?,
+            server_first: text("server_first")?,
+            client_final: text("client_final")?,
+            server_final: text("server_final")?,
+        })
+    }
+
+    fn nonce(&self) -> Nonce {
+        Nonce::from_text(&self.client_nonce).expect("a nonce")
+    }
+
+    fn hold(&self) {
+        let Some(Mechanism::Scram(mechanism)) = Mechanism::from_name(&self.mechanism) else {
+            panic!("{} is not of SCRAM", self.mechanism)
+        };
+        for done in [true, false] {
+            let mut scram = Scram::new(mechanism, &self.username, &self.password, self.nonce()).expect("can be used");
+            let said = |scram: &Scram<'_>| {
+                let mut sink = Vec::new();
+                scram.write_message(&mut sink).expect("grows");
+                String::from_utf8(sink).expect("text")
+            };
+            assert_eq!(said(&scram), self.client_first);
+            assert_eq!(scram.handle_message(self.server_first.as_bytes(), false), Ok(Round::Another));
+            assert_eq!(said(&scram), self.client_final);
+            let last = scram.handle_message(self.server_final.as_bytes(), done);
+            assert_eq!(last, Ok(if done { Round::Done } else { Round::Another }));
+            if !done {
+                assert_eq!(scram.handle_message(b"", true), Ok(Round::Done));
+            }
+        }
+        // The other password's proof is another, and the server's signature is then nobody's.
+        let mut scram = Scram::new(mechanism, &self.username, "another", self.nonce()).expect("can be used");
+        assert_eq!(scram.handle_message(self.server_first.as_bytes(), false), Ok(Round::Another));
+        let last = scram.handle_message(self.server_final.as_bytes(), true);
+        assert_eq!(last, Err(AuthError::ServerSignature));
+        self.hold_in_a_handshake();
+    }
+
+    fn hold_in_a_handshake(&self) {
+        let client = client();
+        let mechanism = Mechanism::from_name(&self.mechanism);
+        let credential = Credential { mechanism, ..Credential::new(&self.username, &self.password) };
+        let options = AuthenticationOptions { nonce: self.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
+        let mut handshake = with(&client, Authentication::new(credential, options).expect("can be used"));
+        let payload = |text: &str, d: &mut DocumentWriter<'_, Vec<u8>>, done| {
+            d.int32("conversationId", 1)?.boolean("done", done)?.binary("payload", 0, text.as_bytes()).map(drop)
+        };
+        let hello = |d: &mut DocumentWriter<'_, Vec<u8>>| {
+            d.int32("ok", 1)?.int32("maxWireVersion", 21)?;
+            d.document("speculativeAuthenticate", |d| payload(&self.server_first, d, false)).map(drop)
+        };
+        let last = |d: &mut DocumentWriter<'_, Vec<u8>>| {
+            payload(&self.server_final, d, true)?;
+            d.int32("ok", 1).map(drop)
+        };
+        let rounds: [(&str, Write<'_>); 2] = [(&self.client_first, &hello), (&self.client_final, &last)];
+        let mut next = Next::Transmit;
+        for (said, write) in rounds {
+            assert_eq!(next, Next::Transmit);
+            let mut request = Vec::new();
+            assert_eq!(handshake.poll_transmit(&mut request), Ok(true));
+            let Ok(Decoded::Done { value: message, .. }) = decode_message(&request, &Limits::DEFAULT) else {
+                panic!("one message")
+            };
+            let body = message.body();
+            let outer = body.get("speculativeAuthenticate").expect("well-formed").and_then(RawValue::as_document);
+            let found = outer.unwrap_or(body).get("payload").expect("well-formed").and_then(RawValue::as_binary);
+            assert_eq!(found.map(|binary| binary.bytes), Some(said.as_bytes()));
+
+            let mut reply = Vec::new();
+            let outgoing = Outgoing::reply(9, message.header().request_id);
+            encode_message(&mut reply, outgoing, &Limits::DEFAULT, |message| message.body(write)).expect("grows");
+            for end in 0..reply.len() {
+                let handled = handshake.handle_input(&reply[..end]).expect("not all there");
+                assert!(matches!(handled.next, Next::Receive { .. }), "{end}");
+            }
+            next = handshake.handle_input(&reply).expect("good").next;
+        }
+        assert!(matches!(next, Next::Established(_)), "{next:?}");
+    }
+}
