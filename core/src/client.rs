@@ -19,12 +19,14 @@ mod tasks;
 pub use command::CommandOptions;
 pub use connection::Connection;
 pub use error::{CommandError, Error};
-pub use net::{Net, Stream};
+pub use net::{Net, Stream, Tcp};
 pub use options::ClientOptions;
 pub use platform::Platform;
 
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
+#[cfg(feature = "tls")]
+use crate::tls::{TlsConfig, TlsWarning};
 use crate::topology::TopologyOptions;
 use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
 use crate::{Instant, ServerType};
@@ -65,11 +67,12 @@ impl<P: Platform + Default> Client<P> {
         Self::new(ClientOptions::parse(uri)?)
     }
 
-    /// A client with these options. Performs no I/O itself; its tasks run on the platform's executor.
+    /// A client with these options. Its tasks run on the platform's executor. It performs no I/O itself, but with TLS it reads the files
+    /// that the options name, or the platform's store of certificates, which may take some milliseconds.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
+    /// [`Error::Config`], [`Error::Topology`], [`Error::Metadata`] or, with the feature `tls`, `Error::Tls`: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -123,8 +126,10 @@ impl<P: Platform> Client<P> {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub =
-            Hub::new(Net::new(platform), config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let runtime = Net::new(platform);
+        #[cfg(feature = "tls")]
+        let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
+        let hub = Hub::new(runtime, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
@@ -165,6 +170,13 @@ impl<P: Platform> Client<P> {
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+    }
+
+    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_warnings(&self) -> &[TlsWarning] {
+        self.inner.hub.runtime().tls().map_or(&[], TlsConfig::warnings)
     }
 
     /// The clock of events and deadlines.

@@ -6,6 +6,8 @@ mod tests;
 use crate::pool::CheckOutError;
 use crate::selection::SelectionFailure;
 use crate::shell::OperationError;
+#[cfg(feature = "tls")]
+use crate::tls::TlsError;
 use crate::topology::TopologyConfigError;
 use crate::uri::UriError;
 use crate::wire::Labels;
@@ -28,6 +30,9 @@ pub enum Error {
     Config(ConfigError),
     /// Options that contradict each other, or a host that is no address. Nothing was started.
     Topology(TopologyConfigError),
+    /// TLS cannot be configured as asked. Nothing was started.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
     /// No memory for the client.
@@ -76,6 +81,8 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 
@@ -93,6 +100,8 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 
@@ -119,6 +128,8 @@ impl Error {
             | Self::OutOfMemory
             | Self::Command(_)
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 }
@@ -130,6 +141,8 @@ impl fmt::Display for Error {
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
@@ -174,6 +187,13 @@ impl From<ConfigError> for Error {
 impl From<TopologyConfigError> for Error {
     fn from(error: TopologyConfigError) -> Self {
         Self::Topology(error)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for Error {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

@@ -4,6 +4,8 @@ use super::Error;
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -35,6 +37,9 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
+    #[cfg(feature = "tls")]
+    pub tls: Option<TlsOptions>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -53,6 +58,8 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             warnings: Vec::new(),
         }
     }
@@ -64,7 +71,7 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, compression, a proxy), so that nothing is silently left out.
+    /// compression, a proxy; TLS in a build without the feature `tls`), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
@@ -73,8 +80,9 @@ impl ClientOptions {
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
         }
+        #[cfg(not(feature = "tls"))]
         if uri.tls() {
-            return Err(Error::Unsupported("tls"));
+            return Err(Error::Unsupported("TLS, in a build without the feature tls"));
         }
         if !uri.compressors().is_empty() {
             return Err(Error::Unsupported("compressors"));
@@ -93,6 +101,8 @@ impl ClientOptions {
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::from_uri(&uri),
             warnings: uri.warnings().to_vec(),
         })
     }

@@ -14,7 +14,7 @@ use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds
 use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
 use core::fmt;
 use core::ops::Range;
-use embedded_io_async::{Read, Write};
+use embedded_io_async::{ErrorType, Read, Write};
 
 /// Why a request has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum ExchangeError {
     Encode(EncodeError),
     /// The socket failed, or the peer closed it.
     Network,
+    /// What carries the wire protocol failed, but not the network: TLS.
+    Transport(Cause),
     /// The peer broke the protocol.
     Wire(WireError),
     /// No memory for the reply, or it is larger than the buffer can be.
@@ -37,6 +39,7 @@ impl ExchangeError {
         match self {
             Self::Encode(_) => None,
             Self::Network => Some(Cause::Network),
+            Self::Transport(cause) => Some(*cause),
             Self::Wire(_) => Some(Cause::Protocol),
             Self::TooLarge => Some(Cause::Resources),
         }
@@ -48,6 +51,7 @@ impl fmt::Display for ExchangeError {
         match self {
             Self::Encode(error) => error.fmt(f),
             Self::Network => f.write_str("the connection failed, or the server closed it"),
+            Self::Transport(cause) => write!(f, "the connection failed: {cause}"),
             Self::Wire(error) => error.fmt(f),
             Self::TooLarge => f.write_str("the reply is larger than this side can hold"),
         }
@@ -113,7 +117,7 @@ impl<R: Runtime> Connection<R> {
         loop {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
-                self.flush().await.map_err(|_| handshake.failed(Cause::Network))?;
+                self.flush().await.map_err(|error| handshake.failed(error.cause().unwrap_or(Cause::Network)))?;
             }
             let input = self.input.written().get(..self.received).unwrap_or_default();
             let handled = handshake.handle_input(input)?;
@@ -157,11 +161,12 @@ impl<R: Runtime> Connection<R> {
         let mut rest = self.output.written();
         while !rest.is_empty() {
             match self.stream.write(rest).await {
-                Ok(0) | Err(_) => return Err(ExchangeError::Network),
+                Ok(0) => return Err(ExchangeError::Network),
+                Err(error) => return Err(stream_error::<R>(&error)),
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
         }
-        self.stream.flush().await.map_err(|_| ExchangeError::Network)
+        self.stream.flush().await.map_err(|error| stream_error::<R>(&error))
     }
 
     /// Reads until a whole reply is there. [`Connection::reply`] is it.
@@ -197,7 +202,8 @@ impl<R: Runtime> Connection<R> {
         }
         let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
         match self.stream.read(room).await {
-            Ok(0) | Err(_) => Err(ExchangeError::Network),
+            Ok(0) => Err(ExchangeError::Network),
+            Err(error) => Err(stream_error::<R>(&error)),
             Ok(count) => {
                 self.received += count;
                 Ok(())
@@ -236,6 +242,12 @@ impl<R: Runtime> Connection<R> {
         }
         self.received -= count;
     }
+}
+
+/// A stream's error as one of the exchange.
+fn stream_error<R: Runtime>(error: &<R::Stream as ErrorType>::Error) -> ExchangeError {
+    let cause = R::stream_cause(error);
+    if cause.is_network() { ExchangeError::Network } else { ExchangeError::Transport(cause) }
 }
 
 /// Where `part` is in `whole`, of which it is a part.
