@@ -4,6 +4,8 @@ extern crate alloc;
 
 #[path = "mongod/replica_set.rs"]
 mod replica_set;
+#[path = "mongod/tls.rs"]
+mod tls;
 
 use alloc::sync::Arc;
 use core::future::Future;
@@ -31,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const APP_NAME: &str = "poolhouse-suite";
 
 fn main() -> ExitCode {
-    Suite::new("mongod")
+    let suite = Suite::new("mongod")
         .skip_if(mongod::available().err())
         .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
         .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
@@ -48,8 +50,8 @@ fn main() -> ExitCode {
         .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
-        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()))
-        .run()
+        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
+    tls::cases(suite).run()
 }
 
 /// Runs a case, which fails when it hangs.

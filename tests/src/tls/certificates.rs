@@ -1,6 +1,8 @@
 //! Authorities and those whom they certify.
 
 use core::fmt;
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
@@ -16,6 +18,17 @@ pub enum Validity {
     Over,
     /// From the year 3000 on.
     Ahead,
+    /// Now, and until so many seconds have passed since the year 1970: for a server that would not start with one that is over.
+    Until(u64),
+}
+
+impl Validity {
+    /// For so long from now on, in whole seconds.
+    #[must_use]
+    pub fn for_the_next(time: Duration) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::Until((now + time).as_secs())
+    }
 }
 
 /// What is to be certified.
@@ -71,12 +84,15 @@ impl Wanted {
         params.distinguished_name.push(DnType::OrganizationalUnitName, self.unit.as_str());
         params.distinguished_name.push(DnType::CommonName, self.common_name.as_str());
         let (begin, end) = match self.validity {
-            Validity::Now => (2020, 4000),
+            Validity::Now | Validity::Until(_) => (2020, 4000),
             Validity::Over => (2001, 2002),
             Validity::Ahead => (3000, 4000),
         };
         params.not_before = date_time_ymd(begin, 1, 1);
-        params.not_after = date_time_ymd(end, 1, 1);
+        params.not_after = match self.validity {
+            Validity::Until(seconds) => date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds),
+            Validity::Now | Validity::Over | Validity::Ahead => date_time_ymd(end, 1, 1),
+        };
         params.use_authority_key_identifier_extension = true;
         if self.is_authority {
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
