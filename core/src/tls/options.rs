@@ -11,6 +11,8 @@ pub struct TlsOptions {
     /// `tlsCAFile`: PEM certificates of the authorities to trust, and no others. `None`: those of the platform.
     pub ca_file: Option<PathBuf>,
     /// `tlsCertificateKeyFile`: this client's PEM certificate, those that lead to its authority, and its private key, in one file.
+    /// A mongod that demands a certificate and gets none, or not the right one, hangs up after the handshake without saying why: a
+    /// network error. Its log says more.
     pub certificate_key_file: Option<PathBuf>,
     /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature `encrypted-keys`. Ignored by a key that is not
     /// encrypted.

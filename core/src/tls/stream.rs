@@ -14,6 +14,8 @@ use std::io::{self, Read as _, Write as _};
 
 /// Encrypted bytes that one read takes in: a whole record.
 const INPUT_BYTES: usize = 16 * 1024 + 256;
+/// Reads that are tried for the reason of a failed write.
+const LAST_READS_MAX: usize = 16;
 /// A buffer of encrypted bytes for sending that has become larger than this is given back.
 const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 
@@ -106,16 +108,22 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
             self.received = self.socket.read(&mut self.input).await?.min(self.input.len());
             self.taken = 0;
         }
+        let taken = self.take();
+        if taken.is_err() {
+            // The peer is told why, if that can be done at once.
+            self.send_at_once();
+        }
+        taken
+    }
+
+    /// Decrypts of what has come as much as there is room for. `false`: nothing has, and nothing will come any more.
+    fn take(&mut self) -> io::Result<bool> {
         let mut rest = self.input.get(self.taken..self.received).unwrap_or_default();
         let count = self.tls.read_tls(&mut rest)?;
         self.taken += count;
         match self.tls.process_new_packets() {
             Ok(_) => Ok(count > 0),
-            Err(error) => {
-                // The peer is told why, if that can be done at once.
-                self.send_at_once();
-                Err(stream_error(error))
-            }
+            Err(error) => Err(stream_error(error)),
         }
     }
 
@@ -133,9 +141,10 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
                 }
             }
             let rest = self.output.get(self.sent..).unwrap_or_default();
-            match self.socket.write(rest).await? {
-                0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => self.sent += count.min(rest.len()),
+            match self.socket.write(rest).await {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => self.sent += count.min(rest.len()),
+                Err(error) => return Err(self.last_words().unwrap_or(error)),
             }
             self.flush_is_due = true;
         }
@@ -147,6 +156,31 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
             self.flush_is_due = false;
         }
         Ok(())
+    }
+
+    /// Why the peer has hung up, if it has said so and that has arrived: a refusal of this side's certificate may be overtaken by the
+    /// reset that follows it.
+    fn last_words(&mut self) -> Option<io::Error> {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..LAST_READS_MAX {
+            if self.taken == self.received {
+                let read = match pin!(self.socket.read(&mut self.input)).poll(&mut context) {
+                    Poll::Ready(Ok(count @ 1..)) => count,
+                    Poll::Ready(Ok(0) | Err(_)) | Poll::Pending => return None,
+                };
+                self.received = read.min(self.input.len());
+                self.taken = 0;
+            }
+            match self.take() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                // What is of the stream itself says no more than the failed write does.
+                Err(error) => {
+                    return Some(error).filter(|error| error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()));
+                }
+            }
+        }
+        None
     }
 
     /// Sends what can be sent without waiting.

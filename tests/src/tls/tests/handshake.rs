@@ -189,6 +189,15 @@ fn client_that_is_refused_says_that_it_is_its_certificate() {
         let error = run(receive(&mut stream, 1)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
         assert_eq!(poolhouse_core::tls::cause_of(&error), refused);
+        // Also where the write comes first, and fails because the server has hung up.
+        for patient in [false, true] {
+            let wire = Far::server(&demanding(&world, true, Versions::Tls13));
+            let mut stream = connect(&config, HOST, &wire).unwrap();
+            wire.0.borrow_mut().broken = true;
+            wire.0.borrow_mut().patient = patient;
+            let error = run(send(&mut stream, b"hello")).unwrap_err();
+            assert_eq!(poolhouse_core::tls::cause_of(&error), refused, "{error}");
+        }
     }
 }
 

@@ -183,6 +183,23 @@ fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
 }
 
 #[test]
+fn write_that_fails_says_why_only_if_the_peer_did() {
+    let world = World::new();
+    for patient in [false, true] {
+        let (wire, mut stream) = open(&world, Versions::All, |_| {});
+        {
+            let mut far = wire.0.borrow_mut();
+            far.say(&pattern(100_000));
+            far.broken = true;
+            far.patient = patient;
+        }
+        let error = run(send(&mut stream, b"hello")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(poolhouse_core::tls::cause_of(&error), poolhouse_core::Cause::Network);
+    }
+}
+
+#[test]
 fn read_waits_while_the_peer_is_silent() {
     let world = World::new();
     let (wire, mut stream) = open(&world, Versions::All, |_| {});

@@ -65,6 +65,8 @@ pub(super) struct Far {
     pub(super) chunk: usize,
     /// Whether each read and write has to wait once.
     pub(super) slow: bool,
+    /// Whether writes fail.
+    pub(super) broken: bool,
     /// Whether writes wait for ever.
     pub(super) stuck: bool,
     /// Whether reads wait for bytes rather than find the end.
@@ -98,6 +100,7 @@ impl Far {
             cut: None,
             chunk: usize::MAX,
             slow: false,
+            broken: false,
             stuck: false,
             patient: false,
         })))
@@ -200,6 +203,9 @@ impl Write for Wire {
         self.pause().await;
         poll_fn(|_| {
             let mut far = self.0.borrow_mut();
+            if far.broken {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
             if far.stuck {
                 return Poll::Pending;
             }
