@@ -1,5 +1,8 @@
 //! What a client is told.
 
+#[cfg(test)]
+mod tests;
+
 use super::Error;
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;

@@ -176,7 +176,8 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
                 Ok(false) => return None,
                 // What is of the stream itself says no more than the failed write does.
                 Err(error) => {
-                    return Some(error).filter(|error| error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()));
+                    return Some(error)
+                        .filter(|error| error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()));
                 }
             }
         }

@@ -76,20 +76,20 @@ pub(super) struct Far {
 impl Far {
     /// A server that speaks TLS.
     pub(super) fn server(tls: &ServerTls) -> Wire {
-        Self::new(Some(Side::new(&tls.config().unwrap()).unwrap()), Vec::new())
+        Self::wired(Some(Side::new(&tls.config().unwrap()).unwrap()), Vec::new())
     }
 
     /// A server whose sessions outlive the connection.
     pub(super) fn of(config: &Arc<ServerConfig>) -> Wire {
-        Self::new(Some(Side::new(config).unwrap()), Vec::new())
+        Self::wired(Some(Side::new(config).unwrap()), Vec::new())
     }
 
     /// A peer that sends these bytes whatever it hears.
     pub(super) fn script(bytes: &[u8]) -> Wire {
-        Self::new(None, bytes.to_vec())
+        Self::wired(None, bytes.to_vec())
     }
 
-    fn new(side: Option<Side>, output: Vec<u8>) -> Wire {
+    fn wired(side: Option<Side>, output: Vec<u8>) -> Wire {
         Wire(Rc::new(RefCell::new(Self {
             side,
             output,
