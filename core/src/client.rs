@@ -11,6 +11,7 @@ mod command;
 mod connection;
 mod dial;
 mod error;
+mod events;
 mod net;
 mod options;
 mod platform;
@@ -19,6 +20,7 @@ mod tasks;
 pub use command::CommandOptions;
 pub use connection::Connection;
 pub use error::{CommandError, Error};
+pub use events::Events;
 pub use net::{Net, Stream, Tcp};
 pub use options::ClientOptions;
 pub use platform::Platform;
@@ -123,12 +125,15 @@ impl<P: Platform> Client<P> {
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
+            compressors: options.compressors,
+            zlib_compression_level: options.zlib_compression_level,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
         let runtime = Net::new(platform);
         #[cfg(feature = "tls")]
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
+        let events = Events::new(events, &options);
         let hub = Hub::new(runtime, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
@@ -169,7 +174,7 @@ impl<P: Platform> Client<P> {
     /// Listens to the events that pass a filter, which must only look.
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
-        self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
     /// What is to be said, loudly, about the TLS options; nothing where there is no TLS.
@@ -196,7 +201,7 @@ impl<P: Platform> Client<P> {
     pub async fn close(&self) {
         self.inner.hub.close();
         self.inner.tasks.all_ended().await;
-        self.inner.hub.events().close();
+        self.inner.hub.events().subscribers().close();
     }
 }
 
@@ -215,7 +220,7 @@ impl<P: Platform> fmt::Debug for Client<P> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         self.hub.close();
-        self.hub.events().close();
+        self.hub.events().subscribers().close();
     }
 }
 

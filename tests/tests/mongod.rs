@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[path = "mongod/compression.rs"]
+mod compression;
 #[path = "mongod/replica_set.rs"]
 mod replica_set;
 #[path = "mongod/tls.rs"]
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
+        .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
     tls::cases(suite).run()
 }

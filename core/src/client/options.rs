@@ -5,11 +5,14 @@ mod tests;
 
 use super::Error;
 use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
+use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -43,6 +46,14 @@ pub struct ClientOptions {
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
+    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
+    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -63,6 +74,10 @@ impl ClientOptions {
             timeout: None,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
             warnings: Vec::new(),
         }
     }
@@ -74,9 +89,10 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// compression, a proxy; TLS in a build without the feature `tls`), so that nothing is silently left out.
+    /// a proxy; TLS in a build without the feature `tls`), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        let text = uri;
+        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
@@ -87,11 +103,13 @@ impl ClientOptions {
         if uri.tls() {
             return Err(Error::Unsupported("TLS, in a build without the feature tls"));
         }
-        if !uri.compressors().is_empty() {
-            return Err(Error::Unsupported("compressors"));
-        }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
+        }
+        let mut warnings = uri.warnings().to_vec();
+        for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
+            let (option, offset) = ("compressors", text.to_ascii_lowercase().rfind("compressors=").unwrap_or_default());
+            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
         Ok(Self {
@@ -106,7 +124,16 @@ impl ClientOptions {
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(&uri),
-            warnings: uri.warnings().to_vec(),
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: uri.compressors().iter().copied().collect(),
+            zlib_compression_level: uri.zlib_compression_level(),
+            warnings,
         })
     }
+}
+
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }
