@@ -133,6 +133,10 @@ impl<P: Platform> Client<P> {
         let runtime = Net::new(platform);
         #[cfg(feature = "tls")]
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
+        #[cfg(all(feature = "tls", feature = "tracing"))]
+        for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
+            tracing::warn!(target: crate::observe::log::CONNECTION, "{warning}");
+        }
         let events = Events::new(events, &options);
         let hub = Hub::new(runtime, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
@@ -177,7 +181,7 @@ impl<P: Platform> Client<P> {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
-    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS.
+    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS. With the feature `tracing` it has been logged.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
