@@ -7,7 +7,7 @@
 //! - [`Authentication`]: the whole of it for one connection, as the
 //!   [`Authenticator`](crate::wire::Authenticator) of a [`Handshake`](crate::wire::handshake::Handshake);
 //! - [`Scram`]: the bare conversation of SCRAM, for whoever has another way to carry its messages;
-//! - [`ScramKeys`]: the dear part of it, to be kept from one connection to the next.
+//! - [`ScramKeys`]: the dear part of it; [`KeyRing`] keeps them from one connection to the next.
 //!
 //! Secrets are wiped when they are dropped, compared in constant time, and in no `Debug`, `Display` or error.
 //! What this cannot reach: the caller's own copy of the password, the heap that SASLprep has used, and
@@ -45,6 +45,7 @@ mod mechanism;
 mod message;
 mod nonce;
 mod password;
+mod ring;
 mod scram;
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,8 @@ pub use conversation::{Authentication, AuthenticationOptions};
 pub use credential::Credential;
 #[cfg(feature = "alloc")]
 pub use credential::OwnedCredential;
-pub use keys::{ITERATIONS_MAX, ITERATIONS_MIN, SALT_BYTES_MAX, ScramKeys};
+pub use keys::{ITERATIONS_MAX, ITERATIONS_MIN, ITERATIONS_PER_STEP, SALT_BYTES_MAX, ScramKeys};
 pub use mechanism::{Mechanism, ScramMechanism};
 pub use nonce::{ENTROPY_BYTES, NONCE_BYTES_MAX, NONCE_BYTES_MIN, Nonce, SERVER_NONCE_BYTES_MAX};
+pub use ring::{KEYS_MAX, KeyRing};
 pub use scram::Scram;

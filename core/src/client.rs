@@ -64,7 +64,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: see [`ClientOptions::parse`].
+    /// [`Error::Uri`], [`Error::Credential`], [`Error::Unsupported`]: see [`ClientOptions::parse`].
     pub fn connect(uri: &str) -> Result<Self, Error> {
         Self::new(ClientOptions::parse(uri)?)
     }
@@ -74,7 +74,8 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`], [`Error::Metadata`] or, with the feature `tls`, `Error::Tls`: nothing was started.
+    /// [`Error::Config`], [`Error::Topology`], [`Error::Credential`], [`Error::Metadata`] or, with the feature `tls`, `Error::Tls`: nothing was
+    /// started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -98,6 +99,8 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        let mut options = options;
+        let login = options.take_login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let metadata = ClientMetadata::new(&MetadataOptions {
@@ -127,7 +130,9 @@ impl<P: Platform> Client<P> {
             server_selection_timeout: options.server_selection_timeout,
             compressors: options.compressors,
             zlib_compression_level: options.zlib_compression_level,
+            late_reply: options.late_reply,
             metadata,
+            login,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
         let runtime = Net::new(platform);
@@ -147,7 +152,7 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
-    /// What is known of each server and its pool, all of one instant.
+    /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();
@@ -228,11 +233,11 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, until the client is closed or gone.
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
 async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
-        for task in hub.server_tasks() {
+        for task in hub.server_tasks(&server) {
             let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
             tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
         }

@@ -12,13 +12,16 @@
 //!
 //! Any future of the shell may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
-//! connection closed. Nothing is lost, and nobody reads somebody else's reply.
+//! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
 
 mod connection;
+#[cfg(feature = "alloc")]
+mod drain;
 mod error;
 mod event;
 mod guard;
 mod hub;
+mod login;
 mod packing;
 mod read_preference;
 mod report;
@@ -31,6 +34,8 @@ mod task;
 #[cfg(feature = "std")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "alloc")]
+mod warm_up;
 
 pub use connection::ExchangeError;
 pub use error::{OperationError, SelectionReport};
@@ -38,7 +43,8 @@ pub use error::{OperationError, SelectionReport};
 pub use event::Event;
 pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
-pub use hub::{Hub, HubConfig, ServerSnapshot};
+pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
+pub use login::{Login, LoginFailure, LoginReport};
 pub use read_preference::append_read_preference;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
 pub use select::Wanted;

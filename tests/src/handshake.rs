@@ -30,7 +30,7 @@ pub fn shake_hands<A: Authenticator>(
         let (consumed, next) = (handled.consumed_bytes, handled.next);
         input.drain(..consumed);
         match next {
-            Next::Transmit => {}
+            Next::Transmit | Next::Work => {}
             Next::Established(established) => return Ok(established),
             Next::Receive { .. } => match stream.read(&mut piece) {
                 Ok(0) => return Err(handshake.failed(Cause::Network)),

@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[path = "mongod/authentication.rs"]
+mod authentication;
 #[path = "mongod/compression.rs"]
 mod compression;
 #[path = "mongod/replica_set.rs"]
@@ -52,6 +54,8 @@ fn main() -> ExitCode {
         .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
+        .case("users_get_in_and_nobody_else_does", || run(authentication::users_get_in_and_nobody_else_does()))
+        .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
     tls::cases(suite).run()

@@ -103,6 +103,18 @@ impl<'a> Authentication<'a> {
         }
     }
 
+    /// Spares [`Round::Work`], if these are the keys that it would make; tells whether they are. To be asked once that
+    /// round has come: what it takes is not known before. What was spared is noticed by the next call of
+    /// [`work`](Authenticator::work).
+    ///
+    /// - `keys`: of the same user and password, from another connection.
+    pub fn offer_keys(&mut self, keys: &ScramKeys) -> bool {
+        match &mut self.way {
+            Way::Scram(scram) => scram.offer_keys(keys),
+            Way::Undecided | Way::X509 | Way::Plain => false,
+        }
+    }
+
     /// The mechanism at work: the one that is tried first until the reply to hello has settled it; `None` if
     /// there is none to try.
     #[must_use]
@@ -230,6 +242,14 @@ impl Authenticator for Authentication<'_> {
             Err(_) => command.int64("conversationId", id)?,
         };
         command.binary_with("payload", |sink| scram.write_message(sink)).map(drop)
+    }
+
+    fn work(&mut self) -> Result<Round, AuthError> {
+        match &mut self.way {
+            Way::Scram(scram) if scram.owes_work() => scram.work(),
+            Way::Scram(_) => Ok(Round::Another),
+            Way::Undecided | Way::X509 | Way::Plain => Err(AuthError::Ended),
+        }
     }
 
     fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError> {

@@ -107,7 +107,8 @@ mod owned {
 
     use zeroize::Zeroizing;
 
-    use super::{Credential, Mechanism};
+    use super::{AuthError, Credential, Mechanism};
+    use crate::uri::{AuthMechanism, Secret};
 
     /// A [`Credential`] to keep. Its password is wiped when it is dropped.
     ///
@@ -130,6 +131,36 @@ mod owned {
                 source: self.source.as_deref(),
                 mechanism: self.mechanism,
             }
+        }
+    }
+
+    /// What a connection string says of the user.
+    impl TryFrom<&crate::uri::Credential> for OwnedCredential {
+        type Error = AuthError;
+
+        /// # Errors
+        ///
+        /// [`AuthError::MechanismUnsupported`], and those of [`Credential::check`].
+        fn try_from(uri: &crate::uri::Credential) -> Result<Self, AuthError> {
+            let unsupported = |name| Err(AuthError::MechanismUnsupported { name });
+            let mechanism = match uri.mechanism {
+                None => None,
+                Some(AuthMechanism::ScramSha1) => Some(Mechanism::SCRAM_SHA_1),
+                Some(AuthMechanism::ScramSha256) => Some(Mechanism::SCRAM_SHA_256),
+                Some(AuthMechanism::MongodbX509) => Some(Mechanism::X509),
+                Some(AuthMechanism::Plain) => Some(Mechanism::Plain),
+                Some(other @ (AuthMechanism::Gssapi | AuthMechanism::MongodbAws | AuthMechanism::MongodbOidc)) => {
+                    return unsupported(other.name());
+                }
+            };
+            let credential = Credential {
+                username: uri.username.as_deref(),
+                password: uri.password.as_ref().map(Secret::expose),
+                source: Some(&uri.source),
+                mechanism,
+            };
+            credential.check()?;
+            Ok(Self::from(credential))
         }
     }
 

@@ -63,17 +63,60 @@ pub(super) fn hash(mechanism: ScramMechanism, bytes: &[u8]) -> Digest {
     }
 }
 
-/// The salted password of SCRAM. Cost: two hashes of a block each `iterations`.
-pub(super) fn stretch(mechanism: ScramMechanism, password: &[u8], salt: &[u8], iterations: u32) -> Digest {
-    let mut digest = Digest { bytes: Zeroizing::default(), mechanism };
-    match mechanism {
-        ScramMechanism::Sha1 => pbkdf2::pbkdf2_hmac::<Sha1>(password, salt, iterations, digest.bytes_mut()),
-        ScramMechanism::Sha256 => pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, iterations, digest.bytes_mut()),
+/// The salted password of SCRAM in the making: PBKDF2 whose result is one digest, which can be interrupted after any
+/// iteration.
+///
+/// Source: RFC 5802, section 2.2, function `Hi`; RFC 8018, section 5.2.
+pub(super) struct Stretch {
+    /// The MAC that has seen nothing but the password.
+    keyed: Mac,
+    /// The result of the last iteration.
+    last: Digest,
+    /// All results so far, added without carry.
+    sum: Digest,
+    /// Iterations that are left.
+    left: u32,
+}
+
+impl Stretch {
+    /// Does the first iteration. `iterations`: at least 1.
+    pub(super) fn new(mechanism: ScramMechanism, password: &[u8], salt: &[u8], iterations: u32) -> Self {
+        let keyed = Mac::new(mechanism, password);
+        let mut mac = keyed.clone();
+        mac.update(salt);
+        mac.update(&1_u32.to_be_bytes());
+        let last = mac.finish();
+        Self { keyed, sum: last.clone(), last, left: iterations.saturating_sub(1) }
     }
-    digest
+
+    /// Does up to `count` iterations. `None` while there are more to do.
+    ///
+    /// Cost: two hashes of one block for each.
+    pub(super) fn advance(&mut self, count: u32) -> Option<&Digest> {
+        let now = count.min(self.left);
+        self.left -= now;
+        let Self { keyed, last, sum, left } = self;
+        match keyed {
+            Mac::Sha1(mac) => iterate(mac, last.bytes_mut(), sum.bytes_mut(), now),
+            Mac::Sha256(mac) => iterate(mac, last.bytes_mut(), sum.bytes_mut(), now),
+        }
+        (*left == 0).then_some(sum)
+    }
+}
+
+fn iterate<M: hmac::Mac + Clone>(keyed: &M, last: &mut [u8], sum: &mut [u8], count: u32) {
+    for _ in 0..count {
+        let mut mac = keyed.clone();
+        mac.update(last);
+        for ((last, sum), byte) in last.iter_mut().zip(sum.iter_mut()).zip(mac.finalize().into_bytes()) {
+            *last = byte;
+            *sum ^= byte;
+        }
+    }
 }
 
 /// A MAC over bytes that come in pieces.
+#[derive(Clone)]
 pub(super) enum Mac {
     Sha1(Hmac<Sha1>),
     Sha256(Hmac<Sha256>),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::crypto::{Digest, Mac, stretch};
+use super::crypto::{Digest, Mac, Stretch};
 use super::mechanism::ScramMechanism;
 use super::password::prepare;
 use crate::wire::AuthError;
@@ -13,9 +13,13 @@ use crate::wire::AuthError;
 pub const ITERATIONS_MIN: u32 = 4096;
 
 /// More iterations than this are refused unless [`Scram::with_iterations_max`](super::Scram::with_iterations_max)
-/// says otherwise. Servers ask for 10,000 and 15,000 by default; a million takes a second or so of a fast core, and
-/// a minute or so of a small one, which should set a lower limit.
+/// says otherwise. Servers ask for 10,000 and 15,000 by default; a million takes a fifth of a second of a fast core,
+/// and minutes of a small one, which should set a lower limit.
 pub const ITERATIONS_MAX: u32 = 1_000_000;
+
+/// So many iterations are done in one step of [`Scram::work`](super::Scram::work): some 50 microseconds of a fast core, and
+/// no more than what others on the same thread of a small one can wait for.
+pub const ITERATIONS_PER_STEP: u32 = 256;
 
 /// The longest salt that is kept, in bytes. Servers use 16 and 28.
 pub const SALT_BYTES_MAX: usize = 128;
@@ -56,19 +60,13 @@ impl ScramKeys {
         salt: &[u8],
         iterations: u32,
     ) -> Result<Self, AuthError> {
-        if iterations < ITERATIONS_MIN {
-            return Err(AuthError::IterationsTooFew { found: iterations });
+        let salt = heapless::Vec::from_slice(salt).map_err(|_| AuthError::SaltTooLong)?;
+        let mut derivation = Derivation::new(mechanism, username, password, salt, iterations)?;
+        loop {
+            if let Some(keys) = derivation.advance(u32::MAX) {
+                return Ok(keys);
+            }
         }
-        let kept = heapless::Vec::from_slice(salt).map_err(|_| AuthError::SaltTooLong)?;
-        let prepared = prepare(mechanism, username, password)?;
-        let salted = stretch(mechanism, prepared.as_bytes(), salt, iterations);
-        Ok(Self {
-            mechanism,
-            salt: kept,
-            iterations,
-            client_key: Mac::of(mechanism, salted.bytes(), b"Client Key"),
-            server_key: Mac::of(mechanism, salted.bytes(), b"Server Key"),
-        })
     }
 
     /// The mechanism that they are for.
@@ -93,6 +91,49 @@ impl ScramKeys {
     #[must_use]
     pub fn fit(&self, mechanism: ScramMechanism, salt: &[u8], iterations: u32) -> bool {
         self.mechanism == mechanism && self.iterations == iterations && self.salt == salt
+    }
+}
+
+/// Keys in the making.
+pub(super) struct Derivation {
+    mechanism: ScramMechanism,
+    salt: heapless::Vec<u8, SALT_BYTES_MAX>,
+    iterations: u32,
+    stretch: Stretch,
+}
+
+impl Derivation {
+    pub(super) fn new(
+        mechanism: ScramMechanism,
+        username: &str,
+        password: &str,
+        salt: heapless::Vec<u8, SALT_BYTES_MAX>,
+        iterations: u32,
+    ) -> Result<Self, AuthError> {
+        if iterations < ITERATIONS_MIN {
+            return Err(AuthError::IterationsTooFew { found: iterations });
+        }
+        let prepared = prepare(mechanism, username, password)?;
+        let stretch = Stretch::new(mechanism, prepared.as_bytes(), &salt, iterations);
+        Ok(Self { mechanism, salt, iterations, stretch })
+    }
+
+    /// Does up to `count` iterations. `None` while there are more to do.
+    pub(super) fn advance(&mut self, count: u32) -> Option<ScramKeys> {
+        let Self { mechanism, salt, iterations, stretch } = self;
+        let salted = stretch.advance(count)?;
+        Some(ScramKeys {
+            mechanism: *mechanism,
+            salt: salt.clone(),
+            iterations: *iterations,
+            client_key: Mac::of(*mechanism, salted.bytes(), b"Client Key"),
+            server_key: Mac::of(*mechanism, salted.bytes(), b"Server Key"),
+        })
+    }
+
+    /// Whether these are the keys that it makes.
+    pub(super) fn makes(&self, keys: &ScramKeys) -> bool {
+        keys.fit(self.mechanism, &self.salt, self.iterations)
     }
 }
 

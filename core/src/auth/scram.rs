@@ -9,7 +9,7 @@ use base64ct::{Base64, Encoding};
 use zeroize::Zeroizing;
 
 use super::crypto::{DIGEST_BYTES_MAX, Digest, Mac, hash};
-use super::keys::{ITERATIONS_MAX, ITERATIONS_MIN, ScramKeys};
+use super::keys::{Derivation, ITERATIONS_MAX, ITERATIONS_MIN, ITERATIONS_PER_STEP, ScramKeys};
 use super::mechanism::ScramMechanism;
 use super::message::{ServerFirst, server_final};
 use super::nonce::{Nonce, SERVER_NONCE_BYTES_MAX};
@@ -22,6 +22,10 @@ const GS2_HEADER: &[u8] = b"n,,";
 const FINAL_FRONT: &[u8] = b"c=biws,r=";
 /// What stands between nonce and proof.
 const PROOF_FRONT: &[u8] = b",p=";
+/// What the server's first message begins with.
+const NONCE_FRONT: &[u8] = b"r=";
+/// The longest first message of a server that is kept: the longest nonce, salt and number, and room for extensions.
+const SERVER_FIRST_BYTES_MAX: usize = 512;
 /// Base64 of the longest digest.
 const PROOF_BYTES_MAX: usize = DIGEST_BYTES_MAX.div_ceil(3) * 4;
 
@@ -29,7 +33,9 @@ const PROOF_BYTES_MAX: usize = DIGEST_BYTES_MAX.div_ceil(3) * 4;
 /// [`handle_message`](Self::handle_message), in turn.
 ///
 /// First message, server's first, final message, server's final; after it an empty exchange if the server has
-/// not said that it is done. After an error, or the end, every message is refused.
+/// not said that it is done. Between the server's first and the final message there may be work to do, in steps:
+/// [`work`](Self::work), unless [`offer_keys`](Self::offer_keys) spares it. After an error, or the end,
+/// every message is refused.
 #[must_use]
 pub struct Scram<'a> {
     mechanism: ScramMechanism,
@@ -45,7 +51,17 @@ pub struct Scram<'a> {
 #[expect(clippy::large_enum_variant, reason = "without a heap there is nowhere else to keep it")]
 enum State {
     First,
-    Final { nonce: heapless::Vec<u8, SERVER_NONCE_BYTES_MAX>, proof: Digest, server_signature: Digest },
+    /// The server's first message, and the keys that it takes to answer it.
+    Stretching {
+        server_first: heapless::Vec<u8, SERVER_FIRST_BYTES_MAX>,
+        nonce_bytes: usize,
+        derivation: Derivation,
+    },
+    Final {
+        nonce: heapless::Vec<u8, SERVER_NONCE_BYTES_MAX>,
+        proof: Digest,
+        server_signature: Digest,
+    },
     Empty,
     Ended,
 }
@@ -97,8 +113,7 @@ impl<'a> Scram<'a> {
     ///
     /// - `message`: the payload of its reply. `done`: what the reply says of the conversation.
     ///
-    /// Cost: linear in `message`; for the server's first message that passes every check
-    /// [`ScramKeys::derive`] on top, at most the limit of iterations, nothing if the keys were given and fit.
+    /// Cost: linear in `message`. [`Round::Work`] follows the server's first message unless the keys were given and fit.
     ///
     /// # Errors
     ///
@@ -108,10 +123,7 @@ impl<'a> Scram<'a> {
     pub fn handle_message(&mut self, message: &[u8], done: bool) -> Result<Round, AuthError> {
         match core::mem::replace(&mut self.state, State::Ended) {
             State::First if done => Err(AuthError::DoneTooEarly),
-            State::First => {
-                self.state = self.handle_first(message)?;
-                Ok(Round::Another)
-            }
+            State::First => self.handle_first(message),
             State::Final { server_signature, .. } => {
                 let mut buffer = [0; PROOF_BYTES_MAX];
                 if !server_signature.is(server_final(message, &mut buffer)?) {
@@ -126,8 +138,37 @@ impl<'a> Scram<'a> {
             State::Empty if !message.is_empty() => Err(AuthError::PayloadUnexpected),
             State::Empty if !done => Err(AuthError::NotDone),
             State::Empty => Ok(Round::Done),
-            State::Ended => Err(AuthError::Ended),
+            // A message that was not asked for.
+            State::Stretching { .. } | State::Ended => Err(AuthError::Ended),
         }
+    }
+
+    /// Does a step of the work that [`Round::Work`] speaks of: [`ITERATIONS_PER_STEP`] iterations. The next message is
+    /// due when it says [`Round::Another`].
+    ///
+    /// # Errors
+    ///
+    /// [`AuthError::Ended`] when there is none to do.
+    pub fn work(&mut self) -> Result<Round, AuthError> {
+        let State::Stretching { derivation, .. } = &mut self.state else { return Err(AuthError::Ended) };
+        match derivation.advance(ITERATIONS_PER_STEP) {
+            Some(keys) => {
+                self.answer(keys);
+                Ok(Round::Another)
+            }
+            None => Ok(Round::Work),
+        }
+    }
+
+    /// Spares the work, if these are the keys that it would make; tells whether they are. The next message is due then.
+    ///
+    /// - `keys`: of the same user and password, from another conversation.
+    pub fn offer_keys(&mut self, keys: &ScramKeys) -> bool {
+        let fit = matches!(&self.state, State::Stretching { derivation, .. } if derivation.makes(keys));
+        if fit {
+            self.answer(keys.clone());
+        }
+        fit
     }
 
     /// Writes the message that is to be sent now at the end of `sink`: may be empty, and changes nothing.
@@ -149,8 +190,14 @@ impl<'a> Scram<'a> {
                 let text = Base64::encode(proof.bytes(), &mut buffer[..]).map_err(|_| EncodeError::Full)?;
                 Ok(sink.append(text.as_bytes())?)
             }
-            State::Empty | State::Ended => Ok(()),
+            State::Stretching { .. } | State::Empty | State::Ended => Ok(()),
         }
+    }
+
+    /// Whether there is work to do before the next message.
+    #[must_use]
+    pub const fn owes_work(&self) -> bool {
+        matches!(self.state, State::Stretching { .. })
     }
 
     /// The mechanism.
@@ -165,14 +212,17 @@ impl<'a> Scram<'a> {
         self.keys.as_ref()
     }
 
-    /// Judges the server's first message, then does the work.
-    fn handle_first(&mut self, message: &[u8]) -> Result<State, AuthError> {
+    /// Judges the server's first message.
+    fn handle_first(&mut self, message: &[u8]) -> Result<Round, AuthError> {
         let first = ServerFirst::parse(message)?;
         let extends = first.nonce.len() > self.nonce.as_bytes().len() && first.nonce.starts_with(self.nonce.as_bytes());
         if !extends {
             return Err(AuthError::ServerNonce);
         }
-        let nonce = heapless::Vec::from_slice(first.nonce).map_err(|_| AuthError::ServerNonceTooLong)?;
+        let nonce_bytes = first.nonce.len();
+        if nonce_bytes > SERVER_NONCE_BYTES_MAX {
+            return Err(AuthError::ServerNonceTooLong);
+        }
         let iterations = first.iterations;
         if iterations < ITERATIONS_MIN {
             return Err(AuthError::IterationsTooFew { found: iterations });
@@ -180,17 +230,27 @@ impl<'a> Scram<'a> {
         if iterations > self.iterations_max {
             return Err(AuthError::IterationsTooMany { max: self.iterations_max });
         }
-        let known = self.keys.take().filter(|keys| keys.fit(self.mechanism, &first.salt, iterations));
-        let keys = match known {
-            Some(keys) => keys,
-            None => ScramKeys::derive(self.mechanism, self.username, self.password, &first.salt, iterations)?,
+        let server_first = heapless::Vec::from_slice(message).map_err(|_| AuthError::MessageTooLong)?;
+        let derivation = Derivation::new(self.mechanism, self.username, self.password, first.salt, iterations)?;
+        self.state = State::Stretching { server_first, nonce_bytes, derivation };
+        let known = self.keys.take().is_some_and(|keys| self.offer_keys(&keys));
+        Ok(if known { Round::Another } else { Round::Work })
+    }
+
+    /// Makes the final message.
+    fn answer(&mut self, keys: ScramKeys) {
+        let State::Stretching { server_first, nonce_bytes, .. } = core::mem::replace(&mut self.state, State::Ended)
+        else {
+            return;
         };
+        let nonce = server_first.get(NONCE_FRONT.len()..).and_then(|rest| rest.get(..nonce_bytes)).unwrap_or_default();
         let stored_key = hash(self.mechanism, keys.client_key.bytes());
-        let client_signature = self.sign(stored_key.bytes(), message, &nonce);
-        let server_signature = self.sign(keys.server_key.bytes(), message, &nonce);
+        let client_signature = self.sign(stored_key.bytes(), &server_first, nonce);
+        let server_signature = self.sign(keys.server_key.bytes(), &server_first, nonce);
         let proof = client_signature.xor(&keys.client_key);
+        let nonce = heapless::Vec::from_slice(nonce).unwrap_or_default();
         self.keys = Some(keys);
-        Ok(State::Final { nonce, proof, server_signature })
+        self.state = State::Final { nonce, proof, server_signature };
     }
 
     /// The MAC over everything that both sides have said, our last message up to its proof included.
@@ -232,6 +292,7 @@ impl fmt::Debug for Scram<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             State::First => "First",
+            State::Stretching { .. } => "Stretching",
             State::Final { .. } => "Final",
             State::Empty => "Empty",
             State::Ended => "Ended",

@@ -3,10 +3,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::*;
+use crate::wire::Authenticator;
+use crate::wire::bson::{DocumentWriter, RawDocument};
 
 mod credential;
 mod handshake;
 mod messages;
+mod ring;
 mod secrets;
 
 /// RFC 7677, section 3.
@@ -37,6 +40,17 @@ impl Known {
     fn scram(&self) -> Scram<'static> {
         Scram::new(self.mechanism, "user", "pencil", self.nonce()).expect("can be used")
     }
+}
+
+/// Hands in a message, and does the work that it makes.
+fn tell(scram: &mut Scram<'_>, message: &[u8], done: bool) -> Result<Round, AuthError> {
+    let mut round = scram.handle_message(message, done);
+    while round == Ok(Round::Work) {
+        assert_eq!(said(scram), "", "nothing is due before");
+        round = scram.work();
+    }
+    assert_eq!(scram.work(), Err(AuthError::Ended), "no more to do");
+    round
 }
 
 fn said(scram: &Scram<'_>) -> String {

@@ -10,8 +10,8 @@ use crate::shell::OperationError;
 use crate::tls::TlsError;
 use crate::topology::TopologyConfigError;
 use crate::uri::UriError;
-use crate::wire::Labels;
 use crate::wire::hello::MetadataError;
+use crate::wire::{AuthError, Labels};
 use crate::{Cause, ConfigError};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -33,6 +33,8 @@ pub enum Error {
     /// TLS cannot be configured as asked. Nothing was started.
     #[cfg(feature = "tls")]
     Tls(TlsError),
+    /// The credential cannot be used, or would be given away. Nothing was started.
+    Credential(AuthError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
     /// No memory for the client.
@@ -65,7 +67,13 @@ impl Error {
     /// The check-out's error, if it was one.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        if let Self::Operation(OperationError::CheckOut(error)) = self { Some(error) } else { None }
+        if let Self::Operation(OperationError::CheckOut(error)) = self {
+            Some(error)
+        } else if let Self::Operation(OperationError::Authentication(failure)) = self {
+            Some(&failure.check_out)
+        } else {
+            None
+        }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
@@ -78,6 +86,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
@@ -97,6 +106,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
@@ -124,6 +134,7 @@ impl Error {
             | Self::Unsupported(_)
             | Self::Config(_)
             | Self::Topology(_)
+            | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Command(_)
@@ -143,6 +154,7 @@ impl fmt::Display for Error {
             Self::Topology(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
+            Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
@@ -194,6 +206,12 @@ impl From<TopologyConfigError> for Error {
 impl From<TlsError> for Error {
     fn from(error: TlsError) -> Self {
         Self::Tls(error)
+    }
+}
+
+impl From<AuthError> for Error {
+    fn from(error: AuthError) -> Self {
+        Self::Credential(error)
     }
 }
 

@@ -93,6 +93,21 @@ impl<P: Platform> Runtime for Net<P> {
         self.platform.entropy()
     }
 
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        let mut bytes = [0; 24];
+        self.platform.fill_secret(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn is_private(&self, stream: &Stream<P>) -> bool {
+        match stream {
+            Stream::Tcp(_) => false,
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => true,
+            Stream::Unix(_) => true,
+        }
+    }
+
     #[inline]
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> {
         self.platform.sleep_until(at)

@@ -4,11 +4,17 @@
 mod tests;
 
 use super::Error;
+#[cfg(feature = "auth")]
+use crate::auth::{AuthError, OwnedCredential};
 use crate::monitor::MonitorOptions;
 #[cfg(feature = "tracing")]
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+#[cfg(feature = "auth")]
+use crate::shell::Endpoint;
+use crate::shell::LATE_REPLY;
+use crate::shell::Login;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
@@ -46,6 +52,15 @@ pub struct ClientOptions {
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
+    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
+    #[cfg(feature = "auth")]
+    pub credential: Option<OwnedCredential>,
+    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
+    #[cfg(feature = "auth")]
+    pub allow_plain_without_tls: bool,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
@@ -74,6 +89,11 @@ impl ClientOptions {
             timeout: None,
             #[cfg(feature = "tls")]
             tls: None,
+            #[cfg(feature = "auth")]
+            credential: None,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -88,14 +108,16 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// a proxy; TLS in a build without the feature `tls`), so that nothing is silently left out.
+    /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, a proxy), for TLS without the feature
+    /// `tls`, or for credentials without the feature `auth`, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         let text = uri;
         let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
+        #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
         }
@@ -108,7 +130,10 @@ impl ClientOptions {
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
-            let (option, offset) = ("compressors", text.to_ascii_lowercase().rfind("compressors=").unwrap_or_default());
+            // Without a copy of the text, which has a password in it.
+            let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
+            let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
+            let option = "compressors";
             warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
@@ -121,15 +146,48 @@ impl ClientOptions {
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
+            #[cfg(feature = "auth")]
+            credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
+            #[cfg(feature = "auth")]
+            allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(&uri),
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),
             zlib_compression_level: uri.zlib_compression_level(),
             warnings,
         })
+    }
+
+    /// The credential as the shell takes it; none is left here.
+    #[cfg(feature = "auth")]
+    pub(super) fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        let Some(credential) = self.credential.take() else { return Ok(None) };
+        let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
+        if login.needs_privacy() && !self.is_private() {
+            return Err(Error::Credential(AuthError::PlainWithoutTls));
+        }
+        Ok(Some(login))
+    }
+
+    /// Without the feature `auth` there is none.
+    #[cfg(not(feature = "auth"))]
+    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
+    pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
+        Ok(None)
+    }
+
+    /// Whether nobody on the way to these hosts can read what is sent.
+    #[cfg(feature = "auth")]
+    fn is_private(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return true;
+        }
+        self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
     }
 }
 

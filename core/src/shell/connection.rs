@@ -9,13 +9,19 @@ use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;
 use crate::wire::bson::RawDocument;
+#[cfg(feature = "alloc")]
+use crate::wire::command::CommandReply;
 use crate::wire::compress::Compressors;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
+#[cfg(feature = "alloc")]
+use crate::wire::message::decode_message;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
 use core::fmt;
+use core::future::poll_fn;
 use core::ops::Range;
+use core::task::Poll;
 use embedded_io_async::{ErrorType, Read, Write};
 
 /// Why a request has no reply.
@@ -74,7 +80,11 @@ pub(super) struct Connection<R: Runtime> {
     packing: Packing,
     ids: RequestIds,
     exchange: Exchange,
+    /// Whether all of the last request was given to the socket.
+    sent: bool,
     limits: Limits,
+    /// What is written may be a secret.
+    secret: bool,
 }
 
 /// Where a reply is.
@@ -104,8 +114,47 @@ impl<R: Runtime> Connection<R> {
             packing: Packing::NONE,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
+            sent: false,
             limits: Limits::DEFAULT,
+            secret: false,
         }
+    }
+
+    /// The socket.
+    pub(super) const fn stream(&self) -> &R::Stream {
+        &self.stream
+    }
+
+    /// What is written until hands are shaken may be a secret: it is wiped once it is sent, or when the connection is dropped.
+    ///
+    /// - `bytes`: as large as a request with a secret in it can be, so that the buffer leaves none behind by growing.
+    pub(super) fn expect_secrets(&mut self, bytes: usize) {
+        self.secret = true;
+        // A buffer that cannot grow so far does not move either.
+        let _ = self.output.resize(bytes);
+        self.output.truncate(0);
+    }
+
+    /// Wipes what was written, if it may be a secret.
+    fn wipe(&mut self) {
+        if self.secret {
+            let len = self.output.capacity();
+            let _ = self.output.resize(len);
+            #[cfg(feature = "auth")]
+            zeroize::Zeroize::zeroize(self.output.written_mut());
+            self.output.truncate(0);
+        }
+    }
+
+    /// What the server said when it refused to go on shaking hands.
+    #[cfg(feature = "alloc")]
+    pub(super) fn refusal(&self) -> Option<&str> {
+        let input = self.input.written().get(..self.received)?;
+        // If it came compressed, it is the inflated one.
+        [input, self.packing.inflated()].into_iter().find_map(|bytes| match decode_message(bytes, &Limits::DEFAULT) {
+            Ok(Decoded::Done { value: message, .. }) => CommandReply::parse(message.body()).ok()?.message,
+            Ok(Decoded::NeedMore { .. }) | Err(_) => None,
+        })
     }
 
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
@@ -120,19 +169,28 @@ impl<R: Runtime> Connection<R> {
         self.packing.offer(offered, zlib_level);
     }
 
+    /// Whether all that keeps it from being idle is a reply that did not come yet, or not to its end.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn owes_reply(&self) -> bool {
+        self.sent && !self.is_idle()
+    }
+
     /// Makes an application connection of a connected socket.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    /// - `work`: called before each step of the authenticator's work, which it may spare.
     pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
         mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+        mut work: impl FnMut(&mut A),
     ) -> Result<Established, HandshakeError> {
         loop {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
                 // Nothing of a handshake is compressed.
                 self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
+                self.wipe();
             }
             let input = self.input.written().get(..self.received).unwrap_or_default();
             // Its replies may be, from the first on.
@@ -153,14 +211,20 @@ impl<R: Runtime> Connection<R> {
             if let Some(hello) = &handled.hello {
                 told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
             }
-            let (next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
+            let (mut next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
             self.consume(consumed);
+            while next == Next::Work {
+                work(handshake.authenticator_mut());
+                yield_now().await;
+                next = handshake.handle_input(&[])?.next;
+            }
             match next {
-                Next::Transmit => {}
+                Next::Transmit | Next::Work => {}
                 Next::Receive { bytes_min } => {
                     self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
                 }
                 Next::Established(established) => {
+                    self.secret = false;
                     self.limits = established.sizes.limits();
                     self.ids = established.request_ids;
                     self.packing.agree(established.compressors);
@@ -184,7 +248,10 @@ impl<R: Runtime> Connection<R> {
         let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
         // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
         self.exchange.begin(id, flags);
-        self.flush(packed).await
+        self.sent = false;
+        self.flush(packed).await?;
+        self.sent = true;
+        Ok(())
     }
 
     /// Writes what was encoded, or what was made of it.
@@ -292,6 +359,25 @@ impl<R: Runtime> Connection<R> {
 fn stream_error<R: Runtime>(error: &<R::Stream as ErrorType>::Error) -> ExchangeError {
     let cause = R::stream_cause(error);
     if cause.is_network() { ExchangeError::Network } else { ExchangeError::Transport(cause) }
+}
+
+impl<R: Runtime> Drop for Connection<R> {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+/// Lets the other tasks of the thread run.
+async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if core::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// A reply that came compressed: behind it nothing may be, as no other is due.

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::connection::ExchangeError;
+use super::login::LoginReport;
 use crate::Cause;
 use crate::pool::CheckOutError;
 use crate::topology::StateChange;
@@ -25,9 +26,11 @@ pub enum OperationError {
     ServerSelection(SelectionReport),
     /// No connection could be checked out.
     CheckOut(CheckOutError),
+    /// No connection could be checked out, because the one that was established for it was not authenticated.
+    Authentication(LoginReport),
     /// The request or its reply did not get through.
     Exchange(ExchangeError),
-    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet.
+    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet or the reply comes soon after.
     Timeout,
     /// The server's monitor timed out, and the connection was interrupted in the middle of the operation. (One that had not
     /// been sent yet fails with [`CheckOutError::PoolCleared`].)
@@ -56,7 +59,12 @@ impl OperationError {
             Self::Timeout => Some(Cause::NetworkTimeout),
             Self::Interrupted => Some(Cause::Interrupted),
             Self::Broken(cause) => Some(*cause),
-            Self::ServerSelection(_) | Self::CheckOut(_) | Self::Command { .. } | Self::Busy | Self::Closed => None,
+            Self::ServerSelection(_)
+            | Self::CheckOut(_)
+            | Self::Authentication(_)
+            | Self::Command { .. }
+            | Self::Busy
+            | Self::Closed => None,
         }
     }
 
@@ -71,7 +79,7 @@ impl OperationError {
             Self::Interrupted => true,
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
-            Self::CheckOut(_) => self.is_retryable(),
+            Self::CheckOut(_) | Self::Authentication(_) => self.is_retryable(),
             Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed => false,
         }
     }
@@ -85,12 +93,8 @@ impl OperationError {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
-            Self::CheckOut(CheckOutError::PoolClosed) => true,
-            Self::CheckOut(CheckOutError::EstablishFailed { cause: Cause::Command { code }, overloaded }) => {
-                *overloaded || is_transient_code(*code)
-            }
-            Self::CheckOut(CheckOutError::EstablishFailed { cause, overloaded }) => *overloaded || cause.is_network(),
-            Self::CheckOut(error) => error.is_retryable(),
+            Self::CheckOut(error) => is_retryable_check_out(error),
+            Self::Authentication(failure) => is_retryable_check_out(&failure.check_out),
             Self::Command { labels, .. } => labels.contains(Labels::RETRYABLE_ERROR),
             Self::ServerSelection(_)
             | Self::Exchange(_)
@@ -100,6 +104,20 @@ impl OperationError {
             | Self::Busy
             | Self::Closed => false,
         }
+    }
+}
+
+const fn is_retryable_check_out(error: &CheckOutError) -> bool {
+    match error {
+        CheckOutError::PoolClosed => true,
+        CheckOutError::EstablishFailed { cause: Cause::Command { code }, overloaded } => {
+            *overloaded || is_transient_code(*code)
+        }
+        CheckOutError::EstablishFailed { cause, overloaded } => *overloaded || cause.is_network(),
+        CheckOutError::PoolCleared { .. }
+        | CheckOutError::WaitQueueTimeout { .. }
+        | CheckOutError::Busy { .. }
+        | CheckOutError::Cancelled => error.is_retryable(),
     }
 }
 
@@ -127,6 +145,7 @@ impl fmt::Display for OperationError {
         match self {
             Self::ServerSelection(report) => report.fmt(f),
             Self::CheckOut(error) => error.fmt(f),
+            Self::Authentication(failure) => failure.fmt(f),
             Self::Exchange(error) => error.fmt(f),
             Self::Timeout => f.write_str("the operation's deadline has passed"),
             Self::Interrupted => f.write_str("the connection was interrupted due to server monitor timeout"),

@@ -1,11 +1,13 @@
 //! A connection that is checked out.
 
 use super::connection::{Connection, ExchangeError};
+#[cfg(feature = "alloc")]
+use super::drain::Drain;
 use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
 use super::server::{Begun, Watch};
-use crate::pool::{CheckOutError, Health, Lease, WaiterId};
+use crate::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
@@ -19,7 +21,8 @@ use core::task::{Context, Poll};
 
 /// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
 ///
-/// One that is dropped while a reply is outstanding, or after an error, is closed and not reused.
+/// One that is dropped after an error is closed and not reused. One that is dropped while a reply is outstanding, or after its
+/// time was over, is kept if the reply comes soon: see [`HubConfig::late_reply`](super::HubConfig::late_reply).
 pub struct Guard<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: R::ServerHandle,
@@ -42,8 +45,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// # Errors
     ///
     /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
-    /// command that was too late to be sent, the connection is closed when the guard is dropped, and every further command fails;
-    /// so it is when this future is dropped before it is done.
+    /// command that was too late to be sent, every further command fails and the connection is closed when the guard is dropped (after an
+    /// [`OperationError::Timeout`] only if the reply does not come soon after); so it is when this future is dropped before it is done.
     pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
@@ -148,10 +151,29 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
+    /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
+    #[cfg(feature = "alloc")]
+    fn may_drain(&self) -> Option<(Cause, Instant)> {
+        let limit = self.hub.config().late_reply;
+        let cause = self.broken.unwrap_or(Cause::Cancelled);
+        let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
+        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+    }
+
     /// The reply to the last command, also when it failed with [`OperationError::Command`].
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Says what the connection is pinned to, until it is returned: behind a load balancer, an error of waiting for a connection tells how many are in use for
+    /// what. The connection itself stays with its service for its life in any case.
+    ///
+    /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
+    pub fn pin(&mut self, pinned: Pinned) {
+        if let Some(lease) = &self.lease {
+            self.server.pin(lease, pinned);
+        }
     }
 
     /// Until when operations may take; `None` is for ever.
@@ -180,11 +202,22 @@ impl<'h, R: Runtime> Guard<'h, R> {
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let mut connection = self.connection.take();
+        let connection = self.connection.take();
+        #[cfg(feature = "alloc")]
+        let (lease, connection) = match (self.may_drain(), connection) {
+            (Some((cause, deadline)), Some(connection)) if connection.owes_reply() => {
+                match self.server.drain(Drain { lease, connection, cause, deadline }) {
+                    Ok(()) => return,
+                    Err(Drain { lease, connection, .. }) => (lease, Some(connection)),
+                }
+            }
+            (_, connection) => (lease, connection),
+        };
         let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
-        if let Some(connection) = &mut connection {
+        let connection = connection.map(|mut connection| {
             connection.rest();
-        }
+            connection
+        });
         let health = match self.broken {
             Some(cause) => Health::Broken(cause),
             None if outstanding => Health::Broken(Cause::Cancelled),
@@ -220,12 +253,14 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
-    type Output = Result<Guard<'h, R>, CheckOutError>;
+    type Output = Result<Guard<'h, R>, OperationError>;
 
     /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (hub, deadline) = (self.hub, self.deadline);
-        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let Some(server) = &self.server else {
+            return Poll::Ready(Err(OperationError::CheckOut(CheckOutError::Cancelled)));
+        };
         let now = hub.now();
         let begun = match self.waiter {
             None => server.begin_check_out(now, deadline, context.waker()),
@@ -246,8 +281,9 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
-            (Err(error), _) => Err(error),
-            (Ok(_), _) => Err(CheckOutError::Cancelled),
+            (Err(error), Some(server)) => Err(server.explain(error)),
+            (Err(error), None) => Err(OperationError::CheckOut(error)),
+            (Ok(_), _) => Err(OperationError::CheckOut(CheckOutError::Cancelled)),
         })
     }
 }

@@ -17,7 +17,8 @@ use embedded_io_async::{ErrorType, Read, Write};
 ///
 /// Whether the futures of the shell are `Send` follows from these types.
 pub trait Runtime: Sized + 'static {
-    /// A connected socket, TLS included. Dropping it closes it without waiting.
+    /// A connected socket, TLS included. Dropping it closes it without waiting. With [`HubConfig::late_reply`](super::HubConfig::late_reply),
+    /// a read that is dropped before it is done must lose no bytes.
     type Stream: Read + Write;
     /// What bytes are read into and written from; one connection has two.
     type Buffer: Buffer;
@@ -40,6 +41,12 @@ pub trait Runtime: Sized + 'static {
     /// Uniform random bits, for choices among equals; need not be secret.
     fn entropy(&self) -> u32;
 
+    /// Random bytes that nobody can guess, for the nonces of authentication. `None`, the default, is that there are none:
+    /// then no connection is authenticated.
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        None
+    }
+
     /// Returns once `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 
@@ -53,6 +60,12 @@ pub trait Runtime: Sized + 'static {
     /// What an error of a stream is: [`Cause::Network`], unless the stream does TLS and it is of that.
     fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {
         Cause::Network
+    }
+
+    /// Whether nobody on the way can read what a connection carries: TLS, or a Unix domain socket. No, by default: then
+    /// passwords are not sent as they are, unless [`Login`](super::Login) allows it.
+    fn is_private(&self, _stream: &Self::Stream) -> bool {
+        false
     }
 
     /// A buffer for a new connection.

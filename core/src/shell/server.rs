@@ -4,11 +4,15 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
+#[cfg(feature = "alloc")]
+use super::drain::Late;
+use super::error::OperationError;
 use super::event::{Publish, Tap};
+use super::login::Refusal;
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pool, PoolAction,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
     PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
 };
 use crate::storage::Store;
@@ -23,33 +27,37 @@ pub struct Server<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
-    state: R::Lock<State<R>>,
+    pub(super) state: R::Lock<State<R>>,
 }
 
 /// What is behind the lock of a server.
-struct State<R: Runtime> {
-    pool: Pool<R::Memory>,
+pub(super) struct State<R: Runtime> {
+    pub(super) pool: Pool<R::Memory>,
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Stores>::PerConn<Worker>,
-    clock: Option<Waker>,
+    pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
+    /// Why the last connection that was not established was not authenticated, if that was it.
+    refusal: Option<Refusal>,
     /// Operations were found overdue, and are to be woken.
     overdue: bool,
+    #[cfg(feature = "alloc")]
+    pub(super) late: Late<R>,
 }
 
 /// What belongs to the place of a connection.
-struct Cell<R: Runtime> {
+pub(super) struct Cell<R: Runtime> {
     owner: Option<ConnId>,
-    interrupted: bool,
+    pub(super) interrupted: bool,
     socket: Option<Connection<R>>,
     /// What hello told. Here and not with the socket, which moves with each check-out.
     known: Option<Established>,
     /// Who performs I/O on it.
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
     /// Until when that may take. Kept by the clock task, so that an operation in time needs no timer of its own.
-    deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
     /// The last such deadline that has passed.
     expired: Option<Instant>,
 }
@@ -153,7 +161,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// The cell of a connection, unless the place is another's by now.
-    fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
+    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
         self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
     }
 
@@ -182,6 +190,17 @@ impl<R: Runtime> State<R> {
             }
         }
         next
+    }
+
+    /// Where a connection comes from; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        let service_id = self.pool.conn_service(id);
+        let pool_generation = match service_id {
+            Some(service_id) => self.pool.service_generation(service_id),
+            None => self.pool.generation(),
+        };
+        let generation = self.pool.conn_generation(id)?.get();
+        Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
     }
 
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
@@ -218,7 +237,10 @@ impl<R: Runtime> Server<R> {
             workers: Store::EMPTY,
             clock: None,
             armed: None,
+            refusal: None,
             overdue: false,
+            #[cfg(feature = "alloc")]
+            late: Late::EMPTY,
         };
         Self { id, address, events, state: R::Lock::new(state) }
     }
@@ -286,6 +308,10 @@ impl<R: Runtime> Server<R> {
         });
     }
 
+    pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
+        self.change_quietly(|state, observer| state.pool.reconfigure(now, config, observer));
+    }
+
     pub(super) fn close_quietly(&self, now: Instant) {
         self.change_quietly(|state, observer| state.pool.close(now, observer));
     }
@@ -343,6 +369,12 @@ impl<R: Runtime> Server<R> {
             state.pool.cancel(now, id, observer);
             state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
         });
+    }
+
+    /// Notes what a connection that is checked out is used for.
+    pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
+        let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
+        debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
@@ -479,6 +511,17 @@ impl<R: Runtime> Server<R> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
+    /// Why a connection is about to be reported as not established, for those who wait for it.
+    pub(super) fn note_refusal(&self, refusal: Option<Refusal>) {
+        let _before = self.state.with(|state| core::mem::replace(&mut state.refusal, refusal));
+    }
+
+    /// The error of a check-out of this server.
+    pub(super) fn explain(&self, error: CheckOutError) -> OperationError {
+        let report = self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error)));
+        report.map_or(OperationError::CheckOut(error), OperationError::Authentication)
+    }
+
     /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.
     pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
         self.change_quietly(|state, observer| {
@@ -491,15 +534,7 @@ impl<R: Runtime> Server<R> {
 
     /// Where a connection comes from, for judging its errors; `None` once it is gone.
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
-        self.state.with(|state| {
-            let service_id = state.pool.conn_service(id);
-            let pool_generation = match service_id {
-                Some(service_id) => state.pool.service_generation(service_id),
-                None => state.pool.generation(),
-            };
-            let generation = state.pool.conn_generation(id)?.get();
-            Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
-        })
+        self.state.with(|state| state.origin(id))
     }
 
     /// What the clock task waits for.

@@ -1,5 +1,7 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+#[cfg(feature = "auth")]
+mod login;
 mod wakers;
 mod workers;
 
@@ -8,6 +10,7 @@ use crate::monitor::MonitorOptions;
 use crate::pool::{CheckOutError, Fixed, PoolCounts, PoolOptions};
 use crate::storage::Full;
 use crate::topology::{self, PoolCommand, TopologyOptions};
+use crate::wire::Sink;
 use crate::wire::compress::Compressors;
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
 use crate::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
@@ -15,11 +18,12 @@ use crate::{Cause, Instant};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::future::{pending, poll_fn};
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use embedded_io_async::{ErrorType, Read, Write};
@@ -35,6 +39,18 @@ pub(super) enum Dial {
     Panics,
 }
 
+/// What the peer does with an authentication.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "auth"), expect(dead_code, reason = "there is none"))]
+pub(super) enum Answer {
+    Accepts,
+    Refuses(String),
+    KeepsSilent,
+    /// Plays SCRAM-SHA-256 with this salt.
+    #[cfg(feature = "auth")]
+    Scram(&'static str),
+}
+
 /// A runtime without time of its own, whose peer answers everything with a good hello.
 #[derive(Clone)]
 pub(super) struct Bench {
@@ -44,16 +60,100 @@ pub(super) struct Bench {
     now: Arc<AtomicU64>,
     /// Bytes that were written to all sockets.
     written: Arc<AtomicUsize>,
+    answer: Arc<Mutex<Answer>>,
+    has_entropy: Arc<AtomicBool>,
+    is_private: Arc<AtomicBool>,
+    /// What memory held when it was given back.
+    left: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+/// A buffer that moves whenever it grows, and whose memory is looked at when it is given back.
+pub(super) struct Page {
+    bench: Bench,
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Page {
+    pub(super) fn of(bench: &Bench) -> Self {
+        Self { bench: bench.clone(), bytes: Vec::new(), len: 0 }
+    }
+
+    fn reallocate(&mut self, capacity: usize) {
+        let mut bytes = vec![0; capacity];
+        bytes[..self.len].copy_from_slice(&self.bytes[..self.len]);
+        self.bench.left.lock().unwrap().push(core::mem::replace(&mut self.bytes, bytes));
+    }
+}
+
+impl Sink for Page {
+    fn written(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn written_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.len]
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.len + bytes.len();
+        if end > self.bytes.len() {
+            self.reallocate(end);
+        }
+        self.bytes[self.len..end].copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl Buffer for Page {
+    fn resize(&mut self, len: usize) -> Result<(), Full> {
+        if len > self.bytes.len() {
+            self.reallocate(len);
+        }
+        self.len = len;
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn limit(&self) -> usize {
+        usize::MAX
+    }
+
+    fn shrink(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        self.reallocate(self.len);
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.bench.left.lock().unwrap().push(core::mem::take(&mut self.bytes));
+    }
 }
 
 pub(super) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
+    #[cfg(feature = "auth")]
+    scram: login::Prover,
 }
 
 impl Stream {
     pub(super) fn of(bench: &Bench) -> Self {
-        Self { bench: bench.clone(), unread: Vec::new() }
+        Self {
+            bench: bench.clone(),
+            unread: Vec::new(),
+            #[cfg(feature = "auth")]
+            scram: login::Prover::default(),
+        }
     }
 }
 
@@ -79,11 +179,30 @@ impl Write for Stream {
             panic!("no whole message")
         };
         if !*self.bench.mute.lock().unwrap() {
+            let name = message.body().iter().next().and_then(Result::ok).map_or("", |first| first.key);
+            let answer = name.starts_with("sasl").then(|| self.bench.answer.lock().unwrap().clone());
+            if answer == Some(Answer::KeepsSilent) {
+                return Ok(buf.len());
+            }
+            let (mut payload, mut over) = (String::new(), true);
+            #[cfg(feature = "auth")]
+            if let Some(Answer::Scram(salt)) = answer {
+                (payload, over) = self.scram.answer(salt, message.body());
+            }
             let outgoing = Outgoing::reply(1, message.header().request_id);
             encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
-                message.body(|body| {
-                    body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
-                    body.double("ok", 1.0).map(drop)
+                message.body(|body| match &answer {
+                    Some(Answer::Refuses(text)) => {
+                        body.double("ok", 0.0)?.int32("code", 18)?.str("errmsg", text).map(drop)
+                    }
+                    Some(_) => {
+                        body.int32("conversationId", 1)?.boolean("done", over)?;
+                        body.binary("payload", 0, payload.as_bytes())?.double("ok", 1.0).map(drop)
+                    }
+                    None => {
+                        body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                        body.double("ok", 1.0).map(drop)
+                    }
                 })
             })
             .unwrap();
@@ -98,7 +217,7 @@ impl Write for Stream {
 
 impl Runtime for Bench {
     type Stream = Stream;
-    type Buffer = Vec<u8>;
+    type Buffer = Page;
     type Lock<T> = Mutex<T>;
     type Memory = Fixed<1, 8, 1>;
     type Topology = topology::OnHeap;
@@ -127,8 +246,16 @@ impl Runtime for Bench {
         }
     }
 
-    fn buffer(&self) -> Result<Vec<u8>, Full> {
-        Ok(Vec::new())
+    fn buffer(&self) -> Result<Page, Full> {
+        Ok(Page::of(self))
+    }
+
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        self.has_entropy.load(Ordering::Relaxed).then_some([7; 24])
+    }
+
+    fn is_private(&self, _stream: &Stream) -> bool {
+        self.is_private.load(Ordering::Relaxed)
     }
 
     fn share_server(&self, server: Server<Self>) -> Result<Arc<Server<Self>>, Full> {
@@ -143,6 +270,10 @@ impl Bench {
             mute: Arc::new(Mutex::new(false)),
             now: Arc::new(AtomicU64::new(1)),
             written: Arc::new(AtomicUsize::new(0)),
+            answer: Arc::new(Mutex::new(Answer::Accepts)),
+            has_entropy: Arc::new(AtomicBool::new(true)),
+            is_private: Arc::new(AtomicBool::new(true)),
+            left: Arc::default(),
         }
     }
 
@@ -157,16 +288,22 @@ impl Bench {
 
 /// A hub with one server, whose pool is ready without a check. None of its tasks run.
 fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+    open_with(None)
+}
+
+fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let bench = Bench::new();
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
     let config = HubConfig {
         pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
-        connect_timeout: Duration::ZERO,
+        connect_timeout: if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO },
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,
+        late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
+        login,
         first_pool: 0,
     };
     let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };

@@ -41,6 +41,18 @@ pub trait Authenticator {
     /// [`EncodeError`].
     fn write_command<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError>;
 
+    /// Does a step of the work that [`Round::Work`] speaks of. Only called after it.
+    ///
+    /// Cost: a small part of a second at most, so that whoever shares the thread is not kept waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`AuthError`]: the connection is to be closed. [`AuthError::Ended`] is what an authenticator says that
+    /// never has any.
+    fn work(&mut self) -> Result<Round, AuthError> {
+        Err(AuthError::Ended)
+    }
+
     /// Takes the reply to the command.
     ///
     /// # Errors
@@ -54,6 +66,8 @@ pub trait Authenticator {
 pub enum Round {
     /// Another command is to be sent.
     Another,
+    /// There is work to do before: [`Authenticator::work`] does some of it, and tells how it goes on.
+    Work,
     /// The server knows who is calling, and has proved what the mechanism lets it prove.
     Done,
 }
@@ -102,6 +116,10 @@ impl<A: Authenticator> Authenticator for Option<A> {
         self.as_ref().map_or(Ok(()), |inner| inner.write_command(command))
     }
 
+    fn work(&mut self) -> Result<Round, AuthError> {
+        self.as_mut().map_or(Err(AuthError::Ended), A::work)
+    }
+
     fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError> {
         self.as_mut().map_or(Ok(Round::Done), |inner| inner.handle_reply(reply))
     }
@@ -122,6 +140,10 @@ impl<A: Authenticator> Authenticator for &mut A {
 
     fn write_command<S: Sink>(&self, command: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
         (**self).write_command(command)
+    }
+
+    fn work(&mut self) -> Result<Round, AuthError> {
+        (**self).work()
     }
 
     fn handle_reply(&mut self, reply: RawDocument<'_>) -> Result<Round, AuthError> {
@@ -149,6 +171,11 @@ pub enum AuthError {
     PasswordNotAscii,
     /// The mechanism knows users of `$external` only.
     SourceNotExternal,
+    /// A mechanism that is not known here.
+    MechanismUnsupported {
+        /// Its name.
+        name: &'static str,
+    },
     /// PLAIN would send the password for everybody on the way to read.
     PlainWithoutTls,
     /// The nonce given is too short, too long, or has characters that a nonce cannot have.
@@ -190,6 +217,8 @@ pub enum AuthError {
     ServerNonceTooLong,
     /// The salt is longer than is kept.
     SaltTooLong,
+    /// The server's first message of SCRAM is longer than is kept.
+    MessageTooLong,
     /// Fewer iterations than are safe.
     IterationsTooFew {
         /// The iterations asked for.
@@ -222,6 +251,7 @@ impl fmt::Display for AuthError {
             Self::PasswordProhibited => "the password has characters that are prohibited",
             Self::PasswordNotAscii => "this build can only use ASCII passwords",
             Self::SourceNotExternal => "the mechanism needs the source $external",
+            Self::MechanismUnsupported { name } => return write!(f, "the mechanism {name} is not supported"),
             Self::PlainWithoutTls => "PLAIN is refused without TLS",
             Self::NonceProhibited => "the client's nonce cannot be used",
             Self::Refused { code } => return write!(f, "the server refused with code {code}"),
@@ -238,6 +268,7 @@ impl fmt::Display for AuthError {
             Self::ServerNonce => "the server's nonce does not extend the client's",
             Self::ServerNonceTooLong => "the server's nonce is too long",
             Self::SaltTooLong => "the salt is too long",
+            Self::MessageTooLong => "the server's first message is too long",
             Self::IterationsTooFew { found } => return write!(f, "only {found} iterations"),
             Self::IterationsTooMany { max } => return write!(f, "more than {max} iterations"),
             Self::ServerSignature => "the server's signature is wrong",

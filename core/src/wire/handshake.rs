@@ -48,6 +48,8 @@ enum Step {
     AwaitsHello,
     OwesCommand,
     AwaitsReply,
+    /// The authenticator has work to do.
+    Works,
     /// Over, and in which phase it was.
     Ended(Phase),
 }
@@ -68,6 +70,9 @@ pub struct Handled<'a> {
 pub enum Next {
     /// Call [`Handshake::poll_transmit`] and send what it writes.
     Transmit,
+    /// Call [`Handshake::handle_input`] again with what is not consumed, be it nothing: it does a step of the
+    /// authenticator's work. A host that shares its thread lets others run before.
+    Work,
     /// Receive at least so many more bytes, and hand in all that is not consumed.
     Receive {
         /// At least 1. As claimed by the peer: make room as bytes arrive.
@@ -177,9 +182,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     ///
     /// - `input`: may end anywhere; what is not consumed must be handed in again, with more behind it.
     ///
-    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation. What the authenticator does
-    /// comes on top: SCRAM hashes the password as many times as the server says, once per connection
-    /// unless its keys are known already.
+    /// Cost: linear in `input` once a reply is complete, O(1) before; no allocation. A step of the authenticator's work
+    /// after [`Next::Work`].
     ///
     /// # Errors
     ///
@@ -192,12 +196,17 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     pub fn handle_input<'b>(&mut self, input: &'b [u8]) -> Result<Handled<'b>, HandshakeError> {
         let before = input.len();
         let phase = self.phase();
+        if self.step == Step::Works {
+            let round = self.authenticator.work();
+            return Ok(Handled { consumed_bytes: 0, hello: None, next: self.go_on(round)? });
+        }
         let decoded = self.exchange.decode_reply(input, &Limits::DEFAULT);
         let (message, rest) = match decoded.map_err(|wire| wire_error(phase, wire))? {
             Decoded::Done { value: (message, Matched::Last | Matched::MoreComes), rest } => (message, rest),
             Decoded::NeedMore { bytes_min } => {
                 let next = match self.step {
                     Step::OwesHello | Step::OwesCommand => Next::Transmit,
+                    Step::Works => Next::Work,
                     Step::AwaitsHello | Step::AwaitsReply | Step::Ended(_) => Next::Receive { bytes_min },
                 };
                 return Ok(Handled { consumed_bytes: 0, hello: None, next });
@@ -209,7 +218,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         if reply.ok {
             let hello = match step {
                 Step::AwaitsReply => None,
-                Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Ended(_) => {
+                Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Works | Step::Ended(_) => {
                     Some(self.handle_hello(message.body())?)
                 }
             };
@@ -251,7 +260,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 (written, Step::AwaitsHello)
             }
             Step::OwesCommand => (self.encode_round(sink, request_id), Step::AwaitsReply),
-            Step::AwaitsHello | Step::AwaitsReply | Step::Ended(_) => return Ok(false),
+            Step::AwaitsHello | Step::AwaitsReply | Step::Works | Step::Ended(_) => return Ok(false),
         };
         written.map_err(|encode| {
             let error = HandshakeError::new(self.phase(), Cause::Resources);
@@ -274,7 +283,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     pub const fn phase(&self) -> Phase {
         match self.step {
             Step::OwesHello | Step::AwaitsHello => Phase::Hello,
-            Step::OwesCommand | Step::AwaitsReply => Phase::Authentication,
+            Step::OwesCommand | Step::AwaitsReply | Step::Works => Phase::Authentication,
             Step::Ended(phase) => phase,
         }
     }
@@ -283,6 +292,12 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     #[must_use]
     pub const fn authenticator(&self) -> &A {
         &self.authenticator
+    }
+
+    /// Who authenticates: can be spared some work, perhaps, by keys from another connection.
+    #[must_use]
+    pub const fn authenticator_mut(&mut self) -> &mut A {
+        &mut self.authenticator
     }
 
     const fn begin(hello: HandshakeHello<'a>, authenticator: A) -> Self {
@@ -318,6 +333,10 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             (Ok(Round::Another), _) => {
                 self.step = Step::OwesCommand;
                 Ok(Next::Transmit)
+            }
+            (Ok(Round::Work), _) => {
+                self.step = Step::Works;
+                Ok(Next::Work)
             }
             (Ok(Round::Done), Some(established)) => {
                 Ok(Next::Established(Established { request_ids: self.ids, ..established }))

@@ -1,7 +1,8 @@
 //! Arbitrary bytes as a server's part of an authentication.
 
 use poolhouse_core::auth::{
-    Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, Nonce, Scram, ScramMechanism,
+    Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, ITERATIONS_PER_STEP, Mechanism, Nonce, Scram,
+    ScramMechanism,
 };
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::hello::HelloReply;
@@ -42,11 +43,15 @@ fn conversation(mechanism: ScramMechanism, data: &[u8]) {
     let mut scram = scram.with_iterations_max(ITERATIONS_MAX);
     let mut failed = false;
     for (index, message) in data.split(|byte| *byte == 0xff).enumerate() {
-        let outcome = scram.handle_message(message, index % 3 == 2);
+        let mut outcome = scram.handle_message(message, index % 3 == 2);
+        while outcome == Ok(Round::Work) {
+            outcome = scram.work();
+        }
         let mut said = Vec::new();
         assert_eq!(scram.write_message(&mut said), Ok(()));
         match outcome {
             Ok(Round::Done) => panic!("a server was believed"),
+            Ok(Round::Work) => unreachable!("it is done"),
             Ok(Round::Another) => {
                 assert!(index == 0 && !failed, "only the first message can be right");
                 assert!(message.starts_with(b"r=") && message.windows(6).any(|part| part == b"i=4096"));
@@ -83,12 +88,14 @@ fn replies(document: RawDocument<'_>) {
                 ..AuthenticationOptions::new([0; ENTROPY_BYTES])
             };
             let mut authentication = Authentication::new(credential, options).expect("can be used");
-            let mut outcome = authentication.handle_hello(&hello);
+            let outcome = authentication.handle_hello(&hello);
+            let mut outcome = worked(&mut authentication, outcome);
             for _ in 0..3 {
                 if outcome.is_err() {
                     break;
                 }
-                outcome = authentication.handle_reply(document);
+                let round = authentication.handle_reply(document);
+                outcome = worked(&mut authentication, round);
                 if outcome == Ok(Round::Done) {
                     assert_eq!(mechanism, Some(Mechanism::Plain), "only there has the server nothing to prove");
                     break;
@@ -97,6 +104,17 @@ fn replies(document: RawDocument<'_>) {
             assert!(outcome != Ok(Round::Another), "a conversation has an end");
         }
     }
+}
+
+/// Does the work that is asked for; it has an end.
+fn worked(authentication: &mut Authentication<'_>, mut round: Result<Round, AuthError>) -> Result<Round, AuthError> {
+    let mut steps = 0;
+    while round == Ok(Round::Work) {
+        round = authentication.work();
+        steps += 1;
+        assert!(steps <= ITERATIONS_MAX / ITERATIONS_PER_STEP, "more than the server may ask for");
+    }
+    round
 }
 
 /// Good messages to begin with, alone and in documents.

@@ -260,7 +260,7 @@ enum Outcome {
 
 fn outcome(result: Result<Next, HandshakeError>) -> Outcome {
     match result {
-        Ok(Next::Transmit | Next::Receive { .. }) => Outcome::More,
+        Ok(Next::Transmit | Next::Work | Next::Receive { .. }) => Outcome::More,
         Ok(Next::Established(established)) => Outcome::Established(established.service_id),
         Err(error) => Outcome::Failed(error),
     }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bson::doc;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
 use poolhouse_smol::{Client, ClientOptions, Error, Event};
@@ -23,6 +24,7 @@ pub(super) fn cases(suite: Suite) -> Suite {
         .case("tls_certificate_of_another_host_is_named", || run(tls_certificate_of_another_host_is_named()))
         .case("tls_certificate_that_expires_is_named", || run(tls_certificate_that_expires_is_named()))
         .case("tls_client_certificate_lets_in", || run(tls_client_certificate_lets_in()))
+        .case("tls_client_certificate_is_a_user", || run(tls_client_certificate_is_a_user()))
 }
 
 /// An authority, its certificate's file, and a server's.
@@ -183,5 +185,43 @@ async fn tls_client_certificate_lets_in() -> Outcome {
     options.tls.get_or_insert_default().certificate_key_file = Some(file);
     let (cause, text) = refusal(options).await?;
     assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
+    Ok(())
+}
+
+/// MONGODB-X509: the certificate says who it is, with and without a name in the connection string.
+async fn tls_client_certificate_is_a_user() -> Outcome {
+    let pki = Pki::new();
+    let mut server = pki.server(&here(), false);
+    server.args.push("--auth".into());
+    let mongod = start(server).await?;
+    let ann = pki.root.issue(&Wanted::client("ann"));
+    let roles = doc! { "createUser": ann.subject(), "roles": [{ "role": "readWrite", "db": "db" }] };
+    // The first user of a server may be made from its own machine without being anybody.
+    mongod.run_command_on("$external", roles)?;
+    let name = ann.subject().replace(',', "%2C").replace('=', "%3D");
+    for (who, holder, gets_in) in [
+        (String::new(), &ann, true),
+        (format!("{name}@"), &ann, true),
+        (String::new(), &pki.root.issue(&Wanted::client("bob")), false),
+        ("CN%3Dcarl@".to_owned(), &ann, false),
+    ] {
+        let host = mongod.address();
+        let mut options = pki.options(&format!("mongodb://{who}{host}/?authMechanism=MONGODB-X509&tls=true"))?;
+        let file = pki.folder.write("client.pem", holder.identity().pem());
+        options.tls.get_or_insert_default().certificate_key_file = Some(file);
+        let client = Client::new(options)?;
+        let inserted = client.run_command("db", doc! { "insert": "c", "documents": [{}] }).await;
+        match inserted {
+            Ok(_) if gets_in => {}
+            Err(error) if !gets_in => {
+                let Some(CheckOutError::EstablishFailed { cause, overloaded }) = error.check_out() else {
+                    return Err(format!("{who}: {error:?}").into());
+                };
+                assert_eq!((*cause, *overloaded), (Cause::Authentication, false), "{who}");
+            }
+            other => return Err(format!("{who}: {other:?}").into()),
+        }
+        client.close().await;
+    }
     Ok(())
 }

@@ -63,7 +63,16 @@ impl<'a, A: Authenticator> Talk<'a, A> {
         let handled = self.handshake.handle_input(&bytes)?;
         assert_eq!(handled.consumed_bytes, bytes.len());
         assert_eq!(handled.hello.is_some(), self.request_id == 1);
-        Ok(handled.next)
+        let mut next = handled.next;
+        while next == Next::Work {
+            assert_eq!(self.handshake.poll_transmit(&mut Vec::new()), Ok(false), "nothing is to be sent before");
+            assert_eq!(self.handshake.phase(), Phase::Authentication);
+            // What comes meanwhile waits.
+            let handled = self.handshake.handle_input(&bytes)?;
+            assert_eq!((handled.consumed_bytes, handled.hello), (0, None));
+            next = handled.next;
+        }
+        Ok(next)
     }
 }
 

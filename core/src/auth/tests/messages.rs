@@ -4,37 +4,37 @@ use super::*;
 fn known_conversation_is_led_to_its_end_in_two_rounds() {
     let mut scram = SHA_256.scram();
     assert_eq!(said(&scram), format!("n,,n=user,r={}", SHA_256.nonce));
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     assert_eq!(said(&scram), SHA_256.client_final);
     assert_eq!(said(&scram), SHA_256.client_final, "writing changes nothing");
-    assert_eq!(scram.handle_message(SHA_256.server_final.as_bytes(), true), Ok(Round::Done));
+    assert_eq!(tell(&mut scram, SHA_256.server_final.as_bytes(), true), Ok(Round::Done));
     assert_eq!(said(&scram), "");
-    assert_eq!(scram.handle_message(SHA_256.server_final.as_bytes(), true), Err(AuthError::Ended));
+    assert_eq!(tell(&mut scram, SHA_256.server_final.as_bytes(), true), Err(AuthError::Ended));
 }
 
 #[test]
 fn server_that_is_not_done_gets_one_empty_exchange() {
     let at_the_end = || {
         let mut scram = SHA_256.scram();
-        assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
-        assert_eq!(scram.handle_message(SHA_256.server_final.as_bytes(), false), Ok(Round::Another));
+        assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+        assert_eq!(tell(&mut scram, SHA_256.server_final.as_bytes(), false), Ok(Round::Another));
         assert_eq!(said(&scram), "");
         scram
     };
-    assert_eq!(at_the_end().handle_message(b"", true), Ok(Round::Done));
-    assert_eq!(at_the_end().handle_message(b"", false), Err(AuthError::NotDone));
-    assert_eq!(at_the_end().handle_message(b"v=AAAA", true), Err(AuthError::PayloadUnexpected));
+    assert_eq!(tell(&mut at_the_end(), b"", true), Ok(Round::Done));
+    assert_eq!(tell(&mut at_the_end(), b"", false), Err(AuthError::NotDone));
+    assert_eq!(tell(&mut at_the_end(), b"v=AAAA", true), Err(AuthError::PayloadUnexpected));
 }
 
 /// Every message is refused after an error: what was left cannot be gone on with.
 #[test]
 fn error_ends_the_conversation() {
     let mut scram = SHA_256.scram();
-    assert_eq!(scram.handle_message(b"", false), Err(AuthError::AttributeMalformed { name: None }));
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Err(AuthError::Ended));
+    assert_eq!(tell(&mut scram, b"", false), Err(AuthError::AttributeMalformed { name: None }));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Err(AuthError::Ended));
     let mut scram = SHA_256.scram();
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), true), Err(AuthError::DoneTooEarly));
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Err(AuthError::Ended));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), true), Err(AuthError::DoneTooEarly));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Err(AuthError::Ended));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn malformed_first_messages_are_refused_by_what_is_wrong_with_them() {
         ("e=".to_string(), ServerError),
     ];
     for (message, error) in cases {
-        assert_eq!(SHA_256.scram().handle_message(message.as_bytes(), false), Err(error), "{message:.200}");
+        assert_eq!(tell(&mut SHA_256.scram(), message.as_bytes(), false), Err(error), "{message:.200}");
     }
 }
 
@@ -105,12 +105,12 @@ fn malformed_first_messages_are_refused_by_what_is_wrong_with_them() {
 #[test]
 fn truncated_messages_are_refused() {
     for end in 0..SHA_256.server_first.len() {
-        assert!(SHA_256.scram().handle_message(&SHA_256.server_first.as_bytes()[..end], false).is_err(), "{end}");
+        assert!(tell(&mut SHA_256.scram(), &SHA_256.server_first.as_bytes()[..end], false).is_err(), "{end}");
     }
     for end in 0..SHA_256.server_final.len() {
         let mut scram = SHA_256.scram();
-        assert!(scram.handle_message(SHA_256.server_first.as_bytes(), false).is_ok());
-        assert!(scram.handle_message(&SHA_256.server_final.as_bytes()[..end], true).is_err(), "{end}");
+        assert!(tell(&mut scram, SHA_256.server_first.as_bytes(), false).is_ok());
+        assert!(tell(&mut scram, &SHA_256.server_final.as_bytes()[..end], true).is_err(), "{end}");
     }
 }
 
@@ -118,15 +118,15 @@ fn truncated_messages_are_refused() {
 fn extensions_that_may_be_ignored_are() {
     let mut scram = SHA_256.scram();
     let first = format!("{},x=1,Y=a=b", SHA_256.server_first);
-    assert_eq!(scram.handle_message(first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, first.as_bytes(), false), Ok(Round::Another));
     // They are part of what both sides sign.
     let signature = SHA_256.server_final.as_bytes();
-    assert_eq!(scram.handle_message(signature, true), Err(AuthError::ServerSignature));
+    assert_eq!(tell(&mut scram, signature, true), Err(AuthError::ServerSignature));
 
     let mut scram = SHA_256.scram();
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     let last = format!("{},x=1", SHA_256.server_final);
-    assert_eq!(scram.handle_message(last.as_bytes(), true), Ok(Round::Done));
+    assert_eq!(tell(&mut scram, last.as_bytes(), true), Ok(Round::Done));
 }
 
 #[test]
@@ -154,30 +154,30 @@ fn last_messages_without_the_right_signature_are_refused() {
     ];
     for (message, error) in cases {
         let mut scram = SHA_256.scram();
-        assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
-        assert_eq!(scram.handle_message(message.as_bytes(), true), Err(error), "{message:.100}");
+        assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+        assert_eq!(tell(&mut scram, message.as_bytes(), true), Err(error), "{message:.100}");
     }
 }
 
 #[test]
 fn wrong_password_makes_another_proof_and_does_not_believe_the_server() {
     let mut scram = Scram::new(ScramMechanism::Sha256, "user", "Pencil", SHA_256.nonce()).expect("can be used");
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     assert_ne!(said(&scram), SHA_256.client_final);
     let signature = SHA_256.server_final.as_bytes();
-    assert_eq!(scram.handle_message(signature, true), Err(AuthError::ServerSignature));
+    assert_eq!(tell(&mut scram, signature, true), Err(AuthError::ServerSignature));
 }
 
 #[test]
 fn limit_of_iterations_is_the_hosts() {
     let first = SHA_256.server_first.replace("i=4096", "i=5000");
-    let with_max = |max| SHA_256.scram().with_iterations_max(max).handle_message(first.as_bytes(), false);
+    let with_max = |max| tell(&mut SHA_256.scram().with_iterations_max(max), first.as_bytes(), false);
     assert_eq!(with_max(5000), Ok(Round::Another));
     assert_eq!(with_max(4999), Err(AuthError::IterationsTooMany { max: 4999 }));
     // Not even the host may go below the least.
     let weak = SHA_256.server_first.replace("i=4096", "i=4095");
     let mut scram = SHA_256.scram().with_iterations_max(1);
-    assert_eq!(scram.handle_message(weak.as_bytes(), false), Err(AuthError::IterationsTooFew { found: 4095 }));
+    assert_eq!(tell(&mut scram, weak.as_bytes(), false), Err(AuthError::IterationsTooFew { found: 4095 }));
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn user_name_is_escaped_and_nothing_else_is() {
 fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
     let mut scram = SHA_256.scram();
     assert!(scram.keys().is_none());
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     let keys = scram.keys().expect("made").clone();
     assert_eq!((keys.mechanism(), keys.iterations(), keys.salt().len()), (ScramMechanism::Sha256, 4096, 16));
     assert!(keys.fit(ScramMechanism::Sha256, keys.salt(), 4096));
@@ -209,18 +209,66 @@ fn keys_are_used_again_when_salt_and_iterations_are_the_same() {
     // With the right keys the password is not even looked at.
     let other = || Scram::new(ScramMechanism::Sha256, "user", "other", SHA_256.nonce()).expect("can be used");
     let mut scram = other().with_keys(Some(keys.clone()));
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     assert_eq!(said(&scram), SHA_256.client_final);
     // Asked for more iterations, it is.
     let mut scram = other().with_keys(Some(keys));
     let first = SHA_256.server_first.replace("i=4096", "i=4097");
-    assert_eq!(scram.handle_message(first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, first.as_bytes(), false), Ok(Round::Another));
     assert_eq!(scram.keys().expect("made anew").iterations(), 4097);
 
     let derived = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", b"salt", 4095);
     assert_eq!(derived.expect_err("too few"), AuthError::IterationsTooFew { found: 4095 });
     let derived = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", &[0; SALT_BYTES_MAX + 1], 4096);
     assert_eq!(derived.expect_err("too long"), AuthError::SaltTooLong);
+}
+
+/// However much a server asks for, a step is a step; the keys of another conversation spare them all.
+#[test]
+fn work_is_done_in_steps_unless_keys_are_offered() {
+    let at_work = || {
+        let mut scram = SHA_256.scram();
+        assert_eq!(scram.work(), Err(AuthError::Ended), "none is asked for yet");
+        assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Work));
+        assert!(scram.owes_work());
+        scram
+    };
+    let mut scram = at_work();
+    for step in 1..4096 / ITERATIONS_PER_STEP {
+        assert_eq!(scram.work(), Ok(Round::Work), "{step}");
+        assert_eq!(said(&scram), "");
+    }
+    assert_eq!(scram.work(), Ok(Round::Another));
+    assert!(!scram.owes_work());
+    assert_eq!(said(&scram), SHA_256.client_final);
+    let keys = scram.keys().expect("made").clone();
+    assert!(!scram.offer_keys(&keys), "none are wanted any more");
+
+    let mut scram = at_work();
+    let salted = |salt: &[u8], iterations| {
+        ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", salt, iterations).expect("allowed")
+    };
+    assert!(!scram.offer_keys(&salted(b"another", 4096)));
+    assert!(!scram.offer_keys(&salted(keys.salt(), 4097)));
+    assert_eq!(scram.work(), Ok(Round::Work));
+    assert!(scram.offer_keys(&keys), "also in the middle");
+    assert_eq!(said(&scram), SHA_256.client_final);
+    assert_eq!(tell(&mut scram, SHA_256.server_final.as_bytes(), true), Ok(Round::Done));
+
+    let mut scram = at_work();
+    assert_eq!(scram.handle_message(SHA_256.server_final.as_bytes(), true), Err(AuthError::Ended), "not asked for");
+    assert_eq!(scram.work(), Err(AuthError::Ended));
+}
+
+/// The longest message that the limits of its parts allow is taken; extensions have little room.
+#[test]
+fn first_message_of_a_server_has_a_longest() {
+    let nonce = format!("{:x<1$}", SHA_256.nonce, SERVER_NONCE_BYTES_MAX);
+    let salt = format!("{}g==", "A".repeat(SALT_BYTES_MAX.div_ceil(3) * 4 - 3));
+    let longest = format!("r={nonce},s={salt},i=4096");
+    assert_eq!(SHA_256.scram().handle_message(longest.as_bytes(), false), Ok(Round::Work));
+    let extended = format!("{longest},x={}", "y".repeat(512));
+    assert_eq!(SHA_256.scram().handle_message(extended.as_bytes(), false), Err(AuthError::MessageTooLong));
 }
 
 #[test]

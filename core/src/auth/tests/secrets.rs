@@ -17,7 +17,8 @@ fn next(error: AuthError) -> Option<AuthError> {
         PasswordUnexpected => PasswordProhibited,
         PasswordProhibited => PasswordNotAscii,
         PasswordNotAscii => SourceNotExternal,
-        SourceNotExternal => PlainWithoutTls,
+        SourceNotExternal => MechanismUnsupported { name: "GSSAPI" },
+        MechanismUnsupported { .. } => PlainWithoutTls,
         PlainWithoutTls => NonceProhibited,
         NonceProhibited => Refused { code: 18 },
         Refused { .. } => ServerError,
@@ -30,7 +31,8 @@ fn next(error: AuthError) -> Option<AuthError> {
         MandatoryExtension => ServerNonce,
         ServerNonce => ServerNonceTooLong,
         ServerNonceTooLong => SaltTooLong,
-        SaltTooLong => IterationsTooFew { found: 1 },
+        SaltTooLong => MessageTooLong,
+        MessageTooLong => IterationsTooFew { found: 1 },
         IterationsTooFew { .. } => IterationsTooMany { max: 9 },
         IterationsTooMany { .. } => ServerSignature,
         ServerSignature => DoneTooEarly,
@@ -77,7 +79,7 @@ fn no_secret_is_in_any_debug_or_display() {
 
     let mut scram = Scram::new(ScramMechanism::Sha256, "us3r", "p3ncil", SHA_256.nonce()).expect("can be used");
     debug(&scram);
-    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
+    assert_eq!(tell(&mut scram, SHA_256.server_first.as_bytes(), false), Ok(Round::Another));
     debug(&scram);
     let proof = said(&scram).rsplit("p=").next().expect("a proof").to_string();
     let keys = scram.keys().expect("made").clone();

@@ -1,8 +1,7 @@
-use super::super::tests::{Bench, Stream};
+use super::super::tests::{Bench, Page, Stream};
 use super::*;
 use crate::wire::message::{Outgoing, encode_command};
 use alloc::vec;
-use alloc::vec::Vec;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 
@@ -21,7 +20,7 @@ async fn exchange(connection: &mut Connection<Bench>, payload: &[u8]) {
 #[test]
 fn buffer_of_a_large_request_is_made_small_when_the_connection_rests() {
     let bench = Bench::new();
-    let mut connection = Connection::<Bench>::new(Stream::of(&bench), Vec::new(), Vec::new());
+    let mut connection = Connection::<Bench>::new(Stream::of(&bench), Page::of(&bench), Page::of(&bench));
     let large = vec![0; KEEP_BYTES_MAX + 1];
     let mut talk = pin!(async {
         exchange(&mut connection, &large).await;

@@ -58,7 +58,7 @@ fn worker_that_panics_leaves_nothing_behind() {
 }
 
 /// Clears as a check does that timed out, and makes the pool ready again.
-fn hub_clear(bench: &Bench, server: &Server<Bench>) {
+pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
     let cause = Cause::NetworkTimeout;
     let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause };
     server.command_quietly(bench.now(), clear);

@@ -1,0 +1,279 @@
+//! Who the connections of an application say that they are.
+//!
+//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
+
+use super::connection::Connection;
+use super::hub::Hub;
+use super::runtime::Runtime;
+use crate::pool::CheckOutError;
+use crate::wire::AuthError;
+use crate::wire::handshake::HandshakeError;
+use core::fmt;
+
+#[cfg(not(feature = "auth"))]
+pub use absent::Login;
+#[cfg(feature = "auth")]
+pub(super) use present::Keys;
+#[cfg(feature = "auth")]
+pub use present::Login;
+
+/// Why a connection was not authenticated.
+#[cfg(feature = "alloc")]
+pub type LoginReport = alloc::boxed::Box<LoginFailure>;
+/// Why a connection was not authenticated.
+#[cfg(not(feature = "alloc"))]
+pub type LoginReport = LoginFailure;
+
+/// A connection was not authenticated. Tells no secret, whatever the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoginFailure {
+    /// What it was to the check-out.
+    pub check_out: CheckOutError,
+    /// What went wrong.
+    pub error: AuthError,
+    /// What the server said of it, if it refused: at most 256 bytes on one line, and nothing if the password is in it.
+    #[cfg(feature = "alloc")]
+    pub message: Option<alloc::string::String>,
+}
+
+impl fmt::Display for LoginFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.check_out, self.error)?;
+        #[cfg(feature = "alloc")]
+        if let Some(message) = &self.message {
+            write!(f, ": {message}")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for LoginFailure {}
+
+/// What a server has said of the last authentication that failed, for those who waited for its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) cause: crate::Cause,
+    pub(super) error: AuthError,
+    #[cfg(feature = "alloc")]
+    pub(super) message: Option<alloc::string::String>,
+}
+
+impl Refusal {
+    /// The error of a check-out, if that is what it failed for.
+    pub(super) fn explain(&self, check_out: CheckOutError) -> Option<LoginReport> {
+        let CheckOutError::EstablishFailed { cause, .. } = check_out else { return None };
+        if cause != self.cause {
+            return None;
+        }
+        let failure = LoginFailure {
+            check_out,
+            error: self.error,
+            #[cfg(feature = "alloc")]
+            message: self.message.clone(),
+        };
+        #[cfg(feature = "alloc")]
+        let failure = alloc::boxed::Box::new(failure);
+        Some(failure)
+    }
+}
+
+/// The longest message of a server that is passed on, in bytes.
+#[cfg(feature = "alloc")]
+const MESSAGE_BYTES_MAX: usize = 256;
+
+impl<R: Runtime> Hub<R> {
+    /// Tells those who wait for a connection why it is not there, if it was not authenticated. Gives the error back.
+    pub(super) fn note_refusal(
+        &self,
+        server: &R::ServerHandle,
+        connection: &Connection<R>,
+        error: HandshakeError,
+    ) -> HandshakeError {
+        #[cfg(not(feature = "alloc"))]
+        let _ = connection;
+        server.note_refusal(error.authentication.map(|wrong| Refusal {
+            cause: error.cause,
+            error: wrong,
+            #[cfg(feature = "alloc")]
+            message: self.message(connection, wrong),
+        }));
+        error
+    }
+
+    /// What the server said, made harmless.
+    #[cfg(feature = "alloc")]
+    fn message(&self, connection: &Connection<R>, error: AuthError) -> Option<alloc::string::String> {
+        if !matches!(error, AuthError::Refused { .. }) {
+            return None;
+        }
+        let text = connection.refusal()?;
+        if self.config().login.as_ref().is_some_and(|login| login.is_told_by(text)) {
+            return None;
+        }
+        let mut end = text.len().min(MESSAGE_BYTES_MAX);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let front = text.get(..end)?;
+        Some(front.chars().map(|char| if char.is_control() { ' ' } else { char }).collect())
+    }
+}
+
+#[cfg(feature = "auth")]
+mod present {
+    use super::super::hub::Hub;
+    use super::super::runtime::{Lock, Runtime};
+    use crate::Cause;
+    use crate::auth::{Authentication, AuthenticationOptions, Credential, ITERATIONS_MAX, KeyRing, Mechanism};
+    use crate::wire::handshake::HandshakeError;
+    use crate::wire::{AuthError, Phase};
+
+    #[cfg(not(feature = "alloc"))]
+    type Kept = Credential<'static>;
+    #[cfg(feature = "alloc")]
+    type Kept = crate::auth::OwnedCredential;
+
+    /// How the connections of an application prove who is calling. Monitors never do (MON-12).
+    ///
+    /// `Debug` tells neither user nor password.
+    #[derive(Clone, Debug)]
+    pub struct Login {
+        credential: Kept,
+        allow_plain_without_tls: bool,
+        iterations_max: u32,
+    }
+
+    impl Login {
+        /// A login by this credential.
+        ///
+        /// # Errors
+        ///
+        /// [`AuthError`]: it can never be used, whatever the servers say.
+        pub fn new(credential: impl Into<Kept>) -> Result<Self, AuthError> {
+            let credential = credential.into();
+            let options = AuthenticationOptions { secure: true, ..AuthenticationOptions::new([0; _]) };
+            let _ = Authentication::new(lend(&credential), options)?;
+            Ok(Self { credential, allow_plain_without_tls: false, iterations_max: ITERATIONS_MAX })
+        }
+
+        /// Lets PLAIN send the password over connections that are not private. Everybody on the way can read it then.
+        #[must_use]
+        pub fn with_plain_without_tls(self, allowed: bool) -> Self {
+            Self { allow_plain_without_tls: allowed, ..self }
+        }
+
+        /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand of a connection.
+        #[must_use]
+        pub fn with_iterations_max(self, iterations: u32) -> Self {
+            Self { iterations_max: iterations, ..self }
+        }
+
+        /// Whether it is refused on a connection that is not private.
+        #[must_use]
+        pub fn needs_privacy(&self) -> bool {
+            lend(&self.credential).mechanism == Some(Mechanism::Plain) && !self.allow_plain_without_tls
+        }
+
+        /// How large a request can be that has the password in it, and what else it has.
+        pub(in super::super) fn secret_bytes(&self) -> usize {
+            const REST: usize = 512;
+            let Credential { username, password, .. } = lend(&self.credential);
+            let parts = username.unwrap_or_default().len().saturating_add(password.unwrap_or_default().len());
+            parts.saturating_add(REST)
+        }
+
+        /// Whether a text of the server's has the password in it.
+        #[cfg(feature = "alloc")]
+        pub(in super::super) fn is_told_by(&self, text: &str) -> bool {
+            lend(&self.credential).password.is_some_and(|password| text.contains(password))
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    fn lend(kept: &Kept) -> Credential<'_> {
+        kept.as_credential()
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    const fn lend(kept: &Kept) -> Credential<'_> {
+        *kept
+    }
+
+    /// Speaks for the application on one connection.
+    pub(in super::super) type Speaker<'a> = Option<Authentication<'a>>;
+
+    /// What all connections of a client know together.
+    pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
+
+    impl<R: Runtime> Hub<R> {
+        /// Who speaks for the application on a new connection.
+        pub(in super::super) fn speaker(&self, stream: &R::Stream) -> Result<Speaker<'_>, HandshakeError> {
+            let Some(login) = &self.config().login else { return Ok(None) };
+            let failed = |cause| HandshakeError::new(Phase::Authentication, cause);
+            let entropy = self.runtime().secret_entropy().ok_or(failed(Cause::Resources))?;
+            let options = AuthenticationOptions {
+                secure: self.runtime().is_private(stream),
+                allow_plain_without_tls: login.allow_plain_without_tls,
+                iterations_max: login.iterations_max,
+                ..AuthenticationOptions::new(entropy)
+            };
+            match Authentication::new(lend(&login.credential), options) {
+                Ok(authentication) => Ok(Some(authentication)),
+                Err(error) => Err(HandshakeError { authentication: Some(error), ..failed(Cause::Authentication) }),
+            }
+        }
+
+        /// Spares a connection the work that another has done.
+        pub(in super::super) fn spare_work(&self, speaker: &mut Speaker<'_>) {
+            if let Some(authentication) = speaker {
+                self.keys().with(|keys| keys.spare(authentication));
+            }
+        }
+
+        /// Keeps what a connection has worked out, for those to come.
+        pub(in super::super) fn keep_keys(&self, speaker: &Speaker<'_>) {
+            if let Some(authentication) = speaker {
+                self.keys().with(|keys| keys.keep(authentication));
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "auth"))]
+mod absent {
+    use super::super::hub::Hub;
+    use super::super::runtime::Runtime;
+    use crate::wire::Unauthenticated;
+    use crate::wire::handshake::HandshakeError;
+    use core::convert::Infallible;
+
+    /// How the connections of an application prove who is calling: not at all in a build without the feature `auth`.
+    #[derive(Clone, Debug)]
+    pub struct Login {
+        never: Infallible,
+    }
+
+    impl Login {
+        pub(in super::super) const fn secret_bytes(&self) -> usize {
+            match self.never {}
+        }
+
+        #[cfg(feature = "alloc")]
+        pub(in super::super) const fn is_told_by(&self, _: &str) -> bool {
+            match self.never {}
+        }
+    }
+
+    pub(in super::super) type Speaker<'a> = Unauthenticated;
+
+    impl<R: Runtime> Hub<R> {
+        pub(in super::super) fn speaker(&self, _: &R::Stream) -> Result<Speaker<'_>, HandshakeError> {
+            Ok(Unauthenticated)
+        }
+
+        pub(in super::super) fn spare_work(&self, _: &mut Speaker<'_>) {}
+
+        pub(in super::super) fn keep_keys(&self, _: &Speaker<'_>) {}
+    }
+}

@@ -1,0 +1,187 @@
+//! Users of a genuine server with access control, and of a genuine set with a key file.
+
+use core::time::Duration;
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use bson::doc;
+use poolhouse_smol::poolhouse_core::Cause;
+use poolhouse_smol::poolhouse_core::auth::{Credential, Mechanism};
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::wire::AuthError;
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
+use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
+
+use super::{Outcome, PATIENCE, refused};
+
+/// The first user, made through the localhost exception.
+const ADA: Credential<'static> = Credential::new("ada", "pencil");
+
+fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
+    let mut options = ClientOptions::parse(uri)?;
+    options.timeout = Some(PATIENCE);
+    options.credential = Some(credential.into());
+    Client::new(options)
+}
+
+/// Whom the server sees: `database.user`.
+async fn who(client: &Client) -> Result<String, Error> {
+    let status = client.run_command("admin", doc! { "connectionStatus": 1 }).await?;
+    let users = status.get_document("authInfo").and_then(|info| info.get_array("authenticatedUsers"));
+    let users = users.map(Vec::as_slice).unwrap_or_default().iter().filter_map(|user| user.as_document());
+    let names =
+        users.map(|user| format!("{}.{}", user.get_str("db").unwrap_or("?"), user.get_str("user").unwrap_or("?")));
+    Ok(names.collect::<Vec<_>>().join(" "))
+}
+
+fn start() -> Result<Mongod, Box<dyn core::error::Error>> {
+    let mongod = Mongod::start(MongodOptions { args: vec!["--auth".into()], ..MongodOptions::default() })?;
+    mongod.run_command(doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"] })?;
+    Ok(mongod)
+}
+
+pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
+    let mongod = start()?;
+    let root = client(&mongod.uri(), ADA)?;
+    for (database, name, password, mechanisms) in [
+        ("admin", "old", "pencil", &["SCRAM-SHA-1"][..]),
+        ("admin", "new", "pencil", &["SCRAM-SHA-256"]),
+        ("people", "a=b,c@d", "p\u{e4}ss:/%", &["SCRAM-SHA-1", "SCRAM-SHA-256"]),
+    ] {
+        let user = doc! { "createUser": name, "pwd": password, "roles": [], "mechanisms": mechanisms.to_vec() };
+        root.run_command(database, user).await?;
+    }
+    let at = |front: &str, rest: &str| format!("mongodb://{front}@{}/{rest}", mongod.address());
+    for (uri, user) in [
+        (at("ada:pencil", ""), "admin.ada"),
+        (at("ada:pencil", "?authMechanism=SCRAM-SHA-1"), "admin.ada"),
+        (at("ada:pencil", "?authMechanism=SCRAM-SHA-256"), "admin.ada"),
+        (at("ada:pencil", "people?authSource=admin"), "admin.ada"),
+        (at("old:pencil", ""), "admin.old"),
+        (at("new:pencil", ""), "admin.new"),
+        (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "people"), "people.a=b,c@d"),
+        (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-1"), "people.a=b,c@d"),
+        (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-256"), "people.a=b,c@d"),
+    ] {
+        let client = Client::connect(&uri)?;
+        let seen = who(&client).await.map_err(|error| format!("{user}: {error}"))?;
+        assert_eq!(seen, user, "{uri}");
+        client.close().await;
+    }
+    for (uri, code) in [
+        (at("ada:Pencil", ""), 18),
+        (at("nobody:pencil", ""), 18),
+        (at("ada:pencil", "people"), 18),
+        (at("old:pencil", "?authMechanism=SCRAM-SHA-256"), 18),
+        (at("new:pencil", "?authMechanism=SCRAM-SHA-1"), 18),
+    ] {
+        let client = Client::connect(&uri)?;
+        let error = refused(who(&client).await)?;
+        let Error::Operation(OperationError::Authentication(failure)) = &error else {
+            return Err(format!("{uri}: {error:?}").into());
+        };
+        assert_eq!(failure.error, AuthError::Refused { code });
+        assert_eq!(failure.message.as_deref(), Some("Authentication failed."));
+        let established = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
+        assert_eq!(failure.check_out, established);
+        client.close().await;
+    }
+    // Forced, the password is sent; this server asks no directory.
+    let mut plain = ClientOptions::parse(&mongod.uri())?;
+    plain.credential = Some(ADA.with_mechanism(Mechanism::Plain).into());
+    plain.allow_plain_without_tls = true;
+    let error = refused(who(&Client::new(plain)?).await)?;
+    let Error::Operation(OperationError::Authentication(failure)) = &error else {
+        return Err(format!("PLAIN: {error:?}").into());
+    };
+    assert_eq!(failure.error, AuthError::Refused { code: 334 });
+    // Without TLS there is no certificate that could say who is calling.
+    let error = refused(who(&client(&mongod.uri(), Credential::x509(None))?).await)?;
+    assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
+    // And nobody is refused what is for users.
+    let nobody = Client::connect(&mongod.uri())?;
+    let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
+    assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
+
+    // Sixteen connections at a time, of one user: all are that user's.
+    let mut options = ClientOptions::parse(&mongod.uri())?;
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.credential = Some(ADA.into());
+    options.pool.min_pool_size = 16;
+    options.pool.max_pool_size = 16;
+    let crowd = Client::new(options)?;
+    let mut held = Vec::new();
+    for _ in 0..16 {
+        held.push(crowd.check_out().await?);
+    }
+    for connection in &mut held {
+        connection.run_command("admin", doc! { "listDatabases": 1 }).await?;
+    }
+    drop(held);
+    crowd.close().await;
+    Ok(())
+}
+
+/// A key by which the members of a set know each other, where only its owner can read it. Removed when it is dropped.
+struct KeyFile(PathBuf);
+
+impl KeyFile {
+    fn create() -> std::io::Result<Self> {
+        let name = format!("poolhouse-key-{}", std::process::id());
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        let this = Self(path);
+        file.write_all(&b"poolhouse".repeat(12))?;
+        Ok(this)
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        // One that cannot be removed does no harm.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
+    let key = KeyFile::create()?;
+    let server =
+        MongodOptions { args: vec!["--keyFile".into(), key.0.clone().into_os_string()], ..MongodOptions::default() };
+    let set = MongodReplicaSet::start_with(MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() })?;
+    let everywhere = doc! { "w": 3, "wtimeout": 30_000 };
+    let user = doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"], "writeConcern": everywhere };
+    let primary = set.primary().ok_or("a set starts with a primary")?;
+    set.member(primary).run_command(user)?;
+
+    let client = client(&set.uri(), ADA)?;
+    assert_eq!(who(&client).await?, "admin.ada");
+    client.run_command("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] }).await?;
+    // Through an election: whoever is primary knows the user.
+    let stepped = client.run_command("admin", doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 3 }).await;
+    assert!(stepped.is_ok(), "{stepped:?}");
+    let begun = Instant::now();
+    loop {
+        let insert = doc! { "insert": "c", "documents": [{}] };
+        match client.run_command_with("db", insert, CommandOptions::new().repeatable()).await {
+            Ok(_) => break,
+            Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => {}
+        }
+        smol::Timer::after(Duration::from_millis(50)).await;
+    }
+    assert_eq!(who(&client).await?, "admin.ada");
+    client.close().await;
+
+    let mut wrong = ClientOptions::parse(&set.uri())?;
+    wrong.credential = Some(Credential::new("ada", "Pencil").into());
+    let wrong = Client::new(wrong)?;
+    let error = refused(who(&wrong).await)?;
+    assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
+    wrong.close().await;
+    Ok(())
+}
