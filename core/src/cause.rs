@@ -15,8 +15,9 @@ pub enum Cause {
     NetworkTimeout,
     /// The host name could not be resolved.
     Dns,
-    /// The peer's certificate or host name was refused. An I/O error inside the TLS handshake is [`Cause::Network`].
-    Certificate,
+    /// The peer's certificate or host name was refused, or the peer refused ours. An I/O error inside the TLS handshake is
+    /// [`Cause::Network`].
+    Certificate(CertificateFault),
     /// The peer broke the wire protocol.
     Protocol,
     /// The server answered a command with `ok: 0` and this code (0 when it gave none).
@@ -54,7 +55,7 @@ impl fmt::Display for Cause {
             Self::Network => "network error",
             Self::NetworkTimeout => "network timeout",
             Self::Dns => "host name not resolved",
-            Self::Certificate => "certificate refused",
+            Self::Certificate(fault) => return write!(f, "certificate refused: {fault}"),
             Self::Protocol => "wire protocol error",
             Self::Command { code } => return write!(f, "command failed with code {code}"),
             Self::Authentication => "authentication failed",
@@ -71,5 +72,39 @@ impl fmt::Display for Cause {
 }
 
 impl core::error::Error for Cause {}
+
+/// What is wrong with a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CertificateFault {
+    /// Its time is over.
+    Expired,
+    /// Its time has not come yet; or this machine's clock is wrong.
+    NotYetValid,
+    /// No authority that is trusted has issued it; perhaps one of the same name but with another key.
+    UnknownIssuer,
+    /// It is another host's.
+    WrongName,
+    /// It has been revoked.
+    Revoked,
+    /// It is not what TLS allows: malformed, issued by who may not issue any, or not meant for a server.
+    Invalid,
+    /// The server did not accept this side's certificate, or wants one and got none.
+    RefusedByPeer,
+}
+
+impl fmt::Display for CertificateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "it has expired",
+            Self::NotYetValid => "it is not valid yet",
+            Self::UnknownIssuer => "its issuer is not trusted",
+            Self::WrongName => "it is not valid for the name of the host",
+            Self::Revoked => "it has been revoked",
+            Self::Invalid => "it is malformed, issued by who may not, or not meant for a server",
+            Self::RefusedByPeer => "the server did not accept that of this client, or wants one",
+        })
+    }
+}
 
 const _: () = assert!(size_of::<Option<Cause>>() == 8);

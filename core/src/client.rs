@@ -23,7 +23,7 @@ pub use command::CommandOptions;
 pub use connection::Connection;
 pub use error::{CommandError, Error};
 pub use events::Events;
-pub use net::{Net, Stream};
+pub use net::{Net, Stream, Tcp};
 pub use options::ClientOptions;
 pub use platform::Platform;
 pub use resolver::DnsResolver;
@@ -31,6 +31,8 @@ pub use resolver::DnsResolver;
 use crate::dns::SrvPoll;
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
+#[cfg(feature = "tls")]
+use crate::tls::{TlsConfig, TlsWarning};
 use crate::topology::TopologyOptions;
 use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
 use crate::{Instant, ServerType};
@@ -81,11 +83,13 @@ impl<P: Platform + Default> Client<P> {
         Self::with_platform(platform, options, Subscribers::default())
     }
 
-    /// A client with these options. Performs no I/O itself; its tasks run on the platform's executor.
+    /// A client with these options. Its tasks run on the platform's executor. It performs no I/O itself, but with TLS it reads the files
+    /// that the options name, or the platform's store of certificates, which may take some milliseconds.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`], [`Error::Credential`] or [`Error::Metadata`]: nothing was started.
+    /// [`Error::Config`], [`Error::Topology`], [`Error::Credential`], [`Error::Metadata`] or, with the feature `tls`, `Error::Tls`: nothing was
+    /// started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -145,9 +149,16 @@ impl<P: Platform> Client<P> {
             login,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
+        let runtime = Net::new(platform);
+        #[cfg(feature = "tls")]
+        let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
+        #[cfg(all(feature = "tls", feature = "tracing"))]
+        for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
+            tracing::warn!(target: crate::observe::log::CONNECTION, "{warning}");
+        }
         let events = Events::new(events, &options);
-        let net = Net::new(platform).with_resolver(options.resolver.clone());
-        let hub = Hub::new(net, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let runtime = runtime.with_resolver(options.resolver.clone());
+        let hub = Hub::new(runtime, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
@@ -195,6 +206,13 @@ impl<P: Platform> Client<P> {
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
+    }
+
+    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS. With the feature `tracing` it has been logged.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls_warnings(&self) -> &[TlsWarning] {
+        self.inner.hub.runtime().tls().map_or(&[], TlsConfig::warnings)
     }
 
     /// The clock of events and deadlines.

@@ -32,12 +32,14 @@ mod server;
 pub mod shell;
 pub mod storage;
 mod time;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod topology;
 #[cfg(feature = "alloc")]
 pub mod uri;
 pub mod wire;
 
-pub use cause::Cause;
+pub use cause::{Cause, CertificateFault};
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
 pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};

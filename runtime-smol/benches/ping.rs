@@ -6,6 +6,8 @@
 //! process. All cases of a table take turns; times are medians of the rounds, and ratios are medians of the ratios
 //! within a round, so that a machine that slows down slows down both.
 //!
+//! One line is over TLS: what encryption costs both sides, which share this machine.
+//!
 //! `ping instructions <case> <host:port> <times>` does one thing a number of times, for
 //! `tests/scripts/ping_instructions.sh` to count its instructions.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
@@ -21,6 +23,7 @@ use core::time::Duration;
 use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted};
 use smol::Async;
 use smol::channel::{Receiver, Sender};
 use smol::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,7 +96,9 @@ fn main() -> ExitCode {
         ["instructions", case, address, times] => {
             let case = Case::from_name(case).expect("a case");
             let times = times.parse().expect("a number of times");
-            let bench = Bench::new(address.parse().expect("host:port"));
+            let address: SocketAddr = address.parse().expect("host:port");
+            let (_encrypting, tls) = encrypting_server();
+            let bench = Bench::new(address, tls);
             bench.round(case, 1, times);
         }
         // The number of the global executor's threads is settled when it is first used: a process for each.
@@ -125,15 +130,18 @@ enum Case {
     Limited,
     /// The client with the documents of the bson crate.
     Bson,
+    /// The client over TLS, commands written and replies read in place. The server encrypts, too.
+    Tls,
 }
 
 impl Case {
-    const ALL: [(Self, &'static str); 5] = [
+    const ALL: [(Self, &'static str); 6] = [
         (Self::Own, "own"),
         (Self::Channel, "channel"),
         (Self::Raw, "raw"),
         (Self::Limited, "limited"),
         (Self::Bson, "bson"),
+        (Self::Tls, "tls"),
     ];
 
     fn from_name(name: &str) -> Option<Self> {
@@ -147,6 +155,7 @@ impl Case {
             Self::Raw => "client, raw",
             Self::Limited => "client, raw, with a time limit",
             Self::Bson => "client, bson documents",
+            Self::Tls => "client, raw, over TLS",
         }
     }
 }
@@ -160,7 +169,8 @@ struct Figure {
 
 fn tables() {
     let server = FakeServer::start(FakeOptions::default()).expect("a server on loopback");
-    let bench = Bench::new(server.address());
+    let (_encrypting, tls) = encrypting_server();
+    let bench = Bench::new(server.address(), tls);
     println!("{:<34}{:>6}{:>10}{:>12}{:>14}{:>10}", "", "tasks", "us/op", "op/s", "of the floor", "alloc/op");
     for tasks in TASKS {
         // With as many sockets as tasks nobody need wait: the floor is a socket each. Else it is the channel.
@@ -199,6 +209,7 @@ fn tables() {
 struct Bench {
     client: Client,
     limited: Client,
+    tls: Client,
     bare: Arc<Bare>,
     sockets: (Sender<Socket>, Receiver<Socket>),
 }
@@ -216,7 +227,7 @@ struct Socket {
 }
 
 impl Bench {
-    fn new(address: SocketAddr) -> Self {
+    fn new(address: SocketAddr, tls: ClientOptions) -> Self {
         let mut request = Vec::new();
         encode_command(&mut request, Outgoing::request(1), &Limits::DEFAULT, "admin", |body| {
             body.int32("ping", 1).map(drop)
@@ -236,9 +247,11 @@ impl Bench {
             assert_eq!(usize::try_from(claimed), Ok(bare.reply_bytes), "one whole reply");
             sockets.0.try_send(socket).expect("room for all");
         }
-        let client = warm_client(address, None);
-        let limited = warm_client(address, Some(Duration::from_secs(10)));
-        Self { client, limited, bare: Arc::new(bare), sockets }
+        let plain = ClientOptions::new(address.to_string());
+        let client = warm_client(plain.clone(), None);
+        let limited = warm_client(plain, Some(Duration::from_secs(10)));
+        let tls = warm_client(tls, None);
+        Self { client, limited, tls, bare: Arc::new(bare), sockets }
     }
 
     /// Runs one case: `operations` in all, shared among `tasks`.
@@ -280,6 +293,7 @@ impl Bench {
             }),
             Case::Raw => smol::spawn(raw(self.client.clone(), times)),
             Case::Limited => smol::spawn(raw(self.limited.clone(), times)),
+            Case::Tls => smol::spawn(raw(self.tls.clone(), times)),
             Case::Bson => {
                 let client = self.client.clone();
                 smol::spawn(async move {
@@ -322,9 +336,19 @@ fn connect(address: SocketAddr) -> Async<TcpStream> {
     stream
 }
 
+/// A fake server that speaks TLS, and options for it.
+fn encrypting_server() -> ((FakeServer, Folder), ClientOptions) {
+    let (root, folder) = (Holder::root("root"), Folder::new());
+    let mut options = FakeOptions::default();
+    options.tls = Some(ServerTls::new(root.issue(&Wanted::server(&["127.0.0.1"])).identity()));
+    let server = FakeServer::start(options).expect("a server on loopback");
+    let mut options = ClientOptions::new(server.address().to_string());
+    options.tls.get_or_insert_default().ca_file = Some(folder.write("ca.pem", root.certificate()));
+    ((server, folder), options)
+}
+
 /// A client whose connections are all established.
-fn warm_client(address: SocketAddr, timeout: Option<Duration>) -> Client {
-    let mut options = ClientOptions::new(address.to_string());
+fn warm_client(mut options: ClientOptions, timeout: Option<Duration>) -> Client {
     options.pool.max_pool_size = CONNECTIONS;
     options.pool.max_connecting = CONNECTIONS;
     options.timeout = timeout;

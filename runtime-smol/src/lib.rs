@@ -27,6 +27,8 @@ pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
 pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
+#[cfg(feature = "tls")]
+pub use poolhouse_core::tls::{TlsError, TlsOptions, TlsWarning};
 
 /// A MongoDB client on smol: see [`poolhouse_core::client::Client`] for what it does.
 pub type Client = poolhouse_core::client::Client<Smol>;

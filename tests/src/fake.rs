@@ -61,6 +61,7 @@ pub use self::wire::BadInput;
 
 use self::shared::{Order, Shared, Sockets, Wanted};
 use self::store::Documents;
+use crate::tls::ServerTls;
 
 /// How long the server's thread may take to do what it is told; far beyond what it needs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -73,6 +74,8 @@ pub struct FakeOptions {
     pub ip: IpAddr,
     /// Port to listen on; 0 = any free one.
     pub port: u16,
+    /// TLS, and no plain text, on the port; the unix socket stays plain.
+    pub tls: Option<ServerTls>,
     /// A unix socket to listen on besides; removed at the end.
     pub unix_path: Option<PathBuf>,
     /// What the server says of itself.
@@ -102,6 +105,7 @@ impl Default for FakeOptions {
         Self {
             ip: IpAddr::V4(Ipv4Addr::LOCALHOST),
             port: 0,
+            tls: None,
             unix_path: None,
             state: ServerState::default(),
             connections_max: 4096,
@@ -144,7 +148,7 @@ impl FakeServer {
     /// Starts a server; returns when it listens.
     ///
     /// # Errors
-    /// `InvalidInput` for an address that is not loopback; otherwise those of the sockets.
+    /// `InvalidInput` for an address that is not loopback, or TLS that cannot be; otherwise those of the sockets.
     pub fn start(options: FakeOptions) -> io::Result<Self> {
         let documents = Documents::new(options.store_bytes_max);
         Self::start_on(options, documents)
@@ -155,11 +159,12 @@ impl FakeServer {
         if !options.ip.is_loopback() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fake server listens on loopback only"));
         }
+        let tls = options.tls.as_ref().map(ServerTls::config).transpose()?;
         let (socket, address) = thread::bind(SocketAddr::new(options.ip, options.port))?;
         let shared = Arc::new(Shared::new(&options, documents));
         let thread = std::thread::Builder::new().name("poolhouse-fake".to_owned()).spawn({
             let shared = Arc::clone(&shared);
-            move || thread::run(shared, options, socket, address)
+            move || thread::run(shared, options, tls, socket, address)
         })?;
         let server = Self { shared, address, thread: Some(thread) };
         server.until(Wanted::Listening)?;

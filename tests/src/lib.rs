@@ -16,6 +16,7 @@ pub mod sdam;
 pub mod sim;
 pub mod spec;
 pub mod suite;
+pub mod tls;
 pub mod world;
 
 /// The examples of the README, compiled and run like those of any documentation.

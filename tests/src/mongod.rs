@@ -3,6 +3,7 @@
 //! The environment variable `MONGOD` names the binary; `./tests/run` provisions one. Each [`Mongod`] has a loopback port and
 //! a data folder of its own and is ended and removed when it is dropped, also by a panic. Processes are ended by their id only.
 
+use alloc::sync::Arc;
 use core::net::{Ipv4Addr, SocketAddr};
 use core::time::Duration;
 use std::ffi::OsString;
@@ -12,10 +13,14 @@ use std::time::Instant;
 use std::{env, thread};
 
 use bson::{Document, doc};
+use rustls::ClientConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use self::client::Client;
 use self::process::Server;
 use self::scratch::Scratch;
+use crate::tls::unverified;
 
 pub use self::error::MongodError;
 pub use self::replica_set::{MongodReplicaSet, MongodReplicaSetOptions};
@@ -79,7 +84,7 @@ pub struct MongodOptions {
     pub args: Vec<OsString>,
 }
 
-/// The files of a server that offers TLS (`preferTLS`: plain text stays possible, the harness itself uses it).
+/// How a server does TLS.
 #[derive(Clone, Debug)]
 pub struct MongodTls {
     /// Certificate chain and private key in one PEM file.
@@ -88,6 +93,22 @@ pub struct MongodTls {
     pub ca_file: Option<PathBuf>,
     /// Whether a client may come without a certificate although there is a `ca_file`.
     pub allow_without_certificate: bool,
+    /// Whether plain text is refused (`requireTLS`). Otherwise it stays possible (`preferTLS`), and the harness itself uses it.
+    pub required: bool,
+}
+
+impl MongodTls {
+    /// The harness's own way in.
+    fn client_config(&self) -> Result<Arc<ClientConfig>, MongodError> {
+        let malformed = |error: &dyn core::fmt::Display| {
+            MongodError::Malformed(format!("{}: {error}", self.certificate_key_file.display()))
+        };
+        let certificates =
+            CertificateDer::pem_file_iter(&self.certificate_key_file).map_err(|error| malformed(&error))?;
+        let certificates: Result<Vec<_>, _> = certificates.collect();
+        let key = PrivateKeyDer::from_pem_file(&self.certificate_key_file).map_err(|error| malformed(&error))?;
+        unverified(certificates.map_err(|error| malformed(&error))?, key).map_err(|error| malformed(&error))
+    }
 }
 
 /// When a fail point takes effect.
@@ -236,18 +257,27 @@ impl Mongod {
 
     /// Runs a command on the database `admin` and returns the reply, at most 15 s later.
     ///
-    /// All commands of a server share one plain-text connection, opened when needed and replaced after an error.
+    /// All commands of a server share one connection, opened when needed and replaced after an error: in plain text, or, where the server
+    /// refuses that, by TLS without a look at its certificate, with that very certificate as the harness's own.
     ///
     /// # Errors
     /// [`MongodError::Command`] when the server refuses it; else what went wrong on the way.
     pub fn run_command(&self, command: Document) -> Result<Document, MongodError> {
+        self.run_command_on("admin", command)
+    }
+
+    /// [`Self::run_command`] on another database.
+    ///
+    /// # Errors
+    /// As [`Self::run_command`].
+    pub fn run_command_on(&self, database: &str, command: Document) -> Result<Document, MongodError> {
         let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + COMMAND_TIMEOUT;
         let mut client = match slot.take() {
             Some(client) => client,
-            None => Client::connect(self.address(), deadline)?,
+            None => self.connect(deadline)?,
         };
-        let reply = client.run_command("admin", command, deadline);
+        let reply = client.run_command(database, command, deadline);
         // After any other error the stream may hold half a reply.
         if matches!(reply, Ok(_) | Err(MongodError::Command { .. })) {
             *slot = Some(client);
@@ -335,7 +365,7 @@ impl Mongod {
 
     /// Connects, and makes sure that it is our process that answers: another may have taken the port first.
     fn first_answer(&self, pid: u32, deadline: Instant) -> Result<Client, MongodError> {
-        let mut client = Client::connect(self.address(), deadline)?;
+        let mut client = self.connect(deadline)?;
         match client.run_command("admin", doc! { "serverStatus": 1 }, deadline) {
             Ok(status) if status.get_i64("pid").is_ok_and(|answering| answering == i64::from(pid)) => Ok(client),
             // A server with access control does not tell; that it ended would be noticed before the next command.
@@ -346,6 +376,11 @@ impl Mongod {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn connect(&self, deadline: Instant) -> Result<Client, MongodError> {
+        let tls = self.options.tls.as_ref().filter(|tls| tls.required).map(MongodTls::client_config).transpose()?;
+        Client::connect(self.address(), tls, deadline)
     }
 
     fn running(&mut self) -> Result<&mut Server, MongodError> {

@@ -50,7 +50,27 @@ fn main() -> ExitCode {
         Ok(files) => trials.extend(files.into_iter().map(|(name, path)| case(format!("own::{name}"), path))),
         Err(reason) => trials.push(Trial::test("own", move || Err(Failed::from(reason.to_string())))),
     }
+    trials.push(Trial::test("own::relaxed_tls_is_a_warning", relaxed_tls));
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Checks that TLS leaves out are told of as loudly as anything is.
+fn relaxed_tls() -> Result<(), Failed> {
+    for (option, expected) in [("tlsInsecure", 1), ("tlsAllowInvalidHostnames", 1), ("tls", 0)] {
+        capture::clear();
+        let uri = format!("mongodb://127.0.0.1:1/?{option}=true");
+        let Ok(client) = smol::block_on(poolhouse_smol::Client::connect(&uri)) else {
+            // Only without authorities of the platform, where nothing can be checked.
+            assert_ne!(option, "tlsInsecure");
+            continue;
+        };
+        smol::block_on(client.close());
+        let insecure = |message: &&capture::Message| message.data.to_string().contains("INSECURE");
+        let warnings: Vec<_> = capture::taken().iter().filter(insecure).cloned().collect();
+        assert_eq!(warnings.len(), expected, "{option}");
+        assert!(warnings.iter().all(|warning| warning.level == "warn" && warning.component == "connection"));
+    }
+    Ok(())
 }
 
 fn case(name: String, path: PathBuf) -> Trial {

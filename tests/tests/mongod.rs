@@ -8,6 +8,8 @@ mod authentication;
 mod compression;
 #[path = "mongod/replica_set.rs"]
 mod replica_set;
+#[path = "mongod/tls.rs"]
+mod tls;
 
 use alloc::sync::Arc;
 use core::future::Future;
@@ -35,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const APP_NAME: &str = "poolhouse-suite";
 
 fn main() -> ExitCode {
-    Suite::new("mongod")
+    let suite = Suite::new("mongod")
         .skip_if(mongod::available().err())
         .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
         .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
@@ -55,8 +57,8 @@ fn main() -> ExitCode {
         .case("users_get_in_and_nobody_else_does", || run(authentication::users_get_in_and_nobody_else_does()))
         .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
-        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()))
-        .run()
+        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
+    tls::cases(suite).run()
 }
 
 /// Runs a case, which fails when it hangs.

@@ -7,6 +7,8 @@ use crate::dns::{LookupError, SeedlistError};
 use crate::pool::CheckOutError;
 use crate::selection::SelectionFailure;
 use crate::shell::OperationError;
+#[cfg(feature = "tls")]
+use crate::tls::TlsError;
 use crate::topology::TopologyConfigError;
 use crate::uri::UriError;
 use crate::wire::hello::MetadataError;
@@ -33,6 +35,9 @@ pub enum Error {
     Config(ConfigError),
     /// Options that contradict each other, or a host that is no address. Nothing was started.
     Topology(TopologyConfigError),
+    /// TLS cannot be configured as asked. Nothing was started.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
     /// The credential cannot be used, or would be given away. Nothing was started.
     Credential(AuthError),
     /// What the client says of itself is too long. Nothing was started.
@@ -92,6 +97,8 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 
@@ -112,6 +119,8 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 
@@ -143,6 +152,8 @@ impl Error {
             | Self::OutOfMemory
             | Self::Command(_)
             | Self::Bson(_) => false,
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => false,
         }
     }
 }
@@ -156,6 +167,8 @@ impl fmt::Display for Error {
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
@@ -201,6 +214,13 @@ impl From<ConfigError> for Error {
 impl From<TopologyConfigError> for Error {
     fn from(error: TopologyConfigError) -> Self {
         Self::Topology(error)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for Error {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
     }
 }
 

@@ -5,7 +5,11 @@ use crate::dns::Resolver;
 use crate::pool::OnHeap;
 use crate::shell::{ConnectError, Endpoint, Runtime, Server};
 use crate::storage::Full;
+#[cfg(feature = "tls")]
+use crate::tls::{TlsConfig, TlsStream};
 use crate::{Cause, Instant, topology};
+#[cfg(feature = "tls")]
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -13,7 +17,6 @@ use core::fmt;
 use core::future::poll_fn;
 use core::net::{IpAddr, SocketAddr};
 use core::pin::Pin;
-use core::task::{Context, Poll};
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_io::{AsyncRead, AsyncWrite};
 use std::io;
@@ -25,18 +28,38 @@ use std::sync::Mutex;
 pub struct Net<P> {
     platform: P,
     resolver: Option<Arc<dyn Resolver>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
 }
 
 impl<P: Platform> Net<P> {
     /// The runtime on this platform.
     pub const fn new(platform: P) -> Self {
-        Self { platform, resolver: None }
+        Self {
+            platform,
+            resolver: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
     }
 
     /// The same, with addresses of hosts by this resolver, as far as it gives any.
     #[must_use]
     pub fn with_resolver(self, resolver: Option<Arc<dyn Resolver>>) -> Self {
         Self { resolver, ..self }
+    }
+
+    /// The same, with TCP connections that are encrypted; `None`: with those that are not.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: Option<TlsConfig>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// What TCP connections are encrypted with.
+    #[cfg(feature = "tls")]
+    pub const fn tls(&self) -> Option<&TlsConfig> {
+        self.tls.as_ref()
     }
 
     /// The platform.
@@ -64,7 +87,7 @@ impl<P: Platform> Net<P> {
             Endpoint::Tcp { host, port } => {
                 let addresses = self.addresses(host, port).await?;
                 let connected = dial::connect_any(&self.platform, &addresses).await;
-                connected.map(Stream::Tcp).map_err(|_| ConnectError(Cause::Network))
+                connected.map(|socket| Stream::Tcp(Tcp(socket))).map_err(|_| ConnectError(Cause::Network))
             }
             Endpoint::Unix { path } => {
                 let connected = self.platform.connect_unix(Path::new(path)).await;
@@ -102,6 +125,8 @@ impl<P: Platform> Runtime for Net<P> {
     fn is_private(&self, stream: &Stream<P>) -> bool {
         match stream {
             Stream::Tcp(_) => false,
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => true,
             Stream::Unix(_) => true,
         }
     }
@@ -111,10 +136,19 @@ impl<P: Platform> Runtime for Net<P> {
         self.platform.sleep_until(at)
     }
 
-    /// Dials; what is spoken beneath the wire protocol begins here.
+    /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
     async fn connect(&self, endpoint: &Endpoint<'_>) -> Result<Stream<P>, ConnectError> {
         let stream = self.dial(endpoint).await?;
+        #[cfg(feature = "tls")]
+        if let (Some(tls), Endpoint::Tcp { host, .. }) = (&self.tls, endpoint) {
+            return stream.encrypted(tls, host).await;
+        }
         Ok(stream)
+    }
+
+    #[cfg(feature = "tls")]
+    fn stream_cause(error: &io::Error) -> Cause {
+        crate::tls::cause_of(error)
     }
 
     fn buffer(&self) -> Result<Vec<u8>, Full> {
@@ -136,25 +170,23 @@ impl<P: Platform> fmt::Debug for Net<P> {
 #[non_exhaustive]
 pub enum Stream<P: Platform> {
     /// TCP.
-    Tcp(P::Tcp),
+    Tcp(Tcp<P::Tcp>),
+    /// TLS on TCP.
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<Tcp<P::Tcp>>>),
     /// A Unix domain socket.
     Unix(P::Unix),
 }
 
+#[cfg(feature = "tls")]
 impl<P: Platform> Stream<P> {
-    #[inline]
-    fn poll_read(&mut self, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+    async fn encrypted(self, tls: &TlsConfig, host: &str) -> Result<Self, ConnectError> {
         match self {
-            Self::Tcp(socket) => Pin::new(socket).poll_read(context, buf),
-            Self::Unix(socket) => Pin::new(socket).poll_read(context, buf),
-        }
-    }
-
-    #[inline]
-    fn poll_write(&mut self, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Tcp(socket) => Pin::new(socket).poll_write(context, buf),
-            Self::Unix(socket) => Pin::new(socket).poll_write(context, buf),
+            Self::Tcp(socket) => match TlsStream::connect(tls, host, socket).await {
+                Ok(stream) => Ok(Self::Tls(Box::new(stream))),
+                Err(error) => Err(ConnectError(error.cause())),
+            },
+            stream @ (Self::Tls(_) | Self::Unix(_)) => Ok(stream),
         }
     }
 }
@@ -165,13 +197,69 @@ impl<P: Platform> ErrorType for Stream<P> {
 
 impl<P: Platform> Read for Stream<P> {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, io::Error> {
-        poll_fn(|context| self.poll_read(context, buf)).await
+        match self {
+            Self::Tcp(socket) => socket.read(buf).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(buf).await,
+            Self::Unix(socket) => poll_fn(|context| Pin::new(&mut *socket).poll_read(context, buf)).await,
+        }
     }
 }
 
 impl<P: Platform> Write for Stream<P> {
     async fn write(&mut self, buf: &[u8]) -> Result<usize, io::Error> {
-        poll_fn(|context| self.poll_write(context, buf)).await
+        match self {
+            Self::Tcp(socket) => socket.write(buf).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(buf).await,
+            Self::Unix(socket) => poll_fn(|context| Pin::new(&mut *socket).poll_write(context, buf)).await,
+        }
+    }
+
+    /// Nothing is held back between this and a plain socket.
+    async fn flush(&mut self) -> Result<(), io::Error> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.flush().await,
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Stream<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp(_) => "Tcp(..)",
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => "Tls(..)",
+            Self::Unix(_) => "Unix(..)",
+        })
+    }
+}
+
+/// A platform's TCP socket as the shell and TLS read and write it.
+pub struct Tcp<S>(pub(super) S);
+
+impl<S> Tcp<S> {
+    /// The socket, for its options.
+    pub const fn get_ref(&self) -> &S {
+        &self.0
+    }
+}
+
+impl<S> ErrorType for Tcp<S> {
+    type Error = io::Error;
+}
+
+impl<S: AsyncRead + Unpin> Read for Tcp<S> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, io::Error> {
+        poll_fn(|context| Pin::new(&mut self.0).poll_read(context, buf)).await
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Tcp<S> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, io::Error> {
+        poll_fn(|context| Pin::new(&mut self.0).poll_write(context, buf)).await
     }
 
     /// Nothing is held back between this and the socket.
@@ -180,11 +268,8 @@ impl<P: Platform> Write for Stream<P> {
     }
 }
 
-impl<P: Platform> fmt::Debug for Stream<P> {
+impl<S> fmt::Debug for Tcp<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tcp(_) => "Tcp(..)",
-            Self::Unix(_) => "Unix(..)",
-        })
+        f.write_str("Tcp(..)")
     }
 }

@@ -1,5 +1,8 @@
 //! What a client is told.
 
+#[cfg(test)]
+mod tests;
+
 use super::Error;
 use super::srv::Srv;
 #[cfg(feature = "auth")]
@@ -14,6 +17,8 @@ use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::shell::Endpoint;
 use crate::shell::LATE_REPLY;
 use crate::shell::Login;
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
 use crate::uri::{ConnectionString, Scheme, UriWarning};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
@@ -47,6 +52,9 @@ pub struct ClientOptions {
     pub local_threshold: Duration,
     /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
     pub timeout: Option<Duration>,
+    /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
+    #[cfg(feature = "tls")]
+    pub tls: Option<TlsOptions>,
     /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
@@ -87,6 +95,8 @@ impl ClientOptions {
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            #[cfg(feature = "tls")]
+            tls: None,
             #[cfg(feature = "auth")]
             credential: None,
             #[cfg(feature = "auth")]
@@ -110,8 +120,8 @@ impl ClientOptions {
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
     /// [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (TLS, a proxy), or, without the feature
-    /// `auth`, for credentials, so that nothing is silently left out.
+    /// [`Error::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
+    /// credentials without the feature `auth`, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?, uri)
     }
@@ -151,8 +161,9 @@ impl ClientOptions {
         if uri.credential().is_some() {
             return Err(Error::Unsupported("credentials"));
         }
+        #[cfg(not(feature = "tls"))]
         if uri.tls() {
-            return Err(Error::Unsupported("tls"));
+            return Err(Error::Unsupported("TLS, in a build without the feature tls"));
         }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
@@ -180,6 +191,8 @@ impl ClientOptions {
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            #[cfg(feature = "tls")]
+            tls: TlsOptions::from_uri(&uri),
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
@@ -212,6 +225,10 @@ impl ClientOptions {
     /// Whether nobody on the way to these hosts can read what is sent.
     #[cfg(feature = "auth")]
     fn is_private(&self) -> bool {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() {
+            return true;
+        }
         self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
     }
 }

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::{Platform, Stream};
+use super::{Platform, Stream, Tcp};
 use crate::Instant;
 use crate::dns::{
     Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
@@ -84,7 +84,7 @@ impl<P: Platform> DnsResolver<P> {
                 }
             }
             LookupAction::Stream(server) => {
-                let mut stream = Stream::<P>::Tcp(platform.connect_tcp(server).await?);
+                let mut stream = Stream::<P>::Tcp(Tcp(platform.connect_tcp(server).await?));
                 stream.write_all(lookup.stream_request()).await?;
                 while lookup.poll_timeout() == Some(until) {
                     let length = stream.read(&mut buffer).await?;

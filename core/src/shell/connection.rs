@@ -22,7 +22,7 @@ use core::fmt;
 use core::future::poll_fn;
 use core::ops::Range;
 use core::task::Poll;
-use embedded_io_async::{Read, Write};
+use embedded_io_async::{ErrorType, Read, Write};
 
 /// Why a request has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub enum ExchangeError {
     Encode(EncodeError),
     /// The socket failed, or the peer closed it.
     Network,
+    /// What carries the wire protocol failed, but not the network: TLS.
+    Transport(Cause),
     /// The peer broke the protocol.
     Wire(WireError),
     /// No memory for the reply, or it is larger than the buffer can be.
@@ -45,6 +47,7 @@ impl ExchangeError {
         match self {
             Self::Encode(_) => None,
             Self::Network => Some(Cause::Network),
+            Self::Transport(cause) => Some(*cause),
             Self::Wire(_) => Some(Cause::Protocol),
             Self::TooLarge => Some(Cause::Resources),
         }
@@ -56,6 +59,7 @@ impl fmt::Display for ExchangeError {
         match self {
             Self::Encode(error) => error.fmt(f),
             Self::Network => f.write_str("the connection failed, or the server closed it"),
+            Self::Transport(cause) => write!(f, "the connection failed: {cause}"),
             Self::Wire(error) => error.fmt(f),
             Self::TooLarge => f.write_str("the reply is larger than this side can hold"),
         }
@@ -185,7 +189,7 @@ impl<R: Runtime> Connection<R> {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
                 // Nothing of a handshake is compressed.
-                self.flush(false).await.map_err(|_| handshake.failed(Cause::Network))?;
+                self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
                 self.wipe();
             }
             let input = self.input.written().get(..self.received).unwrap_or_default();
@@ -255,11 +259,12 @@ impl<R: Runtime> Connection<R> {
         let mut rest = if packed { self.packing.packed() } else { self.output.written() };
         while !rest.is_empty() {
             match self.stream.write(rest).await {
-                Ok(0) | Err(_) => return Err(ExchangeError::Network),
+                Ok(0) => return Err(ExchangeError::Network),
+                Err(error) => return Err(stream_error::<R>(&error)),
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
         }
-        self.stream.flush().await.map_err(|_| ExchangeError::Network)
+        self.stream.flush().await.map_err(|error| stream_error::<R>(&error))
     }
 
     /// Reads until a whole reply is there. [`Connection::reply`] is it.
@@ -307,7 +312,8 @@ impl<R: Runtime> Connection<R> {
         }
         let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
         match self.stream.read(room).await {
-            Ok(0) | Err(_) => Err(ExchangeError::Network),
+            Ok(0) => Err(ExchangeError::Network),
+            Err(error) => Err(stream_error::<R>(&error)),
             Ok(count) => {
                 self.received += count;
                 Ok(())
@@ -349,6 +355,12 @@ impl<R: Runtime> Connection<R> {
     }
 }
 
+/// A stream's error as one of the exchange.
+fn stream_error<R: Runtime>(error: &<R::Stream as ErrorType>::Error) -> ExchangeError {
+    let cause = R::stream_cause(error);
+    if cause.is_network() { ExchangeError::Network } else { ExchangeError::Transport(cause) }
+}
+
 impl<R: Runtime> Drop for Connection<R> {
     fn drop(&mut self) {
         self.wipe();
@@ -383,7 +395,9 @@ fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
 fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> HandshakeError {
     let wire = match error {
         ExchangeError::Wire(wire) => Some(wire),
-        ExchangeError::Encode(_) | ExchangeError::Network | ExchangeError::TooLarge => None,
+        ExchangeError::Encode(_) | ExchangeError::Network | ExchangeError::Transport(_) | ExchangeError::TooLarge => {
+            None
+        }
     };
     HandshakeError { wire, ..handshake.failed(error.cause().unwrap_or(Cause::Resources)) }
 }

@@ -11,7 +11,7 @@ use crate::wire::Sink;
 use crate::{Cause, Instant, topology};
 use core::ops::Deref;
 use core::task::Waker;
-use embedded_io_async::{Read, Write};
+use embedded_io_async::{ErrorType, Read, Write};
 
 /// A runtime: its clock, its timers, its sockets, its lock, and where things are kept.
 ///
@@ -54,8 +54,13 @@ pub trait Runtime: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Certificate`] or [`Cause::Network`].
+    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`].
     fn connect(&self, endpoint: &Endpoint<'_>) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
+
+    /// What an error of a stream is: [`Cause::Network`], unless the stream does TLS and it is of that.
+    fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {
+        Cause::Network
+    }
 
     /// Whether nobody on the way can read what a connection carries: TLS, or a Unix domain socket. No, by default: then
     /// passwords are not sent as they are, unless [`Login`](super::Login) allows it.

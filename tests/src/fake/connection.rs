@@ -1,6 +1,7 @@
 //! One connection of the fake server, as a task of its thread.
 
 mod output;
+mod tls;
 
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -25,6 +26,8 @@ use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
 use super::wire::{self, BadInput, CHECKSUM_PRESENT, EXHAUST_ALLOWED, Form, HEADER_BYTES, MORE_TO_COME, Message};
 
+pub(crate) use self::tls::TlsSocket;
+
 /// Bytes of a read buffer before a message asks for more.
 const INPUT_BYTES: usize = 4096;
 /// A buffer larger than this is given back once its message is done.
@@ -34,10 +37,11 @@ const BODY_AT: usize = HEADER_BYTES + 5;
 /// The body `{ok: 1.0}`.
 const OK_BODY: [u8; 17] = [17, 0, 0, 0, 1, b'o', b'k', 0, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f, 0];
 
-/// A socket of either family.
+/// A socket of either family, or what is encrypted on it.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Tcp(Async<TcpStream>),
+    Tls(TlsSocket),
     Unix(Async<UnixStream>),
 }
 
@@ -45,6 +49,7 @@ impl Stream {
     async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.read_with(|mut stream| stream.read(buffer)).await,
+            Self::Tls(stream) => stream.read(buffer).await,
             Self::Unix(stream) => stream.read_with(|mut stream| stream.read(buffer)).await,
         }
     }
@@ -52,23 +57,27 @@ impl Stream {
     async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write_with(|mut stream| stream.write(bytes)).await,
+            Self::Tls(stream) => stream.write(bytes).await,
             Self::Unix(stream) => stream.write_with(|mut stream| stream.write(bytes)).await,
         }
     }
 
     /// Ends the sending side. What has come meanwhile is dropped: with bytes unread the kernel would send a reset, which
-    /// may overtake the bytes before the end. An error means that the peer is gone already.
+    /// may overtake the bytes before the end. An error means that the peer is gone already. Under TLS this is an end that was not
+    /// announced.
     pub(crate) fn finish(&self) {
         const DROPPED_BYTES_MAX: usize = 1024 * 1024;
         let _ = match self {
-            Self::Tcp(stream) => stream.get_ref().shutdown(std::net::Shutdown::Write),
+            Self::Tcp(stream) | Self::Tls(TlsSocket { socket: stream, .. }) => {
+                stream.get_ref().shutdown(std::net::Shutdown::Write)
+            }
             Self::Unix(stream) => stream.get_ref().shutdown(std::net::Shutdown::Write),
         };
         let mut piece = [0; 4096];
         let mut dropped = 0;
         while dropped < DROPPED_BYTES_MAX {
             let read = match self {
-                Self::Tcp(stream) => stream.get_ref().read(&mut piece),
+                Self::Tcp(stream) | Self::Tls(TlsSocket { socket: stream, .. }) => stream.get_ref().read(&mut piece),
                 Self::Unix(stream) => stream.get_ref().read(&mut piece),
             };
             match read {
@@ -80,7 +89,7 @@ impl Stream {
 
     /// Makes closing send a reset. A unix socket knows none and is only closed.
     pub(crate) fn reset_on_close(&self) {
-        if let Self::Tcp(stream) = self {
+        if let Self::Tcp(stream) | Self::Tls(TlsSocket { socket: stream, .. }) = self {
             // Fails only on a socket that is gone already.
             let _ = rustix::net::sockopt::set_socket_linger(stream.get_ref(), Some(Duration::ZERO));
         }

@@ -16,8 +16,10 @@ use async_executor::{LocalExecutor, Task};
 use async_io::{Async, Timer};
 use futures_lite::future;
 
+use rustls::ServerConfig;
+
 use super::FakeOptions;
-use super::connection::{Common, Connection, Stream};
+use super::connection::{Common, Connection, Stream, TlsSocket};
 use super::fault::{Cut, Fault, FaultKind, Occasion};
 use super::shared::{Ended, Shared, Sockets, Wanted};
 
@@ -69,6 +71,7 @@ pub(crate) struct Supervisor<'a> {
     connections_max: usize,
     address: SocketAddr,
     unix_path: Option<PathBuf>,
+    tls: Option<Arc<ServerConfig>>,
     /// Bound but not listening; where connecting is refused.
     idle: Option<OwnedFd>,
     tcp: Option<Async<TcpListener>>,
@@ -76,7 +79,13 @@ pub(crate) struct Supervisor<'a> {
 }
 
 /// Runs the server to its end. `socket` is bound to `address`.
-pub(crate) fn run(shared: Arc<Shared>, options: FakeOptions, socket: OwnedFd, address: SocketAddr) {
+pub(crate) fn run(
+    shared: Arc<Shared>,
+    options: FakeOptions,
+    tls: Option<Arc<ServerConfig>>,
+    socket: OwnedFd,
+    address: SocketAddr,
+) {
     let executor = LocalExecutor::new();
     let common = Rc::new(Common {
         shared,
@@ -91,6 +100,7 @@ pub(crate) fn run(shared: Arc<Shared>, options: FakeOptions, socket: OwnedFd, ad
         connections_max: options.connections_max,
         address,
         unix_path: options.unix_path,
+        tls,
         idle: Some(socket),
         tcp: None,
         unix: None,
@@ -225,7 +235,11 @@ impl Supervisor<'_> {
             Accepted::Tcp(stream, peer) => {
                 // Fails only on a socket that is gone already; its first read will tell.
                 let _ = stream.set_nodelay(true);
-                (Async::new(stream).map(Stream::Tcp), Some(peer))
+                let stream = Async::new(stream).and_then(|stream| match &self.tls {
+                    None => Ok(Stream::Tcp(stream)),
+                    Some(config) => TlsSocket::new(stream, config).map(Stream::Tls),
+                });
+                (stream, Some(peer))
             }
             Accepted::Unix(stream) => (Async::new(stream).map(Stream::Unix), None),
         };

@@ -6,7 +6,7 @@ use poolhouse_core::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode,
     Stale,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, CertificateFault, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace};
 
@@ -373,7 +373,7 @@ fn any_cause(choices: &mut Choices<'_>) -> Cause {
         Cause::Network,
         Cause::NetworkTimeout,
         Cause::Dns,
-        Cause::Certificate,
+        Cause::Certificate(CertificateFault::Expired),
         Cause::Protocol,
         Cause::Resources,
         Cause::Command { code: 1 },

@@ -8,7 +8,7 @@ use poolhouse_core::topology::{
     AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloLists, Memory, OnHeap, PoolCommand, ReplyError,
     RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::{Cause, Instant, ObjectId, Observer, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, Observer, ServerId, TopologyVersion};
 
 use crate::model::topology::{
     ModelAction, ModelError, ModelErrorKind, ModelEvent, ModelTopology, ModelVerdict, Reply, Server,
@@ -236,7 +236,7 @@ impl<M: Memory> Life<M> {
             kind: match kind {
                 ModelErrorKind::Network => AppErrorKind::Network,
                 ModelErrorKind::Timeout => AppErrorKind::NetworkTimeout,
-                ModelErrorKind::Certificate => AppErrorKind::Other(Cause::Certificate),
+                ModelErrorKind::Certificate => AppErrorKind::Other(Cause::Certificate(CertificateFault::Expired)),
                 ModelErrorKind::Code(code, topology_version) => AppErrorKind::Command(CommandError {
                     command: Some(ReplyError { code: Some(code), message: "not master" }),
                     write_concern: None,

@@ -5,7 +5,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 
 use poolhouse_core::topology::{HelloInfo, HelloLists, MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType};
-use poolhouse_core::{Cause, ObjectId, ServerType, TopologyVersion};
+use poolhouse_core::{Cause, CertificateFault, ObjectId, ServerType, TopologyVersion};
 
 /// A reply to a hello, with texts of its own. Addresses are as in the normal form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -358,7 +358,9 @@ impl ModelTopology {
                 (ModelVerdict { cancel: true, ..marked(true) }, Cause::Network.to_string(), None)
             }
             ModelErrorKind::Timeout if before => (marked(true), Cause::NetworkTimeout.to_string(), None),
-            ModelErrorKind::Certificate if before => (marked(true), Cause::Certificate.to_string(), None),
+            ModelErrorKind::Certificate if before => {
+                (marked(true), Cause::Certificate(CertificateFault::Expired).to_string(), None)
+            }
             ModelErrorKind::Timeout | ModelErrorKind::Certificate => return nothing,
             ModelErrorKind::Code(code, version) => {
                 let shutdown = [11_600, 91].contains(&code);

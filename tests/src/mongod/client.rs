@@ -2,6 +2,7 @@
 //!
 //! It shares no code with the crates under test, so that it cannot share their mistakes.
 
+use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::time::Duration;
 use std::io::{self, Read, Write};
@@ -9,6 +10,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use bson::{Bson, Document, doc};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use super::{APP_NAME, MongodError};
 
@@ -24,20 +26,62 @@ const MESSAGE_BYTES_MAX: usize = 48_000_000;
 /// The opcode of OP_MSG.
 const OP_MSG: i32 = 2013;
 
+/// Plain text, or TLS.
+#[derive(Debug)]
+enum Stream {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Stream {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Plain(stream) => stream,
+            Self::Tls(stream) => stream.get_ref(),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Tls(stream) => stream.write(bytes),
+        }
+    }
+}
+
 /// A connection that has said `hello`.
 #[derive(Debug)]
 pub(super) struct Client {
-    stream: TcpStream,
+    stream: Stream,
     request_id: i32,
 }
 
 impl Client {
     /// Connects and says `hello`.
-    pub(super) fn connect(address: SocketAddr, deadline: Instant) -> Result<Self, MongodError> {
+    pub(super) fn connect(
+        address: SocketAddr,
+        tls: Option<Arc<ClientConfig>>,
+        deadline: Instant,
+    ) -> Result<Self, MongodError> {
         let doing = || format!("connecting to {address}");
         let left = remaining(deadline).map_err(MongodError::io(doing()))?;
         let stream = TcpStream::connect_timeout(&address, left).map_err(MongodError::io(doing()))?;
         stream.set_nodelay(true).map_err(MongodError::io(doing()))?;
+        let stream = match tls {
+            None => Stream::Plain(stream),
+            Some(config) => {
+                let connection = ClientConnection::new(config, address.ip().into()).map_err(io::Error::other);
+                let connection = connection.map_err(MongodError::io(doing()))?;
+                Stream::Tls(Box::new(StreamOwned::new(connection, stream)))
+            }
+        };
         let mut client = Self { stream, request_id: 0 };
         let hello = doc! {
             "hello": 1,
@@ -70,7 +114,7 @@ impl Client {
     fn exchange(&mut self, request: &[u8], deadline: Instant) -> io::Result<Vec<u8>> {
         let mut rest = request;
         while !rest.is_empty() {
-            self.stream.set_write_timeout(Some(remaining(deadline)?))?;
+            self.limit(deadline)?;
             match self.stream.write(rest) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => rest = rest.get(count..).unwrap_or_default(),
@@ -88,9 +132,16 @@ impl Client {
         Ok(message)
     }
 
+    /// Bounds what is done next. TLS may read in order to write, and write in order to read.
+    fn limit(&self, deadline: Instant) -> io::Result<()> {
+        let left = Some(remaining(deadline)?);
+        self.stream.socket().set_read_timeout(left)?;
+        self.stream.socket().set_write_timeout(left)
+    }
+
     fn read_exact(&mut self, mut rest: &mut [u8], deadline: Instant) -> io::Result<()> {
         while !rest.is_empty() {
-            self.stream.set_read_timeout(Some(remaining(deadline)?))?;
+            self.limit(deadline)?;
             match self.stream.read(rest) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(count) => rest = &mut rest[count..],

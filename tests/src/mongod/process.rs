@@ -49,7 +49,7 @@ pub(super) fn arguments(options: &MongodOptions, port: u16, scratch: &Scratch) -
         option("--oplogSize", "16".into());
     }
     if let Some(tls) = &options.tls {
-        option("--tlsMode", "preferTLS".into());
+        option("--tlsMode", if tls.required { "requireTLS".into() } else { "preferTLS".into() });
         option("--tlsCertificateKeyFile", tls.certificate_key_file.clone().into());
         if let Some(file) = &tls.ca_file {
             option("--tlsCAFile", file.clone().into());

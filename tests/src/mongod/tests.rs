@@ -61,6 +61,7 @@ fn arguments_follow_the_options() {
             certificate_key_file: "server.pem".into(),
             ca_file: Some("ca.pem".into()),
             allow_without_certificate: true,
+            required: false,
         }),
         parameters: vec![("logLevel".to_owned(), "1".to_owned())],
         args: vec!["--auth".into()],

@@ -1,4 +1,5 @@
 use super::*;
+use crate::CertificateFault;
 
 /// Polling, known, with a hello that the host has sent at 10,000 ms.
 fn known_and_checking() -> (Rig, LineId) {
@@ -30,7 +31,13 @@ fn mon_53_a_failed_check_closes_the_connection_and_says_so_before_anything_follo
 /// MON-54.
 #[test]
 fn mon_54_only_a_network_timeout_interrupts_connections_in_use() {
-    for cause in [Cause::Network, Cause::NetworkTimeout, Cause::Protocol, Cause::Dns, Cause::Certificate] {
+    for cause in [
+        Cause::Network,
+        Cause::NetworkTimeout,
+        Cause::Protocol,
+        Cause::Dns,
+        Cause::Certificate(CertificateFault::Expired),
+    ] {
         let (mut rig, line) = known_and_checking();
         rig.fail(line, cause).expect("current");
         let interrupt = cause == Cause::NetworkTimeout;
@@ -61,7 +68,13 @@ fn mon_55_a_network_error_on_a_known_server_is_retried_at_once_and_only_once() {
 /// MON-56.
 #[test]
 fn mon_56_other_failures_wait_even_on_a_known_server() {
-    for cause in [Cause::Protocol, Cause::Dns, Cause::Certificate, Cause::Resources, Cause::Command { code: 1 }] {
+    for cause in [
+        Cause::Protocol,
+        Cause::Dns,
+        Cause::Certificate(CertificateFault::Expired),
+        Cause::Resources,
+        Cause::Command { code: 1 },
+    ] {
         let (mut rig, line) = known_and_checking();
         rig.fail(line, cause).expect("current");
         rig.settle();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::CertificateFault;
 
 fn establish_failed(cause: Cause, overloaded: bool) -> OperationError {
     OperationError::CheckOut(CheckOutError::EstablishFailed { cause, overloaded })
@@ -42,7 +43,7 @@ fn what_never_reached_a_server_may_be_retried() {
         OperationError::CheckOut(CheckOutError::Cancelled),
         OperationError::CheckOut(CheckOutError::Busy { waiting: 1 }),
         establish_failed(Cause::Command { code: 13 }, false),
-        establish_failed(Cause::Certificate, false),
+        establish_failed(Cause::Certificate(CertificateFault::Expired), false),
         establish_failed(Cause::Authentication, false),
         OperationError::Exchange(ExchangeError::Network),
         OperationError::Interrupted,

@@ -1,6 +1,7 @@
 //! What errors of applications do.
 
 use super::*;
+use crate::CertificateFault;
 use crate::pool::Clear;
 use AppErrorKind::{Command, Network, NetworkTimeout, Other};
 use HandshakePhase::{After, Before};
@@ -80,7 +81,7 @@ fn any_other_error_of_a_handshake_marks_unknown_and_clears() {
         (Network, Cause::Network),
         (NetworkTimeout, Cause::NetworkTimeout),
         (Other(Cause::Dns), Cause::Dns),
-        (Other(Cause::Certificate), Cause::Certificate),
+        (Other(Cause::Certificate(CertificateFault::Expired)), Cause::Certificate(CertificateFault::Expired)),
         (Other(Cause::Authentication), Cause::Authentication),
         (Other(Cause::Protocol), Cause::Protocol),
         (Command(reply(Some(18), "Authentication failed.")), Cause::Command { code: 18 }),

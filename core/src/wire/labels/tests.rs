@@ -2,13 +2,14 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use super::*;
+use crate::CertificateFault;
 
 const PHASES: [Phase; 5] = [Phase::Connect, Phase::Proxy, Phase::Tls, Phase::Hello, Phase::Authentication];
 const CAUSES: [Cause; 13] = [
     Cause::Network,
     Cause::NetworkTimeout,
     Cause::Dns,
-    Cause::Certificate,
+    Cause::Certificate(CertificateFault::Expired),
     Cause::Protocol,
     Cause::Command { code: 91 },
     Cause::Authentication,

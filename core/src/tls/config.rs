@@ -1,0 +1,141 @@
+//! What TLS options come to.
+
+use super::error::{FileFault, TlsError};
+use super::options::{TlsOptions, TlsWarning};
+use super::verify::{AnyCertificate, AnyName};
+use super::{TlsHandshakeError, pem};
+use alloc::string::ToString;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::IpAddr;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+/// The most bytes that one connection holds back for sending, encrypted and not encrypted each.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+
+/// What connections are encrypted with: valid, cheap to clone, shared by all connections of a client. Sessions are kept in it, so that
+/// later handshakes are short.
+#[derive(Clone)]
+pub struct TlsConfig {
+    config: Arc<ClientConfig>,
+    warnings: Arc<[TlsWarning]>,
+}
+
+impl TlsConfig {
+    /// Reads the files that the options name. They are not read again: a certificate that is renewed wants a new configuration.
+    ///
+    /// Blocks for as long as that takes; without a CA file, the platform's store is read, which may be a few hundred files.
+    ///
+    /// # Errors
+    ///
+    /// [`TlsError`]: an option that cannot be met, and its file.
+    pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
+        if options.certificate_key_file_password.is_some() && options.certificate_key_file.is_none() {
+            return Err(TlsError::PasswordWithoutFile);
+        }
+        let mut warnings = Vec::new();
+        let verifier = verifier(options, &mut warnings)?;
+        // The provider is named rather than taken from the process: nothing that else uses rustls here can interfere.
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::Other(error.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let config = match &options.certificate_key_file {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let fault = |fault| pem::fault(pem::KEY_FILE, path, fault);
+                let password = options.certificate_key_file_password.as_ref();
+                let (certificates, key) = pem::identity(path, password).map_err(fault)?;
+                let built = builder.with_client_auth_cert(certificates, key);
+                built.map_err(|error| fault(identity_fault(&error)))?
+            }
+        };
+        Ok(Self { config: Arc::new(config), warnings: warnings.into() })
+    }
+
+    /// What is to be said about it; for the log.
+    #[must_use]
+    pub fn warnings(&self) -> &[TlsWarning] {
+        &self.warnings
+    }
+
+    /// Whether servers that ask for a certificate get one.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.config.client_auth_cert_resolver.has_certs()
+    }
+
+    /// The state of a new connection to this host.
+    pub(super) fn connection(&self, host: &str) -> Result<ClientConnection, TlsHandshakeError> {
+        let name = match host.parse::<IpAddr>() {
+            Ok(address) => ServerName::from(address),
+            Err(_) => ServerName::try_from(host).map_err(|_| TlsHandshakeError::NAME)?.to_owned(),
+        };
+        let mut connection = ClientConnection::new(Arc::clone(&self.config), name)?;
+        connection.set_buffer_limit(Some(BUFFER_BYTES_MAX));
+        Ok(connection)
+    }
+}
+
+impl fmt::Debug for TlsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsConfig")
+            .field("has_certificate", &self.has_certificate())
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}
+
+fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
+    // A CA file that is named is read even where nothing is checked: that it is not there is better found now.
+    let named = match &options.ca_file {
+        None => None,
+        Some(path) => {
+            let (roots, unusable) = pem::authorities(path).map_err(|fault| pem::fault(pem::CA_FILE, path, fault))?;
+            if unusable > 0 {
+                warnings.push(TlsWarning::UnusableAuthorities(unusable));
+            }
+            Some(roots)
+        }
+    };
+    let provider = Arc::new(ring::default_provider());
+    if options.allow_invalid_certificates {
+        warnings.push(TlsWarning::InvalidCertificates);
+        return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
+    }
+    let roots = Arc::new(named.map_or_else(platform_roots, Ok)?);
+    let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
+    let verifier = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
+    if options.allow_invalid_hostnames {
+        warnings.push(TlsWarning::InvalidHostnames);
+        return Ok(Arc::new(AnyName(verifier)));
+    }
+    Ok(verifier)
+}
+
+/// What the platform trusts. Single files of a store that cannot be read are left out, as other programs leave them out.
+fn platform_roots() -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    #[cfg(feature = "webpki-roots")]
+    if roots.is_empty() {
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    if roots.is_empty() { Err(TlsError::NoPlatformRoots) } else { Ok(roots) }
+}
+
+const fn identity_fault(error: &rustls::Error) -> FileFault {
+    if matches!(error, rustls::Error::InconsistentKeys(_)) {
+        FileFault::ForeignKey
+    } else if matches!(error, rustls::Error::InvalidCertificate(_)) {
+        FileFault::BadCertificate
+    } else {
+        FileFault::BadKey
+    }
+}

@@ -1,0 +1,321 @@
+//! The client on smol over TLS against fake servers: whom it trusts, and what it says when it does not.
+#![cfg(feature = "tls")]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
+use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, TlsError, TlsWarning};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
+use poolhouse_tests::tls::{ClientCheck, Folder, Holder, ServerTls, Validity, Versions, Wanted};
+use smol::future::FutureExt;
+use std::path::Path;
+use std::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test, which fails when it hangs.
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+/// An authority, and a place for files.
+struct World {
+    root: Holder,
+    folder: Folder,
+}
+
+impl World {
+    fn new() -> Self {
+        let (root, folder) = (Holder::root("root"), Folder::new());
+        folder.write("ca.pem", root.certificate());
+        Self { root, folder }
+    }
+
+    fn tls(&self) -> ServerTls {
+        ServerTls::new(self.root.issue(&Wanted::server(&["127.0.0.1"])).identity())
+    }
+
+    fn server(&self) -> FakeServer {
+        start(self.tls())
+    }
+
+    /// Options for this server, by way of a connection string. The monitor polls, so that counts are exact.
+    fn options(&self, server: &FakeServer, more: &str) -> ClientOptions {
+        let ca = escaped(&self.folder.path().join("ca.pem"));
+        let uri = format!("mongodb://{}/?directConnection=true&tls=true&tlsCAFile={ca}{more}", server.address());
+        let mut options = ClientOptions::parse(&uri).expect("the string is right");
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+        options.timeout = Some(PATIENCE);
+        options
+    }
+}
+
+fn start(tls: ServerTls) -> FakeServer {
+    let mut options = FakeOptions::default();
+    options.tls = Some(tls);
+    FakeServer::start(options).expect("the fake server starts")
+}
+
+/// A path as connection strings want it.
+fn escaped(path: &Path) -> String {
+    path.to_str().expect("text").replace('%', "%25").replace('/', "%2F")
+}
+
+fn client(options: ClientOptions) -> Client {
+    Client::new(options).expect("the options are right")
+}
+
+async fn ping(client: &Client) -> Result<(), Error> {
+    client.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+}
+
+/// What a client says of a server that it cannot use.
+async fn refusal(mut options: ClientOptions) -> (String, Cause) {
+    options.server_selection_timeout = Duration::from_millis(300);
+    let (client, mut events) = Client::new_subscribed(options).expect("the options are right");
+    let error = ping(&client).await.expect_err("no server is to be trusted");
+    let Error::Operation(OperationError::ServerSelection(_)) = &error else { panic!("{error:?}") };
+    // The first check says at once what the selection says in the end.
+    let cause = loop {
+        match events.next().await {
+            Some(Notice::Event { event: Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }), .. }) => {
+                break cause;
+            }
+            Some(Notice::Event { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    client.close().await;
+    (error.to_string(), cause)
+}
+
+#[test]
+fn everything_goes_over_tls_in_either_version() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        run(async {
+            let mut tls = world.tls();
+            tls.versions = versions;
+            // It takes no plain text: neither checks nor round trips nor operations could do without TLS.
+            let server = start(tls);
+            let mut options = world.options(&server, "");
+            options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
+            let client = client(options);
+            ping(&client).await.expect("a ping");
+            let payload = "x".repeat(3_000_000);
+            let insert = bson::doc! { "insert": "c", "documents": [{ "_id": 1, "payload": payload.as_str() }] };
+            client.run_command("db", insert).await.expect("an insert");
+            let found = client.run_command("db", bson::doc! { "find": "c" }).await.expect("a find");
+            assert!(found.to_string().contains(&payload));
+            server.wait_until(PATIENCE, |view| view.exhausting_count() > 0).expect("checks are streamed");
+            server.wait_until(PATIENCE, |view| view.open_count() == 3).expect("checks, round trips, operations");
+            assert_eq!(client.tls_warnings(), []);
+            client.close().await;
+            server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+        });
+    }
+}
+
+#[test]
+fn many_tasks_share_connections_over_tls_and_some_give_up() {
+    let world = World::new();
+    run(async {
+        let server = world.server();
+        let mut options = world.options(&server, "&maxPoolSize=5");
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Auto;
+        let client = Arc::new(client(options));
+        let tasks: Vec<_> = (0..32_u64)
+            .map(|number| {
+                let client = Arc::clone(&client);
+                smol::spawn(async move {
+                    for round in 0..20 {
+                        if (number + round) % 4 == 0 {
+                            let limit = async {
+                                smol::Timer::after(Duration::from_micros(50 * (number + 1))).await;
+                                Ok(())
+                            };
+                            ping(&client).or(limit).await?;
+                        } else {
+                            ping(&client).await?;
+                        }
+                    }
+                    Ok::<(), Error>(())
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("no operation fails");
+        }
+        let begun = Instant::now();
+        while client.pool_snapshot().is_none_or(|pool| pool.counts.in_use + pool.counts.pending > 0) {
+            assert!(begun.elapsed() < PATIENCE);
+            smol::Timer::after(Duration::from_millis(1)).await;
+        }
+        client.close().await;
+    });
+}
+
+#[test]
+fn replica_set_is_found_over_tls() {
+    let world = World::new();
+    run(async {
+        let mut set = FakeReplicaSetOptions::of(3);
+        set.server.tls = Some(world.tls());
+        let set = FakeReplicaSet::start(set).expect("the set starts");
+        let ca = escaped(&world.folder.path().join("ca.pem"));
+        let client = client(ClientOptions::parse(&format!("{}&tlsCAFile={ca}", set.uri())).expect("right"));
+        client.run_command("db", bson::doc! { "insert": "c", "documents": [{}] }).await.expect("an insert");
+        let begun = Instant::now();
+        let known =
+            |client: &Client| client.servers().iter().filter(|it| it.server_type != ServerType::Unknown).count();
+        while known(&client) < 3 {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", client.servers());
+            smol::Timer::after(Duration::from_millis(1)).await;
+        }
+        client.close().await;
+    });
+}
+
+/// CMAP-97.
+#[test]
+fn bad_certificate_is_named_by_checks_and_by_selection() {
+    let world = World::new();
+    let good = Wanted::server(&["127.0.0.1"]);
+    let issue = |wanted: &Wanted| ServerTls::new(world.root.issue(wanted).identity());
+    let stranger = ServerTls::new(Holder::root("stranger").issue(&good).identity());
+    let cases = [
+        (issue(&good.clone().valid(Validity::Over)), CertificateFault::Expired, "has expired"),
+        (issue(&good.clone().valid(Validity::Ahead)), CertificateFault::NotYetValid, "not valid yet"),
+        (issue(&Wanted::server(&["example.com"])), CertificateFault::WrongName, "not valid for the name"),
+        (stranger, CertificateFault::UnknownIssuer, "issuer is not trusted"),
+    ];
+    for (tls, fault, text) in cases {
+        run(async {
+            let server = start(tls);
+            let (error, cause) = refusal(world.options(&server, "")).await;
+            assert_eq!(cause, Cause::Certificate(fault));
+            assert!(error.contains("certificate refused") && error.contains(text), "{error}");
+
+            let client = client(world.options(&server, "&tlsAllowInvalidCertificates=true"));
+            assert_eq!(client.tls_warnings(), [TlsWarning::InvalidCertificates]);
+            ping(&client).await.expect("anything goes");
+            client.close().await;
+            let relaxed = world.options(&server, "&tlsAllowInvalidHostnames=true");
+            if fault == CertificateFault::WrongName {
+                let client = self::client(relaxed);
+                assert_eq!(client.tls_warnings(), [TlsWarning::InvalidHostnames]);
+                ping(&client).await.expect("any name goes");
+                client.close().await;
+            } else {
+                assert_eq!(refusal(relaxed).await.1, Cause::Certificate(fault));
+            }
+        });
+    }
+}
+
+/// CMAP-97: with TLS 1.3 the refusal comes after the handshake.
+#[test]
+fn server_that_demands_a_certificate_gets_it_or_its_refusal_is_named() {
+    let world = World::new();
+    let ann = world.root.issue(&Wanted::client("ann")).identity();
+    let key = escaped(&world.folder.write("ann.pem", ann.pem()));
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        run(async {
+            let mut tls = world.tls();
+            tls.versions = versions;
+            tls.clients = Some(ClientCheck { authority: world.root.certificate(), required: true });
+            let server = start(tls);
+            let (error, cause) = refusal(world.options(&server, "")).await;
+            assert_eq!(cause, Cause::Certificate(CertificateFault::RefusedByPeer), "{error}");
+            let client = client(world.options(&server, &format!("&tlsCertificateKeyFile={key}")));
+            ping(&client).await.expect("it is let in");
+            client.close().await;
+        });
+    }
+}
+
+/// CMAP-98.
+#[test]
+fn handshake_that_is_cut_is_a_sign_of_overload() {
+    let world = World::new();
+    run(async {
+        let server = world.server();
+        let client = client(world.options(&server, ""));
+        ping(&client).await.expect("a ping");
+        let held = client.check_out().await.expect("the connection there is");
+        server.inject(Fault::CloseOnAccept(Cut::Fin));
+        let error = client.check_out().await.map(drop).expect_err("a second one cannot be made");
+        let Some(CheckOutError::EstablishFailed { cause, overloaded }) = error.check_out() else { panic!("{error:?}") };
+        assert_eq!((*cause, *overloaded), (Cause::Network, true));
+        drop(held);
+        client.close().await;
+    });
+}
+
+#[test]
+fn server_that_speaks_no_tls_is_not_spoken_to_in_plain_text() {
+    let world = World::new();
+    run(async {
+        let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
+        let (error, cause) = refusal(world.options(&server, "")).await;
+        assert!(matches!(cause, Cause::Network | Cause::Protocol), "{error}");
+        assert_eq!(server.log(), []);
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn unix_socket_carries_no_tls() {
+    let world = World::new();
+    run(async {
+        let mut options = FakeOptions::default();
+        let path = world.folder.path().join("fake.sock");
+        options.unix_path = Some(path.clone());
+        let server = FakeServer::start(options).expect("the fake server starts");
+        let uri = format!(
+            "mongodb://{}/?tls=true&tlsCAFile={}",
+            escaped(&path),
+            escaped(&world.folder.path().join("ca.pem"))
+        );
+        let client = Client::connect(&uri).await.expect("the string is right");
+        ping(&client).await.expect("a ping");
+        client.close().await;
+        drop(server);
+    });
+}
+
+#[test]
+fn file_that_cannot_be_used_is_named_and_nothing_is_started() {
+    let world = World::new();
+    run(async {
+        let server = world.server();
+        for (more, option) in [
+            (
+                "&tlsCertificateKeyFile=%2Fnowhere%2Fkey.pem&tlsCertificateKeyFilePassword=hunter2",
+                "tlsCertificateKeyFile",
+            ),
+            ("&tlsCAFile=%2Fnowhere%2Fca.pem", "tlsCAFile"),
+        ] {
+            let error = Client::new(world.options(&server, more)).map(drop).expect_err("no such file");
+            assert!(
+                matches!(&error, Error::Tls(TlsError::File { option: named, .. }) if *named == option),
+                "{error:?}"
+            );
+            let text = format!("{error} {error:?}");
+            assert!(text.contains("/nowhere/") && !text.contains("hunter2"), "{text}");
+            assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
+        }
+        assert_eq!(server.accepted_count(), 0);
+    });
+}

@@ -1,0 +1,202 @@
+//! Authorities and those whom they certify.
+
+use core::fmt;
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
+};
+
+/// When a certificate is valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Validity {
+    /// Now, and for as long as anyone will care.
+    #[default]
+    Now,
+    /// In the year 2001 only.
+    Over,
+    /// From the year 3000 on.
+    Ahead,
+    /// Now, and until so many seconds have passed since the year 1970: for a server that would not start with one that is over.
+    Until(u64),
+}
+
+impl Validity {
+    /// For so long from now on, in whole seconds.
+    #[must_use]
+    pub fn for_the_next(time: Duration) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self::Until((now + time).as_secs())
+    }
+}
+
+/// What is to be certified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// The common name.
+    pub common_name: String,
+    /// The organizational unit. Clients' must be another than servers', or mongod takes them for servers.
+    pub unit: String,
+    /// The subject's alternative names: host names and addresses.
+    pub names: Vec<String>,
+    /// When it is valid.
+    pub validity: Validity,
+    /// Whether its holder may certify others.
+    pub is_authority: bool,
+}
+
+impl Wanted {
+    /// A server by these names.
+    #[must_use]
+    pub fn server(names: &[&str]) -> Self {
+        Self {
+            common_name: "server".to_owned(),
+            unit: "servers".to_owned(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            validity: Validity::Now,
+            is_authority: false,
+        }
+    }
+
+    /// A client of this name.
+    #[must_use]
+    pub fn client(name: &str) -> Self {
+        Self { common_name: name.to_owned(), unit: "clients".to_owned(), ..Self::server(&[]) }
+    }
+
+    /// An authority.
+    #[must_use]
+    pub fn authority(name: &str) -> Self {
+        Self { common_name: name.to_owned(), unit: "authorities".to_owned(), is_authority: true, ..Self::server(&[]) }
+    }
+
+    /// The same at another time.
+    #[must_use]
+    pub fn valid(self, validity: Validity) -> Self {
+        Self { validity, ..self }
+    }
+
+    fn params(&self) -> CertificateParams {
+        let mut params = CertificateParams::new(self.names.clone()).expect("names are ASCII");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, ORGANIZATION);
+        params.distinguished_name.push(DnType::OrganizationalUnitName, self.unit.as_str());
+        params.distinguished_name.push(DnType::CommonName, self.common_name.as_str());
+        let (begin, end) = match self.validity {
+            Validity::Now | Validity::Until(_) => (2020, 4000),
+            Validity::Over => (2001, 2002),
+            Validity::Ahead => (3000, 4000),
+        };
+        params.not_before = date_time_ymd(begin, 1, 1);
+        params.not_after = match self.validity {
+            Validity::Until(seconds) => date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds),
+            Validity::Now | Validity::Over | Validity::Ahead => date_time_ymd(end, 1, 1),
+        };
+        params.use_authority_key_identifier_extension = true;
+        if self.is_authority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        }
+        params
+    }
+}
+
+const ORGANIZATION: &str = "Poolhouse";
+
+/// Who has a certificate and its key.
+pub struct Holder {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    /// The certificates above its own, but for that of the root.
+    above: String,
+    is_root: bool,
+    subject: String,
+}
+
+impl Holder {
+    /// An authority that certifies itself.
+    ///
+    /// # Panics
+    /// When the name is not ASCII.
+    #[must_use]
+    pub fn root(name: &str) -> Self {
+        Self::self_signed(&Wanted::authority(name))
+    }
+
+    /// Certifies itself.
+    ///
+    /// # Panics
+    /// When a name is not ASCII.
+    #[must_use]
+    pub fn self_signed(wanted: &Wanted) -> Self {
+        let issuer = CertifiedIssuer::self_signed(wanted.params(), key()).expect("it can be signed");
+        Self { issuer, above: String::new(), is_root: true, subject: subject(wanted) }
+    }
+
+    /// Certifies another, whether it may or not.
+    ///
+    /// # Panics
+    /// When a name is not ASCII.
+    #[must_use]
+    pub fn issue(&self, wanted: &Wanted) -> Self {
+        let issuer = CertifiedIssuer::signed_by(wanted.params(), key(), &self.issuer).expect("it can be signed");
+        let above = if self.is_root { String::new() } else { self.identity().certificates };
+        Self { issuer, above, is_root: false, subject: subject(wanted) }
+    }
+
+    /// Its own certificate, PEM.
+    #[must_use]
+    pub fn certificate(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// What it shows and what it keeps.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        let certificates = format!("{}{}", self.certificate(), self.above);
+        Identity { certificates, key: self.issuer.key().serialize_pem() }
+    }
+
+    /// Its distinguished name as mongod has it for a user: the most specific part first.
+    #[must_use]
+    pub fn subject(&self) -> &str {
+        &self.subject
+    }
+}
+
+impl fmt::Debug for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Holder").field("subject", &self.subject).finish_non_exhaustive()
+    }
+}
+
+fn subject(wanted: &Wanted) -> String {
+    format!("CN={},OU={},O={ORGANIZATION}", wanted.common_name, wanted.unit)
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("a key can be made")
+}
+
+/// Certificates and the key of the first of them.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// PEM, the holder's own first, without the root.
+    pub certificates: String,
+    /// PEM, PKCS#8, not encrypted.
+    pub key: String,
+}
+
+impl Identity {
+    /// All of it in one PEM text.
+    #[must_use]
+    pub fn pem(&self) -> String {
+        format!("{}{}", self.certificates, self.key)
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity")
+    }
+}

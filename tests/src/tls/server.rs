@@ -1,0 +1,189 @@
+//! How a server presents itself, and one connection's state of it.
+
+use alloc::sync::Arc;
+use std::io::{self, Read, Write};
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, SupportedProtocolVersion, version};
+
+use super::Identity;
+
+/// The versions that a server speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Versions {
+    /// Both.
+    #[default]
+    All,
+    /// 1.2 only.
+    Tls12,
+    /// 1.3 only.
+    Tls13,
+}
+
+/// That clients present certificates.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCheck {
+    /// Who must have issued them: PEM.
+    pub authority: String,
+    /// Whether a client without one is refused.
+    pub required: bool,
+}
+
+/// How a server presents itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ServerTls {
+    /// Its certificates and its key.
+    pub identity: Identity,
+    /// What it wants of clients.
+    pub clients: Option<ClientCheck>,
+    /// The versions that it speaks.
+    pub versions: Versions,
+}
+
+impl ServerTls {
+    /// A server that wants nothing of its clients.
+    #[must_use]
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, clients: None, versions: Versions::All }
+    }
+
+    /// What rustls makes of it.
+    ///
+    /// # Errors
+    /// `InvalidInput`: PEM texts that are none, or a key that fits no certificate.
+    pub fn config(&self) -> io::Result<Arc<ServerConfig>> {
+        const TLS12: &[&SupportedProtocolVersion] = &[&version::TLS12];
+        const TLS13: &[&SupportedProtocolVersion] = &[&version::TLS13];
+        let versions = match self.versions {
+            Versions::All => rustls::ALL_VERSIONS,
+            Versions::Tls12 => TLS12,
+            Versions::Tls13 => TLS13,
+        };
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+        let builder = builder.with_protocol_versions(versions).map_err(invalid)?;
+        let builder = match &self.clients {
+            None => builder.with_no_client_auth(),
+            Some(check) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(&check.authority)? {
+                    roots.add(certificate).map_err(invalid)?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = if check.required { verifier } else { verifier.allow_unauthenticated() };
+                builder.with_client_cert_verifier(verifier.build().map_err(invalid)?)
+            }
+        };
+        let key = PrivateKeyDer::from_pem_slice(self.identity.key.as_bytes()).map_err(invalid)?;
+        let config = builder.with_single_cert(certificates(&self.identity.certificates)?, key).map_err(invalid)?;
+        Ok(Arc::new(config))
+    }
+}
+
+fn certificates(pem: &str) -> io::Result<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes()).collect::<Result<_, _>>().map_err(invalid)
+}
+
+fn invalid(error: impl core::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, error.to_string())
+}
+
+/// Encrypted bytes that are read at a time. What they decrypt to fits into what is kept of it.
+const PIECE_BYTES: usize = 4096;
+
+/// The server's side of one connection, without its socket.
+#[derive(Debug)]
+pub(crate) struct Side {
+    tls: ServerConnection,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    said_goodbye: bool,
+}
+
+impl Side {
+    pub(crate) fn new(config: &Arc<ServerConfig>) -> io::Result<Self> {
+        let mut tls = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+        // A caller of `write` sends what it gave before it gives more.
+        tls.set_buffer_limit(None);
+        Ok(Self { tls, input: Vec::new(), output: Vec::new(), said_goodbye: false })
+    }
+
+    /// Reads what has been decrypted; `None` while there is nothing.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match self.tls.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // The peer has gone without a word, as some clients do.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Some(0)),
+                read => return read.map(Some),
+            }
+            if self.input.is_empty() {
+                return Ok(None);
+            }
+            let taken = self.tls.read_tls(&mut self.input.as_slice())?;
+            self.input.drain(..taken);
+            let processed = self.tls.process_new_packets();
+            self.collect()?;
+            let state = processed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            self.said_goodbye |= state.peer_has_closed();
+            if taken == 0 {
+                return Ok(Some(0));
+            }
+        }
+    }
+
+    /// Takes encrypted bytes; none is the end.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) -> io::Result<()> {
+        assert!(bytes.len() <= PIECE_BYTES, "a piece at a time");
+        if bytes.is_empty() {
+            self.tls.read_tls(&mut io::empty())?;
+        }
+        self.input.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// A place to read encrypted bytes into.
+    pub(crate) const fn piece() -> [u8; PIECE_BYTES] {
+        [0; PIECE_BYTES]
+    }
+
+    /// Encrypts.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.tls.writer().write_all(bytes)?;
+        self.collect()
+    }
+
+    /// Says that nothing follows.
+    pub(crate) fn end(&mut self) -> io::Result<()> {
+        self.tls.send_close_notify();
+        self.collect()
+    }
+
+    /// Whether the peer has said that nothing follows.
+    #[cfg(test)]
+    pub(crate) const fn said_goodbye(&self) -> bool {
+        self.said_goodbye
+    }
+
+    /// What the peer says of itself.
+    #[cfg(test)]
+    pub(crate) const fn connection(&self) -> &ServerConnection {
+        &self.tls
+    }
+
+    /// What is to be sent; drop what was sent from its front.
+    pub(crate) const fn output(&mut self) -> &mut Vec<u8> {
+        &mut self.output
+    }
+
+    fn collect(&mut self) -> io::Result<()> {
+        while self.tls.wants_write() {
+            self.tls.write_tls(&mut self.output)?;
+        }
+        Ok(())
+    }
+}

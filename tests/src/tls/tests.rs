@@ -1,0 +1,8 @@
+//! TLS of poolhouse-core against rustls servers in memory and on loopback.
+
+mod configuration;
+mod handshake;
+mod loopback;
+mod peers;
+mod stream;
+mod support;

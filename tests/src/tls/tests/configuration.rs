@@ -1,0 +1,184 @@
+//! Files that are good, and files that are not.
+
+use std::path::PathBuf;
+
+use pkcs8::der::Encode;
+use pkcs8::der::asn1::OctetStringRef;
+use pkcs8::pkcs5::pbes2;
+use pkcs8::{EncryptedPrivateKeyInfoRef, LineEnding, SecretDocument};
+use poolhouse_core::tls::{FileFault, TlsConfig, TlsError, TlsOptions, TlsWarning};
+use poolhouse_core::uri::{ConnectionString, Secret};
+
+use super::super::{Holder, Wanted};
+use super::support::World;
+
+fn fault_of(options: &TlsOptions) -> (&'static str, FileFault) {
+    match TlsConfig::build(options) {
+        Err(error @ TlsError::File { option, fault, .. }) => {
+            let text = format!("{error} {error:?}");
+            assert!(text.contains(option) && !text.contains("hunter2") && !text.contains("MIG"), "{text}");
+            (option, fault)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn authorities_that_cannot_be_used_are_named_by_file() {
+    let world = World::new();
+    let fault = |name: &str, text: &str| {
+        let mut options = TlsOptions::default();
+        options.ca_file = Some(world.folder.write(name, text));
+        let (option, fault) = fault_of(&options);
+        assert_eq!(option, "tlsCAFile");
+        fault
+    };
+    let good = world.root.certificate();
+    assert_eq!(fault("empty.pem", ""), FileFault::NoCertificate);
+    assert_eq!(fault("text.pem", "no PEM at all"), FileFault::NoCertificate);
+    assert_eq!(fault("cut.pem", &good[..good.len() / 2]), FileFault::Pem);
+    assert_eq!(fault("base64.pem", &good.replacen("MII", "M!I", 1)), FileFault::Pem);
+    assert_eq!(fault("key.pem", &world.root.identity().key), FileFault::NoCertificate);
+    let hollow = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(fault("hollow.pem", hollow), FileFault::BadCertificate);
+
+    let mut options = TlsOptions::default();
+    options.ca_file = Some(world.folder.path().join("absent.pem"));
+    assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::Io(std::io::ErrorKind::NotFound)));
+    // Also where it would not be looked into.
+    options.allow_invalid_certificates = true;
+    assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::Io(std::io::ErrorKind::NotFound)));
+
+    // One of several will do, and the others are told of.
+    let mut options = TlsOptions::default();
+    options.ca_file = Some(world.folder.write("mixed.pem", format!("{hollow}{good}")));
+    let config = TlsConfig::build(&options).unwrap();
+    assert_eq!(config.warnings(), [TlsWarning::UnusableAuthorities(1)]);
+}
+
+#[test]
+fn file_that_is_too_long_is_not_read() {
+    let world = World::new();
+    let mut options = TlsOptions::default();
+    options.ca_file = Some(world.folder.write("long.pem", vec![b'\n'; 16 * 1024 * 1024 + 1]));
+    assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::TooLong));
+}
+
+struct Keys<'a> {
+    world: &'a World,
+    next: u32,
+}
+
+impl Keys<'_> {
+    fn options(&mut self, text: &str, password: Option<&str>) -> TlsOptions {
+        self.next += 1;
+        let mut options = self.world.options();
+        options.certificate_key_file = Some(self.world.folder.write(&format!("{}.pem", self.next), text));
+        options.certificate_key_file_password = password.map(Secret::from);
+        options
+    }
+
+    fn fault(&mut self, text: &str, password: Option<&str>) -> FileFault {
+        let (option, fault) = fault_of(&self.options(text, password));
+        assert_eq!(option, "tlsCertificateKeyFile");
+        fault
+    }
+}
+
+#[test]
+fn certificates_and_keys_that_do_not_go_together_are_named_by_file() {
+    let world = World::new();
+    let client = world.root.issue(&Wanted::client("ann")).identity();
+    let other = world.root.issue(&Wanted::client("bob")).identity();
+    let mut keys = Keys { world: &world, next: 0 };
+    let order = format!("{}{}", client.key, client.certificates);
+    for good in [client.pem(), order] {
+        assert!(TlsConfig::build(&keys.options(&good, None)).unwrap().has_certificate());
+        // A password that is not needed does no harm.
+        assert!(TlsConfig::build(&keys.options(&good, Some("hunter2"))).is_ok());
+    }
+    assert_eq!(keys.fault(&client.certificates, None), FileFault::NoKey);
+    assert_eq!(keys.fault(&client.key, None), FileFault::NoCertificate);
+    assert_eq!(keys.fault(&format!("{}{}", client.pem(), other.key), None), FileFault::ManyKeys);
+    assert_eq!(keys.fault(&format!("{}{}", client.certificates, other.key), None), FileFault::ForeignKey);
+    let hollow = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    assert_eq!(keys.fault(&format!("{}{hollow}", client.certificates), None), FileFault::BadKey);
+    let cut = &client.key[..client.key.len() - 10];
+    assert_eq!(keys.fault(&format!("{}{cut}", client.certificates), None), FileFault::Pem);
+    let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
+    assert_eq!(keys.fault(&format!("{}{old}", client.certificates), Some("hunter2")), FileFault::Encryption);
+}
+
+#[test]
+fn encrypted_key_wants_its_password() {
+    let world = World::new();
+    let holder = world.root.issue(&Wanted::client("ann"));
+    let identity = holder.identity();
+    let (_, key) = SecretDocument::from_pem(&identity.key).unwrap();
+    let scheme = pbes2::Parameters::generate_pbkdf2_sha256_aes256cbc(2048, &[7; 16], [9; 16]).unwrap();
+    let encrypted = scheme.encrypt("hunter2", key.as_bytes()).unwrap();
+    let info = EncryptedPrivateKeyInfoRef {
+        encryption_algorithm: scheme.into(),
+        encrypted_data: OctetStringRef::new(&encrypted).unwrap(),
+    };
+    let document = SecretDocument::try_from(info.to_der().unwrap()).unwrap();
+    let pem = document.to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF).unwrap();
+    let mut keys = Keys { world: &world, next: 0 };
+    for text in [format!("{}{}", identity.certificates, *pem), format!("{}{}", *pem, identity.certificates)] {
+        assert!(TlsConfig::build(&keys.options(&text, Some("hunter2"))).unwrap().has_certificate());
+        assert!(TlsConfig::build(&keys.options(&text.replace('\n', "\r\n"), Some("hunter2"))).is_ok());
+        assert_eq!(keys.fault(&text, None), FileFault::NoPassword);
+        assert_eq!(keys.fault(&text, Some("hunter3")), FileFault::WrongPassword);
+        assert_eq!(keys.fault(&format!("{text}{}", *pem), Some("hunter2")), FileFault::ManyKeys);
+        assert_eq!(keys.fault(&format!("{text}{}", identity.key), Some("hunter2")), FileFault::ManyKeys);
+    }
+    let broken = pem.replacen("MI", "!!", 1);
+    assert_eq!(keys.fault(&format!("{}{broken}", identity.certificates), Some("hunter2")), FileFault::Pem);
+}
+
+#[test]
+fn password_without_a_file_is_an_error() {
+    let mut options = World::new().options();
+    options.certificate_key_file_password = Some(Secret::from("hunter2"));
+    let error = TlsConfig::build(&options).unwrap_err();
+    assert_eq!(error, TlsError::PasswordWithoutFile);
+    assert!(!format!("{options:?} {error:?} {error}").contains("hunter2"));
+}
+
+#[test]
+fn options_are_those_of_the_connection_string() {
+    let options = |uri: &str| TlsOptions::from_uri(&ConnectionString::parse(uri).unwrap());
+    assert_eq!(options("mongodb://a"), None);
+    assert_eq!(options("mongodb://a/?tls=false"), None);
+    assert_eq!(options("mongodb://a/?tls=true"), Some(TlsOptions::default()));
+    let all = options(
+        "mongodb://a/?tlsCAFile=%2Fca&tlsCertificateKeyFile=%2Fkey&tlsCertificateKeyFilePassword=hunter2&tlsAllowInvalidHostnames=true",
+    );
+    let mut expected = TlsOptions::default();
+    expected.ca_file = Some(PathBuf::from("/ca"));
+    expected.certificate_key_file = Some(PathBuf::from("/key"));
+    expected.certificate_key_file_password = Some(Secret::from("hunter2"));
+    expected.allow_invalid_hostnames = true;
+    assert_eq!(all, Some(expected));
+    let insecure = options("mongodb://a/?tlsInsecure=true").unwrap();
+    assert!(insecure.allow_invalid_certificates && insecure.allow_invalid_hostnames);
+    let certificates = options("mongodb://a/?tlsAllowInvalidCertificates=true").unwrap();
+    assert!(certificates.allow_invalid_certificates && !certificates.allow_invalid_hostnames);
+    for uri in ["tlsDisableOCSPEndpointCheck=true", "tlsDisableCertificateRevocationCheck=true"] {
+        assert_eq!(options(&format!("mongodb://a/?{uri}")), Some(TlsOptions::default()));
+    }
+}
+
+#[test]
+fn platform_has_roots_or_says_that_it_has_none() {
+    match TlsConfig::build(&TlsOptions::default()) {
+        Ok(config) => assert_eq!(config.warnings(), []),
+        Err(error) => assert_eq!(error, TlsError::NoPlatformRoots),
+    }
+}
+
+#[test]
+fn nothing_of_a_holder_is_shown() {
+    let text = format!("{:?}", Holder::root("root").identity());
+    assert_eq!(text, "Identity");
+}

@@ -1,0 +1,124 @@
+//! The fake server over TLS.
+
+use core::time::Duration;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+
+use async_io::Async;
+use bson::doc;
+use embedded_io_async::{ErrorType, Read, Write};
+use futures_lite::future::block_on;
+use poolhouse_core::Cause;
+use poolhouse_core::tls::{TlsConfig, TlsStream};
+
+use super::super::{Versions, Wanted};
+use super::support::World;
+use crate::fake::{BlockingClient, Cut, FakeOptions, FakeServer, Fault};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Socket(Async<TcpStream>);
+
+impl ErrorType for Socket {
+    type Error = io::Error;
+}
+
+impl Read for Socket {
+    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.0.read_with(|mut socket| socket.read(buf)).await
+    }
+}
+
+impl Write for Socket {
+    async fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.write_with(|mut socket| socket.write(buf)).await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The blocking client of the fake server, over poolhouse's TLS.
+struct Blocking(TlsStream<Socket>);
+
+impl io::Read for Blocking {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        block_on(self.0.read(buffer))
+    }
+}
+
+impl io::Write for Blocking {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        block_on(self.0.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        block_on(self.0.flush())
+    }
+}
+
+fn fake(world: &World, versions: Versions) -> FakeServer {
+    let mut tls = super::super::ServerTls::new(world.root.issue(&Wanted::server(&["127.0.0.1"])).identity());
+    tls.versions = versions;
+    FakeServer::start(FakeOptions { tls: Some(tls), ..FakeOptions::default() }).unwrap()
+}
+
+fn client(server: &FakeServer, config: &TlsConfig) -> Result<BlockingClient<Blocking>, Cause> {
+    let socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_nodelay(true).unwrap();
+    let socket = Socket(Async::new(socket).unwrap());
+    let stream = block_on(TlsStream::connect(config, "127.0.0.1", socket)).map_err(|error| error.cause())?;
+    Ok(BlockingClient::over(Blocking(stream)))
+}
+
+#[test]
+fn fake_server_greets_and_answers_over_tls() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let server = fake(&world, versions);
+        let config = world.config();
+        for _ in 0..2 {
+            let mut client = client(&server, &config).unwrap();
+            assert!(client.hello("app").unwrap().get_bool("isWritablePrimary").unwrap());
+            for _ in 0..3 {
+                assert_eq!(client.run("admin", doc! { "ping": 1 }).unwrap().get_f64("ok").unwrap(), 1.0);
+            }
+            // A large document goes there and comes back.
+            let payload = "x".repeat(2_000_000);
+            let insert = doc! { "insert": "c", "documents": [{ "_id": 1, "payload": payload.as_str() }] };
+            client.run("db", insert).unwrap();
+            let found = client.run("db", doc! { "find": "c", "filter": { "_id": 1 } }).unwrap();
+            assert!(found.to_string().contains(&payload));
+            client.run("db", doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] }).unwrap();
+        }
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
+    }
+}
+
+#[test]
+fn fake_servers_faults_work_under_tls() {
+    let world = World::new();
+    let server = fake(&world, Versions::All);
+    let config = world.config();
+    let mut client = client(&server, &config).unwrap();
+    client.hello("app").unwrap();
+    server.inject(Fault::Trickle { gap: Duration::ZERO });
+    client.run("admin", doc! { "ping": 1 }).unwrap();
+    server.clear_faults();
+    let id = server.look(|view| view.open().last().map(|connection| connection.id)).unwrap();
+    server.cut(id, Cut::Fin);
+    server.wait_until(PATIENCE, |view| view.open_count() == 0).unwrap();
+    let error = client.run("admin", doc! { "ping": 1 }).unwrap_err();
+    assert_ne!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+}
+
+#[test]
+fn client_in_plain_text_gets_nowhere() {
+    let world = World::new();
+    let server = fake(&world, Versions::All);
+    let mut plain = BlockingClient::connect(server.address(), PATIENCE).unwrap();
+    assert!(plain.hello("app").is_err());
+    // And the server is none the worse for it.
+    assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
+}

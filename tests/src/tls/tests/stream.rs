@@ -1,0 +1,210 @@
+//! What goes through a stream comes out of it, however the bytes fall and whatever is dropped.
+
+use std::io;
+
+use embedded_io_async::{Read, Write};
+
+use super::super::Versions;
+use super::support::{Far, HOST, Wire, World, connect, receive, run, run_for, send};
+use poolhouse_core::tls::TlsStream;
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap()).collect()
+}
+
+fn open(world: &World, versions: Versions, change: impl FnOnce(&mut Far)) -> (Wire, TlsStream<Wire>) {
+    let mut server = world.server();
+    server.versions = versions;
+    let wire = Far::server(&server).with(change);
+    let stream = connect(&world.config(), HOST, &wire).unwrap();
+    (wire, stream)
+}
+
+#[test]
+fn bytes_may_come_and_go_one_at_a_time() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let (_, mut stream) = open(&world, versions, |far| {
+            far.chunk = 1;
+            far.slow = true;
+        });
+        let sent = pattern(3000);
+        run(send(&mut stream, &sent)).unwrap();
+        assert_eq!(run(receive(&mut stream, sent.len())).unwrap(), sent);
+    }
+}
+
+#[test]
+fn large_messages_pass_whole() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        for chunk in [1021, usize::MAX] {
+            let (_, mut stream) = open(&world, versions, |far| far.chunk = chunk);
+            let sent = pattern(3_000_000);
+            run(send(&mut stream, &sent)).unwrap();
+            assert_eq!(run(receive(&mut stream, sent.len())).unwrap(), sent);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_sent_before_it_is_flushed_and_all_of_it_then() {
+    let world = World::new();
+    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    assert_eq!(run(stream.write(b"abc")).unwrap(), 3);
+    assert_eq!(run(stream.write(b"def")).unwrap(), 3);
+    assert_eq!(wire.0.borrow().heard, b"");
+    run(stream.flush()).unwrap();
+    assert_eq!(wire.0.borrow().heard, b"abcdef");
+    // Empty reads and writes wait for nothing.
+    assert_eq!(run(stream.write(b"")).unwrap(), 0);
+    assert_eq!(run(stream.read(&mut [])).unwrap(), 0);
+}
+
+#[test]
+fn what_is_written_is_sent_before_a_read_waits() {
+    let world = World::new();
+    let (_, mut stream) = open(&world, Versions::All, |_| {});
+    assert_eq!(run(stream.write(b"abc")).unwrap(), 3);
+    assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"abc");
+}
+
+#[test]
+fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
+    let world = World::new();
+    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    wire.0.borrow_mut().stuck = true;
+    let piece = pattern(10_000);
+    let mut taken = 0;
+    while let Some(count) = run_for(stream.write(&piece), 3) {
+        taken += count.unwrap();
+        assert!(taken < 200_000, "it keeps {taken} bytes");
+    }
+    assert!(taken >= 60_000, "it keeps {taken} bytes only");
+    // What was taken goes out in order once it can.
+    wire.0.borrow_mut().stuck = false;
+    run(stream.flush()).unwrap();
+    let heard = wire.0.borrow().heard.clone();
+    assert_eq!(heard.len(), taken);
+    assert!(heard.chunks(piece.len()).all(|chunk| piece.starts_with(chunk) || chunk.len() < piece.len()));
+}
+
+#[test]
+fn read_that_is_dropped_anywhere_loses_nothing() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        // After a single poll this socket has never given anything.
+        for polls in 2..7 {
+            let (wire, mut stream) = open(&world, versions, |_| {});
+            let sent = pattern(40_000);
+            {
+                let mut far = wire.0.borrow_mut();
+                far.say(&sent);
+                far.chunk = 97;
+                far.slow = true;
+            }
+            let mut received = Vec::new();
+            let mut buffer = [0; 500];
+            while received.len() < sent.len() {
+                if let Some(count) = run_for(stream.read(&mut buffer), polls) {
+                    received.extend_from_slice(&buffer[..count.unwrap()]);
+                }
+            }
+            assert!(received == sent, "{polls} polls");
+        }
+    }
+}
+
+#[test]
+fn write_that_is_dropped_anywhere_sends_what_it_took_once_and_in_order() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        for polls in 1..8 {
+            let (wire, mut stream) = open(&world, versions, |_| {});
+            {
+                let mut far = wire.0.borrow_mut();
+                far.echo = false;
+                far.chunk = 701;
+                far.slow = true;
+            }
+            let sent = pattern(300_000);
+            let mut taken = 0;
+            let mut round = 0;
+            while taken < sent.len() && round < 100_000 {
+                round += 1;
+                // A write that ends has taken bytes; one that is dropped has taken none.
+                if let Some(count) = run_for(stream.write(&sent[taken..]), polls) {
+                    taken += count.unwrap();
+                }
+                if round % 3 == 0 {
+                    let _: Option<io::Result<()>> = run_for(stream.flush(), polls);
+                }
+            }
+            run(stream.flush()).unwrap();
+            assert_eq!(wire.0.borrow().heard, &sent[..taken], "{polls} polls");
+            assert!(polls == 1 || taken == sent.len(), "{polls} polls");
+        }
+    }
+}
+
+#[test]
+fn handshake_that_is_dropped_anywhere_leaves_nothing_behind() {
+    let world = World::new();
+    let config = world.config();
+    for polls in 1..60 {
+        let wire = Far::server(&world.server()).with(|far| {
+            far.chunk = 200;
+            far.slow = true;
+        });
+        drop(run_for(TlsStream::connect(&config, HOST, wire.clone()), polls));
+        assert_eq!(alloc::rc::Rc::strong_count(&wire.0), 1);
+        assert_eq!(wire.0.borrow().failure, None);
+    }
+}
+
+#[test]
+fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let (wire, mut stream) = open(&world, versions, |_| {});
+        run(send(&mut stream, b"abc")).unwrap();
+        assert!(!wire.0.borrow_mut().side().said_goodbye());
+        // What was not flushed goes first.
+        run(stream.write(b"def")).unwrap();
+        drop(stream);
+        assert!(wire.0.borrow_mut().side().said_goodbye());
+        assert_eq!(wire.0.borrow().heard, b"abcdef");
+
+        let (wire, stream) = open(&world, versions, |_| {});
+        wire.0.borrow_mut().stuck = true;
+        drop(stream);
+        assert!(!wire.0.borrow_mut().side().said_goodbye(), "dropping does not wait");
+    }
+}
+
+#[test]
+fn write_that_fails_says_why_only_if_the_peer_did() {
+    let world = World::new();
+    for patient in [false, true] {
+        let (wire, mut stream) = open(&world, Versions::All, |_| {});
+        {
+            let mut far = wire.0.borrow_mut();
+            far.say(&pattern(100_000));
+            far.broken = true;
+            far.patient = patient;
+        }
+        let error = run(send(&mut stream, b"hello")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(poolhouse_core::tls::cause_of(&error), poolhouse_core::Cause::Network);
+    }
+}
+
+#[test]
+fn read_waits_while_the_peer_is_silent() {
+    let world = World::new();
+    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    wire.0.borrow_mut().patient = true;
+    assert!(run_for(stream.read(&mut [0; 8]), 10).is_none());
+    wire.0.borrow_mut().say(b"now");
+    assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"now");
+}

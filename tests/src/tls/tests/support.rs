@@ -1,0 +1,306 @@
+//! A server in memory, and the way to it.
+
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::cell::RefCell;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use std::io;
+
+use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_core::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
+use rustls::ServerConfig;
+
+use super::super::{Folder, Holder, ServerTls, Side, Wanted};
+
+/// The name that servers in memory are reached by.
+pub(super) const HOST: &str = "db.example.com";
+
+/// An authority, and a place for its certificate.
+pub(super) struct World {
+    pub(super) root: Holder,
+    pub(super) folder: Folder,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self { root: Holder::root("root"), folder: Folder::new() }
+    }
+
+    /// Options that trust the authority.
+    pub(super) fn options(&self) -> TlsOptions {
+        let mut options = TlsOptions::default();
+        options.ca_file = Some(self.folder.write("ca.pem", self.root.certificate()));
+        options
+    }
+
+    pub(super) fn config(&self) -> TlsConfig {
+        TlsConfig::build(&self.options()).unwrap()
+    }
+
+    /// A server with a good certificate.
+    pub(super) fn server(&self) -> ServerTls {
+        ServerTls::new(self.root.issue(&Wanted::server(&[HOST, "10.1.2.3", "::1"])).identity())
+    }
+}
+
+/// What is at the other end.
+#[derive(Debug)]
+pub(super) struct Far {
+    side: Option<Side>,
+    /// Bytes for the client.
+    pub(super) output: Vec<u8>,
+    /// Bytes that the client was given.
+    pub(super) given: usize,
+    /// What the client wrote, decrypted.
+    pub(super) heard: Vec<u8>,
+    /// Whether what is heard is answered with itself.
+    pub(super) echo: bool,
+    /// Why the server gave up.
+    pub(super) failure: Option<String>,
+    /// Bytes after which the client is given none.
+    pub(super) cut: Option<usize>,
+    /// The most bytes that pass at a time.
+    pub(super) chunk: usize,
+    /// Whether each read and write has to wait once.
+    pub(super) slow: bool,
+    /// Whether writes fail.
+    pub(super) broken: bool,
+    /// Whether writes wait for ever.
+    pub(super) stuck: bool,
+    /// Whether reads wait for bytes rather than find the end.
+    pub(super) patient: bool,
+}
+
+impl Far {
+    /// A server that speaks TLS.
+    pub(super) fn server(tls: &ServerTls) -> Wire {
+        Self::wired(Some(Side::new(&tls.config().unwrap()).unwrap()), Vec::new())
+    }
+
+    /// A server whose sessions outlive the connection.
+    pub(super) fn of(config: &Arc<ServerConfig>) -> Wire {
+        Self::wired(Some(Side::new(config).unwrap()), Vec::new())
+    }
+
+    /// A peer that sends these bytes whatever it hears.
+    pub(super) fn script(bytes: &[u8]) -> Wire {
+        Self::wired(None, bytes.to_vec())
+    }
+
+    fn wired(side: Option<Side>, output: Vec<u8>) -> Wire {
+        Wire(Rc::new(RefCell::new(Self {
+            side,
+            output,
+            given: 0,
+            heard: Vec::new(),
+            echo: true,
+            failure: None,
+            cut: None,
+            chunk: usize::MAX,
+            slow: false,
+            broken: false,
+            stuck: false,
+            patient: false,
+        })))
+    }
+
+    pub(super) const fn side(&mut self) -> &mut Side {
+        self.side.as_mut().unwrap()
+    }
+
+    fn hear(&mut self, bytes: &[u8]) {
+        let Some(side) = &mut self.side else { return };
+        for piece in bytes.chunks(Side::piece().len()) {
+            side.receive(piece).unwrap();
+            let mut buffer = [0; 1024];
+            loop {
+                match side.read(&mut buffer) {
+                    Ok(None | Some(0)) => break,
+                    Ok(Some(count)) => {
+                        self.heard.extend_from_slice(&buffer[..count]);
+                        if self.echo {
+                            side.write(&buffer[..count]).unwrap();
+                        }
+                    }
+                    Err(error) => {
+                        self.failure = Some(error.to_string());
+                        break;
+                    }
+                }
+            }
+        }
+        self.collect();
+    }
+
+    /// Says something of its own accord.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        self.side().write(bytes).unwrap();
+        self.collect();
+    }
+
+    /// Says that nothing follows.
+    pub(super) fn end(&mut self) {
+        self.side().end().unwrap();
+        self.collect();
+    }
+
+    fn collect(&mut self) {
+        let Self { side, output, .. } = self;
+        output.append(side.as_mut().unwrap().output());
+    }
+}
+
+/// A socket whose other end is in memory.
+#[derive(Clone, Debug)]
+pub(super) struct Wire(pub(super) Rc<RefCell<Far>>);
+
+impl Wire {
+    pub(super) fn with(self, change: impl FnOnce(&mut Far)) -> Self {
+        change(&mut self.0.borrow_mut());
+        self
+    }
+
+    async fn pause(&self) {
+        let mut slow = self.0.borrow().slow;
+        poll_fn(|cx| {
+            if core::mem::take(&mut slow) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+}
+
+impl ErrorType for Wire {
+    type Error = io::Error;
+}
+
+impl Read for Wire {
+    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.pause().await;
+        poll_fn(|_| {
+            let mut far = self.0.borrow_mut();
+            let left = far.cut.map_or(usize::MAX, |cut| cut - far.given);
+            let count = far.output.len().min(buf.len()).min(far.chunk).min(left);
+            if count == 0 && far.patient {
+                return Poll::Pending;
+            }
+            buf[..count].copy_from_slice(&far.output[..count]);
+            far.output.drain(..count);
+            far.given += count;
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+}
+
+impl Write for Wire {
+    async fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.pause().await;
+        poll_fn(|_| {
+            let mut far = self.0.borrow_mut();
+            if far.broken {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            if far.stuck {
+                return Poll::Pending;
+            }
+            let count = buf.len().min(far.chunk);
+            far.hear(&buf[..count]);
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.pause().await;
+        Ok(())
+    }
+}
+
+/// A wire on the way of which one byte is changed.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    pub(super) wire: Wire,
+    /// Which byte of those to the client.
+    pub(super) at: usize,
+    /// What is added to it.
+    pub(super) change: u8,
+}
+
+impl ErrorType for Damaged {
+    type Error = io::Error;
+}
+
+impl Read for Damaged {
+    async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let before = self.wire.0.borrow().given;
+        let count = self.wire.read(buf).await?;
+        if let Some(byte) = self.at.checked_sub(before).and_then(|at| buf[..count].get_mut(at)) {
+            *byte = byte.wrapping_add(self.change);
+        }
+        Ok(count)
+    }
+}
+
+impl Write for Damaged {
+    async fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.wire.write(buf).await
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        self.wire.flush().await
+    }
+}
+
+/// Runs what never waits for anything but itself.
+///
+/// # Panics
+/// When it is still not done after very many steps.
+pub(super) fn run<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..10_000_000 {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+    }
+    panic!("it waits for ever");
+}
+
+/// Polls so many times, then drops.
+pub(super) fn run_for<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    (0..polls).find_map(|_| match future.as_mut().poll(&mut context) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    })
+}
+
+pub(super) fn connect(config: &TlsConfig, host: &str, wire: &Wire) -> Result<TlsStream<Wire>, TlsHandshakeError> {
+    run(TlsStream::connect(config, host, wire.clone()))
+}
+
+/// Writes all of it, and has it sent.
+pub(super) async fn send(stream: &mut TlsStream<Wire>, bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
+}
+
+/// Reads exactly so many bytes.
+pub(super) async fn receive(stream: &mut TlsStream<Wire>, count: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; count];
+    let mut done = 0;
+    while done < count {
+        match stream.read(&mut bytes[done..]).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            more => done += more,
+        }
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,227 @@
+//! TLS with a real server, which takes no plain text.
+
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bson::doc;
+use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
+use poolhouse_smol::poolhouse_core::pool::CheckOutError;
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
+use poolhouse_smol::{Client, ClientOptions, Error, Event};
+use poolhouse_tests::mongod::{
+    Mongod, MongodError, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions, MongodTls,
+};
+use poolhouse_tests::suite::Suite;
+use poolhouse_tests::tls::{Folder, Holder, Validity, Wanted};
+
+use super::{APP_NAME, Outcome, PATIENCE, counts_agree, eventually, next, run};
+
+pub(super) fn cases(suite: Suite) -> Suite {
+    suite
+        .case("tls_carries_everything", || run(tls_carries_everything()))
+        .case("tls_set_survives_an_election", || run(tls_set_survives_an_election()))
+        .case("tls_certificate_of_another_host_is_named", || run(tls_certificate_of_another_host_is_named()))
+        .case("tls_certificate_that_expires_is_named", || run(tls_certificate_that_expires_is_named()))
+        .case("tls_client_certificate_lets_in", || run(tls_client_certificate_lets_in()))
+        .case("tls_client_certificate_is_a_user", || run(tls_client_certificate_is_a_user()))
+}
+
+/// An authority, its certificate's file, and a server's.
+struct Pki {
+    root: Holder,
+    folder: Folder,
+}
+
+impl Pki {
+    fn new() -> Self {
+        let (root, folder) = (Holder::root("root"), Folder::new());
+        folder.write("ca.pem", root.certificate());
+        Self { root, folder }
+    }
+
+    /// How a server with this certificate starts.
+    fn server(&self, wanted: &Wanted, allow_without_certificate: bool) -> MongodOptions {
+        let tls = MongodTls {
+            certificate_key_file: self.folder.write("server.pem", self.root.issue(wanted).identity().pem()),
+            ca_file: Some(self.folder.path().join("ca.pem")),
+            allow_without_certificate,
+            required: true,
+        };
+        MongodOptions { tls: Some(tls), ..MongodOptions::default() }
+    }
+
+    fn options(&self, uri: &str) -> Result<ClientOptions, Error> {
+        let mut options = ClientOptions::parse(uri)?;
+        options.tls.get_or_insert_default().ca_file = Some(self.folder.path().join("ca.pem"));
+        options.app_name = Some(APP_NAME.to_owned());
+        options.timeout = Some(PATIENCE);
+        Ok(options)
+    }
+}
+
+fn here() -> Wanted {
+    Wanted::server(&["127.0.0.1", "localhost"])
+}
+
+async fn start(options: MongodOptions) -> Result<Mongod, MongodError> {
+    smol::unblock(|| Mongod::start(options)).await
+}
+
+async fn ping(client: &Client) -> Result<(), Error> {
+    client.run_command("admin", doc! { "ping": 1 }).await.map(drop)
+}
+
+async fn tls_carries_everything() -> Outcome {
+    let pki = Pki::new();
+    let mongod = start(pki.server(&here(), true)).await?;
+    for uri in [mongod.uri(), mongod.uri().replace("127.0.0.1", "localhost")] {
+        let client = Client::new(pki.options(&uri)?)?;
+        ping(&client).await?;
+        let payload = "x".repeat(5_000_000);
+        let insert = doc! { "insert": "c", "documents": [{ "_id": uri.as_str(), "payload": payload.as_str() }] };
+        client.run_command("db", insert).await?;
+        let found = client.run_command("db", doc! { "find": "c", "filter": { "_id": uri.as_str() } }).await?;
+        assert!(found.to_string().contains(&payload));
+        // Checks, round trips and operations.
+        counts_agree(&mongod, &client, 2).await?;
+        client.close().await;
+        eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    }
+    // Whoever comes in plain text gets nowhere.
+    let mut options = ClientOptions::parse(&mongod.uri())?;
+    options.server_selection_timeout = Duration::from_millis(500);
+    let client = Client::new(options)?;
+    assert!(ping(&client).await.is_err());
+    client.close().await;
+    Ok(())
+}
+
+async fn tls_set_survives_an_election() -> Outcome {
+    let pki = Pki::new();
+    let options = MongodReplicaSetOptions { server: pki.server(&here(), true), ..MongodReplicaSetOptions::default() };
+    let set = smol::unblock(|| MongodReplicaSet::start_with(options)).await?;
+    let client = Client::new(pki.options(&set.uri())?)?;
+    let insert = || client.run_command("db", doc! { "insert": "c", "documents": [{}] });
+    insert().await?;
+    let of = |server_type| client.servers().iter().filter(|it| it.server_type == server_type).count();
+    eventually("all members are known", || Ok(of(ServerType::RsPrimary) == 1 && of(ServerType::RsSecondary) == 2))
+        .await?;
+    let set = smol::unblock(move || {
+        let old = set.step_down(10)?;
+        set.wait_for_other_primary(old, PATIENCE)?;
+        Ok::<_, MongodError>(set)
+    })
+    .await?;
+    insert().await?;
+    client.close().await;
+    drop(set);
+    Ok(())
+}
+
+/// What the first check says, and then the selection.
+async fn refusal(mut options: ClientOptions) -> Result<(Cause, String), Box<dyn core::error::Error>> {
+    options.server_selection_timeout = Duration::from_secs(1);
+    let (client, mut events) = Client::new_subscribed(options)?;
+    let failed = |event: &Event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. }));
+    let event = next(&mut events, "a check that fails", failed).await?;
+    let Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }) = event else { return Err("another".into()) };
+    let error = ping(&client).await.err().ok_or("it got in")?;
+    assert!(matches!(error, Error::Operation(OperationError::ServerSelection(_))), "{error:?}");
+    client.close().await;
+    Ok((cause, error.to_string()))
+}
+
+async fn tls_certificate_of_another_host_is_named() -> Outcome {
+    let pki = Pki::new();
+    let mongod = start(pki.server(&Wanted::server(&["db.example.com"]), true)).await?;
+    let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
+    assert_eq!(cause, Cause::Certificate(CertificateFault::WrongName));
+    assert!(text.contains("not valid for the name"), "{text}");
+    let stranger = Pki::new();
+    let (cause, text) = refusal(stranger.options(&mongod.uri())?).await?;
+    assert_eq!(cause, Cause::Certificate(CertificateFault::UnknownIssuer));
+    assert!(text.contains("issuer is not trusted"), "{text}");
+    let relaxed = format!("{}/?tlsAllowInvalidHostnames=true", mongod.uri());
+    let client = Client::new(pki.options(&relaxed)?)?;
+    ping(&client).await?;
+    client.close().await;
+    Ok(())
+}
+
+/// A mongod does not start with a certificate that is over, so this one becomes so meanwhile.
+async fn tls_certificate_that_expires_is_named() -> Outcome {
+    let pki = Pki::new();
+    let validity = Validity::for_the_next(Duration::from_secs(20));
+    let mongod = start(pki.server(&here().valid(validity), true)).await?;
+    let Validity::Until(end) = validity else { return Err("it has an end".into()) };
+    // One second for the fractions.
+    while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= end + 1 {
+        smol::Timer::after(Duration::from_millis(100)).await;
+    }
+    let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
+    assert_eq!(cause, Cause::Certificate(CertificateFault::Expired));
+    assert!(text.contains("it has expired"), "{text}");
+    Ok(())
+}
+
+async fn tls_client_certificate_lets_in() -> Outcome {
+    let pki = Pki::new();
+    let mongod = start(pki.server(&here(), false)).await?;
+    // Without one it is hung up on: this server asks for a certificate in the handshake, and misses it only afterwards.
+    let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
+    assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
+    let mut options = pki.options(&mongod.uri())?;
+    let ann = pki.root.issue(&Wanted::client("ann"));
+    let file = pki.folder.write("ann.pem", ann.identity().pem());
+    options.tls.get_or_insert_default().certificate_key_file = Some(file);
+    let client = Client::new(options)?;
+    ping(&client).await?;
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    let mut options = pki.options(&mongod.uri())?;
+    let stranger = Holder::root("stranger").issue(&Wanted::client("ann"));
+    let file = pki.folder.write("stranger.pem", stranger.identity().pem());
+    options.tls.get_or_insert_default().certificate_key_file = Some(file);
+    let (cause, text) = refusal(options).await?;
+    assert!(matches!(cause, Cause::Network | Cause::Certificate(_)), "{text}");
+    Ok(())
+}
+
+/// MONGODB-X509: the certificate says who it is, with and without a name in the connection string.
+async fn tls_client_certificate_is_a_user() -> Outcome {
+    let pki = Pki::new();
+    // It lets everybody do everything, so that the user can be made; who says that it is somebody must be that all the same.
+    let mongod = start(pki.server(&here(), false)).await?;
+    let ann = pki.root.issue(&Wanted::client("ann"));
+    let roles = doc! { "createUser": ann.subject(), "roles": [{ "role": "readWrite", "db": "db" }] };
+    mongod.run_command_on("$external", roles)?;
+    let name = ann.subject().replace(',', "%2C").replace('=', "%3D");
+    for (who, holder, gets_in) in [
+        (String::new(), &ann, true),
+        (format!("{name}@"), &ann, true),
+        (String::new(), &pki.root.issue(&Wanted::client("bob")), false),
+        ("CN%3Dcarl@".to_owned(), &ann, false),
+    ] {
+        let host = mongod.address();
+        let mut options = pki.options(&format!("mongodb://{who}{host}/?authMechanism=MONGODB-X509&tls=true"))?;
+        let file = pki.folder.write("client.pem", holder.identity().pem());
+        options.tls.get_or_insert_default().certificate_key_file = Some(file);
+        let client = Client::new(options)?;
+        match client.run_command("db", doc! { "connectionStatus": 1 }).await {
+            Ok(status) if gets_in => {
+                let users = status.get_document("authInfo")?.get_array("authenticatedUsers")?;
+                assert_eq!(users[..], [doc! { "user": ann.subject(), "db": "$external" }.into()], "{who}");
+            }
+            Err(error) if !gets_in => {
+                let Some(CheckOutError::EstablishFailed { cause, overloaded }) = error.check_out() else {
+                    return Err(format!("{who}: {error:?}").into());
+                };
+                assert_eq!((*cause, *overloaded), (Cause::Authentication, false), "{who}");
+            }
+            other => return Err(format!("{who}: {other:?}").into()),
+        }
+        client.close().await;
+    }
+    Ok(())
+}
