@@ -9,6 +9,7 @@
 pub mod clock;
 mod command;
 mod connection;
+mod database;
 mod dial;
 mod error;
 mod net;
@@ -18,14 +19,15 @@ mod tasks;
 
 pub use command::CommandOptions;
 pub use connection::Connection;
-pub use error::{CommandError, Error};
+pub use database::Database;
+pub use error::{CommandError, Error, OptionError};
 pub use net::{Net, Stream};
-pub use options::ClientOptions;
+pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
-use crate::topology::TopologyOptions;
+use crate::topology::OwnedTopologyDescription;
 use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
 use crate::{Instant, ServerType};
 use alloc::borrow::ToOwned;
@@ -69,7 +71,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`] or [`Error::Metadata`]: nothing was started.
+    /// As [`ClientOptions::validate`]: nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -93,28 +95,26 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        options.validate()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
+        let (driver_name, driver_version, platform_name) =
+            options.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME);
         let metadata = ClientMetadata::new(&MetadataOptions {
             application_name: options.app_name.as_deref(),
-            driver_name: P::DRIVER_NAME,
-            driver_version: P::DRIVER_VERSION,
+            driver_name: &driver_name,
+            driver_version: &driver_version,
             os_type: os_type(),
             os_name: Some(std::env::consts::OS),
             os_architecture: Some(std::env::consts::ARCH),
             os_version: None,
-            platform: Some(P::PLATFORM_NAME),
+            platform: Some(&platform_name),
             environment: Some(&environment),
         })?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
-        let seeds: Vec<&str> = options.hosts.iter().map(String::as_str).collect();
-        let topology = TopologyOptions {
-            seeds: &seeds,
-            replica_set: options.replica_set.as_deref(),
-            direct_connection: options.direct_connection,
-            load_balanced: options.pool.load_balanced,
-        };
+        let seeds = options.seeds();
+        let topology = options.topology_options(&seeds).validate()?;
         let config = HubConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
@@ -123,14 +123,25 @@ impl<P: Platform> Client<P> {
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
-        let hub =
-            Hub::new(Net::new(platform), config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(Net::new(platform), config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
         tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
         tasks.spawn(hub.runtime().platform(), start_servers(Arc::clone(&hub), Arc::downgrade(&tasks)));
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
+    }
+
+    /// The options that it was made with.
+    #[must_use]
+    pub fn options(&self) -> &ClientOptions {
+        &self.inner.options
+    }
+
+    /// What is known of the deployment: its type, and each server's last answer. A copy, which stays as it is.
+    #[must_use]
+    pub fn topology(&self) -> OwnedTopologyDescription {
+        self.inner.hub.topology()
     }
 
     /// What is known of each server and its pool, all of one instant.
@@ -149,7 +160,7 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// The pool of the server, if there is one.
+    /// The pool of the first server, if there is one: of the only one, where there are no others. [`Client::servers`] has those of all.
     #[must_use]
     pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
         self.servers().first().map(|server| server.pool)

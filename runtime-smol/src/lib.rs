@@ -21,7 +21,10 @@ mod platform;
 
 pub use platform::Smol;
 pub use poolhouse_core;
-pub use poolhouse_core::client::{ClientOptions, CommandError, CommandOptions, Error, ServerStatus};
+pub use poolhouse_core::client::{
+    ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
+    WriteConcern,
+};
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
@@ -32,3 +35,6 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
 pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
+
+/// A database of a [`Client`]: see [`poolhouse_core::client::Database`].
+pub type Database = poolhouse_core::client::Database<Smol>;

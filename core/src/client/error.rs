@@ -26,7 +26,9 @@ pub enum Error {
     Unsupported(&'static str),
     /// An option is out of its range. Nothing was started.
     Config(ConfigError),
-    /// Options that contradict each other, or a host that is no address. Nothing was started.
+    /// An option that is a text breaks its rule; a host that is none, for example. Nothing was started.
+    Option(Box<OptionError>),
+    /// Options that contradict each other. Nothing was started.
     Topology(TopologyConfigError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
@@ -39,6 +41,46 @@ pub enum Error {
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
 }
+
+/// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    option: &'static str,
+    value: String,
+    rule: &'static str,
+}
+
+impl OptionError {
+    pub(super) fn new(option: &'static str, value: &str, rule: &'static str) -> Self {
+        Self { option, value: value.into(), rule }
+    }
+
+    /// The option: its standard name, or that of the field of [`ClientOptions`](super::ClientOptions).
+    #[must_use]
+    pub const fn option(&self) -> &'static str {
+        self.option
+    }
+
+    /// The value that was given; `[redacted]` if there may be a password in it.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What the value must satisfy: a phrase that follows "must".
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        self.rule
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}, but must {}", self.option, self.value, self.rule)
+    }
+}
+
+impl core::error::Error for OptionError {}
 
 /// A server's refusal of a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +114,7 @@ impl Error {
             Self::Uri(_)
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
@@ -89,6 +132,7 @@ impl Error {
             Self::Uri(_)
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
@@ -114,6 +158,7 @@ impl Error {
             | Self::Uri(_)
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
@@ -129,6 +174,7 @@ impl fmt::Display for Error {
             Self::Uri(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
+            Self::Option(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::OutOfMemory => f.write_str("no memory for the client"),
@@ -168,6 +214,12 @@ impl From<CheckOutError> for Error {
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<OptionError> for Error {
+    fn from(error: OptionError) -> Self {
+        Self::Option(Box::new(error))
     }
 }
 

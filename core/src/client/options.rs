@@ -1,10 +1,19 @@
 //! What a client is told.
 
+mod build;
+mod read_preference;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use read_preference::OwnedReadPreference;
+pub(super) use read_preference::tag_sets;
+
 use super::Error;
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
-use crate::uri::{ConnectionString, Scheme, UriWarning};
+use crate::uri::{ConnectionString, Scheme, UriWarning, W};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -12,7 +21,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The options of a [`Client`](super::Client). Checked when the client is made.
+/// The options of a [`Client`](super::Client).
+///
+/// Begun from an address ([`ClientOptions::new`]) or a connection string ([`ClientOptions::parse`]), changed by chained methods or
+/// through the fields, and checked when the client is made, or before by [`ClientOptions::validate`]. Whatever a connection string can
+/// say can be said by methods, which are named after the standard names in snake case and without their units: `max_pool_size` for
+/// `maxPoolSize`, `timeout` for `timeoutMS`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -25,6 +39,25 @@ pub struct ClientOptions {
     pub direct_connection: bool,
     /// `appName`: what the server's logs call this client; at most 128 bytes.
     pub app_name: Option<String>,
+    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost.
+    pub driver_info: Vec<DriverInfo>,
+    /// The database of [`Client::default_database`](super::Client::default_database): of a connection string what follows the hosts,
+    /// up to a dot.
+    pub default_database: Option<String>,
+    /// `readPreference`, `readPreferenceTags`, `maxStalenessSeconds`. Default primary.
+    ///
+    /// Commands go to a server that accepts writes all the same unless their own options say otherwise; see
+    /// [`CommandOptions::with_client_read_preference`](super::CommandOptions::with_client_read_preference).
+    pub read_preference: OwnedReadPreference,
+    /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
+    pub read_concern_level: Option<String>,
+    /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
+    pub write_concern: WriteConcern,
+    /// `retryReads`, for libraries on top: what the client does twice is what may be done twice by its own
+    /// [options](super::CommandOptions::repeatable), and what was never sent. Default true.
+    pub retry_reads: bool,
+    /// `retryWrites`, for libraries on top, as `retry_reads`. Default true.
+    pub retry_writes: bool,
     /// The options of every pool.
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
@@ -33,8 +66,11 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever.
     pub timeout: Option<Duration>,
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
+    /// ever. `timeout` is the better one.
+    pub socket_timeout: Option<Duration>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -48,18 +84,27 @@ impl ClientOptions {
             replica_set: None,
             direct_connection: false,
             app_name: None,
+            driver_info: Vec::new(),
+            default_database: None,
+            read_preference: OwnedReadPreference::default(),
+            read_concern_level: None,
+            write_concern: WriteConcern::default(),
+            retry_reads: true,
+            retry_writes: true,
             pool: PoolOptions::DEFAULT,
             monitor: MonitorOptions::DEFAULT,
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
+            socket_timeout: None,
             warnings: Vec::new(),
         }
     }
 
     /// The options of a connection string.
     ///
-    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
+    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`]. One has no effect
+    /// by its nature: `serverSelectionTryOnce` is for clients without monitors.
     ///
     /// # Errors
     ///
@@ -88,12 +133,75 @@ impl ClientOptions {
             replica_set: given.replica_set.clone(),
             direct_connection: given.direct_connection.unwrap_or_default(),
             app_name: given.app_name.clone(),
+            driver_info: Vec::new(),
+            default_database: database_of(&uri),
+            read_preference: OwnedReadPreference::of_uri(&uri),
+            read_concern_level: given.read_concern_level.clone(),
+            write_concern: WriteConcern {
+                w: given.w.clone(),
+                journal: given.journal,
+                w_timeout: given.w_timeout.filter(|limit| !limit.is_zero()),
+            },
+            retry_reads: uri.retry_reads(),
+            retry_writes: uri.retry_writes(),
             pool: uri.pool_options(),
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
             warnings: uri.warnings().to_vec(),
         })
     }
+}
+
+/// A namespace is a database, a dot and a collection.
+fn database_of(uri: &ConnectionString) -> Option<String> {
+    let name = uri.database()?.split('.').next()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// A library on top of the client, as it is told to servers.
+///
+/// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DriverInfo {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// What it says of its platform.
+    pub platform: Option<String>,
+}
+
+impl DriverInfo {
+    /// A library of this name. No text here may have a `|`, which separates them from each other.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), version: None, platform: None }
+    }
+
+    /// With a version.
+    #[must_use]
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: Some(version.into()), ..self }
+    }
+
+    /// With what it says of its platform.
+    #[must_use]
+    pub fn platform(self, platform: impl Into<String>) -> Self {
+        Self { platform: Some(platform.into()), ..self }
+    }
+}
+
+/// A write concern; what is `None` was not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// `w`: how many members, or which.
+    pub w: Option<W>,
+    /// `journal`.
+    pub journal: Option<bool>,
+    /// `wTimeoutMS`.
+    pub w_timeout: Option<Duration>,
 }
