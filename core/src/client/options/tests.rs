@@ -53,16 +53,15 @@ fn said(name: &str) -> Said {
         "minPoolSize" => So("minPoolSize=7", |options| options.min_pool_size(7)),
         "readConcernLevel" => So("readConcernLevel=majority", |options| options.read_concern_level("majority")),
         "readPreference" => So("readPreference=secondary", |options| options.read_preference(ReadMode::Secondary)),
-        "readPreferenceTags" => So(
-            "readPreference=secondary&readPreferenceTags=dc:ny,rack:1&readPreferenceTags=",
-            |options| {
+        "readPreferenceTags" => {
+            So("readPreference=secondary&readPreferenceTags=dc:ny,rack:1&readPreferenceTags=", |options| {
                 options.read_preference(ReadPreferenceOptions {
                     mode: ReadMode::Secondary,
                     tag_sets: &[&[("dc", "ny"), ("rack", "1")], &[]],
                     max_staleness_seconds: None,
                 })
-            },
-        ),
+            })
+        }
         "replicaSet" => So("replicaSet=b", |options| options.replica_set("b")),
         "retryReads" => So("retryReads=false", |options| options.retry_reads(false)),
         "retryWrites" => So("retryWrites=false", |options| options.retry_writes(false)),
@@ -176,10 +175,7 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             built().host("b:0"),
             r#"hosts is "b:0", but must be host, host:port, [ipv6]:port, or the path of a unix socket"#,
         ),
-        (
-            built().host("b").direct_connection(true),
-            "directConnection is true, but there is more than one host",
-        ),
+        (built().host("b").direct_connection(true), "directConnection is true, but there is more than one host"),
         (built().load_balanced(true).replica_set("b"), "loadBalanced is true, but replicaSet is set"),
         (ClientOptions { hosts: Vec::new(), ..built() }, "hosts is 0, but must be at least one"),
     ];
