@@ -149,7 +149,7 @@ pub use poolhouse_core::topology::OwnedTopologyDescription;
 ///     let client = client.clone();
 ///     async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
 /// });
-/// assert_eq!(task.await?.get_f64("ok"), Ok(1.0));
+/// assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
 ///
 /// for server in client.servers() {
 ///     println!("{}: {:?}, {} connections idle", server.address, server.server_type, server.pool.counts.available);
@@ -212,7 +212,7 @@ pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 /// // The same without taking documents apart.
 /// let find = RawDocumentBuf::try_from(&doc! { "find": "orders" }).expect("a command");
 /// let reply = shop.run_raw_command(&find).await?;
-/// assert_eq!(reply.get_f64("ok"), Ok(1.0));
+/// assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())

@@ -217,15 +217,14 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
     pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
         Self { hub, server: Some(server), deadline, waiter: None }
     }
-}
 
-impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
-    type Output = Result<Guard<'h, R>, CheckOutError>;
-
-    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+    /// Polls for the guard; with the error that the caller passes on, since a guard is large to be moved.
+    pub(super) fn poll_guard<E: From<CheckOutError>>(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Guard<'h, R>, E>> {
         let (hub, deadline) = (self.hub, self.deadline);
-        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled)) };
+        let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled.into())) };
         let now = hub.now();
         let begun = match self.waiter {
             None => server.begin_check_out(now, deadline, context.waker()),
@@ -246,9 +245,18 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
-            (Err(error), _) => Err(error),
-            (Ok(_), _) => Err(CheckOutError::Cancelled),
+            (Err(error), _) => Err(error.into()),
+            (Ok(_), _) => Err(CheckOutError::Cancelled.into()),
         })
+    }
+}
+
+impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
+    type Output = Result<Guard<'h, R>, CheckOutError>;
+
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_guard(context)
     }
 }
 

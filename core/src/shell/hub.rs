@@ -344,7 +344,8 @@ impl<R: Runtime> Hub<R> {
         server: R::ServerHandle,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        CheckingOut::new(self, server, deadline).await.map_err(OperationError::CheckOut)
+        let mut checking_out = CheckingOut::new(self, server, deadline);
+        poll_fn(|context| checking_out.poll_guard(context)).await
     }
 
     /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed

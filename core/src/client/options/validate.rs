@@ -115,7 +115,8 @@ impl ClientOptions {
 /// What is no host may be a whole connection string, with a password in it: that is not shown.
 fn bad_host(hosts: &[String], place: usize) -> Error {
     let host = hosts.get(place).map_or("", String::as_str);
-    let rule = if host.contains("://") { HOST_RULE_URI } else { HOST_RULE };
-    let shown = if host.contains('@') { "[redacted]" } else { host };
+    let is_uri = host.contains("://");
+    let rule = if is_uri { HOST_RULE_URI } else { HOST_RULE };
+    let shown = if is_uri || host.contains('@') { "[redacted]" } else { host };
     OptionError::new("hosts", shown, rule).into()
 }
