@@ -1,13 +1,14 @@
 //! Does one thing a given number of times, for `tests/scripts/instructions.sh` to count its instructions.
 //!
-//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`.
+//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`, and with the features of that name
+//! `logs` and `metrics`, where nobody listens.
 
 use core::hint::black_box;
-use poolhouse_core::Instant;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
-    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
+    CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
 };
+use poolhouse_core::{Instant, Observer};
 use std::sync::Mutex;
 
 fn main() {
@@ -15,8 +16,20 @@ fn main() {
     let case = args.next().expect("a case");
     let times: u64 = args.next().expect("a number of times").parse().expect("a number");
     match case.as_str() {
-        "bare" => bare(&mut warm::<OnHeap>(), times),
-        "fixed" => bare(&mut warm::<Fixed<16, 16>>(), times),
+        "bare" => bare(&mut warm::<OnHeap>(), &mut (), times),
+        "fixed" => bare(&mut warm::<Fixed<16, 16>>(), &mut (), times),
+        #[cfg(feature = "tracing")]
+        "logs" => {
+            use poolhouse_core::observe::{EventContext, Within, log};
+            let logs = log::Logs::new(log::LogOptions::DEFAULT);
+            let mut logs = Within::new(logs, EventContext::of_server(black_box("localhost:27017")));
+            bare(&mut warm::<OnHeap>(), &mut logs, times);
+        }
+        #[cfg(feature = "metrics")]
+        "metrics" => {
+            let mut metrics = poolhouse_core::observe::metrics::PoolMetrics::new("localhost:27017");
+            bare(&mut warm::<OnHeap>(), &mut metrics, times);
+        }
         "locked" => locked(&Mutex::new(warm::<OnHeap>()), times),
         "handoff" => handoff(&mut warm::<OnHeap>(), times),
         "floor" => floor(&Mutex::new((0..10).collect()), times),
@@ -48,12 +61,12 @@ fn granted(result: CheckOut) -> Lease {
     lease
 }
 
-fn bare<M: Memory>(pool: &mut Pool<M>, times: u64) {
+fn bare<M: Memory>(pool: &mut Pool<M>, observer: &mut impl Observer<PoolEvent>, times: u64) {
     let pool = black_box(pool);
     for time in 0..times {
         let now = Instant::from_nanos(time);
-        let lease = granted(pool.check_out(now, None, &mut ()).expect("ready"));
-        pool.check_in(now, lease, Health::Healthy, &mut ()).expect("ours");
+        let lease = granted(pool.check_out(now, None, observer).expect("ready"));
+        pool.check_in(now, lease, Health::Healthy, observer).expect("ours");
     }
 }
 

@@ -12,6 +12,7 @@ mod connection;
 mod database;
 mod dial;
 mod error;
+mod events;
 mod net;
 mod options;
 mod platform;
@@ -21,6 +22,7 @@ pub use command::CommandOptions;
 pub use connection::Connection;
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError};
+pub use events::Events;
 pub use net::{Net, Stream};
 pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
@@ -120,9 +122,12 @@ impl<P: Platform> Client<P> {
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
             server_selection_timeout: options.server_selection_timeout,
+            compressors: options.compressors,
+            zlib_compression_level: options.zlib_compression_level,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
+        let events = Events::new(events, &options);
         let hub = Hub::new(Net::new(platform), config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
@@ -175,7 +180,7 @@ impl<P: Platform> Client<P> {
     /// Listens to the events that pass a filter, which must only look.
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
-        self.inner.hub.events().subscribe(SUBSCRIPTION_EVENTS, filter)
+        self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
     /// The clock of events and deadlines.
@@ -195,7 +200,7 @@ impl<P: Platform> Client<P> {
     pub async fn close(&self) {
         self.inner.hub.close();
         self.inner.tasks.all_ended().await;
-        self.inner.hub.events().close();
+        self.inner.hub.events().subscribers().close();
     }
 }
 
@@ -214,7 +219,7 @@ impl<P: Platform> fmt::Debug for Client<P> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         self.hub.close();
-        self.hub.events().close();
+        self.hub.events().subscribers().close();
     }
 }
 

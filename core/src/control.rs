@@ -29,6 +29,7 @@ use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
 };
+use crate::observe::EventContext;
 use crate::storage::tree::Tree;
 use crate::storage::{Full, Store};
 use crate::topology::{
@@ -138,7 +139,8 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
-        let result = self.monitor_mut(server).ok_or(Stale)?.handle_dialed(now, line, observer);
+        let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
+        let result = monitor.handle_dialed(now, line, &mut observer_there);
         self.conclude(now, server, observer);
         result
     }
@@ -170,10 +172,10 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
-        let monitor = self.monitor_mut(server).ok_or(Stale)?;
+        let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
         // A reply of which there is nothing to tell is none that is ok.
         let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
-        monitor.handle_reply(now, line, &reply, observer)?;
+        monitor.handle_reply(now, line, &reply, &mut observer_there)?;
         let rtt = monitor.rtt();
         let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
         if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
@@ -198,7 +200,8 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
-        self.monitor_mut(server).ok_or(Stale)?.handle_failed(now, line, cause, observer)?;
+        let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
+        monitor.handle_failed(now, line, cause, &mut observer_there)?;
         self.conclude(now, server, observer);
         Ok(())
     }
@@ -260,7 +263,8 @@ impl<M: Memory> Control<M> {
         let now = self.hold_clock(now);
         for place in 0..self.monitors.slots().len() {
             if let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) {
-                monitor.close(now, observer);
+                let server = monitor.server();
+                monitor.close(now, &mut There { topology: &self.topology, server, observer });
                 self.rearm(place);
             }
         }
@@ -280,8 +284,8 @@ impl<M: Memory> Control<M> {
         while self.due.earliest().is_some_and(|at| at <= now) {
             let Some(place) = self.due.first() else { break };
             let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place as usize) else { break };
-            monitor.handle_timeout(now, observer);
             let server = monitor.server();
+            monitor.handle_timeout(now, &mut There { topology: &self.topology, server, observer });
             self.conclude(now, server, observer);
             assert!(self.due.of(place).is_none_or(|at| at > now), "what was due is not done");
         }
@@ -375,6 +379,18 @@ impl<M: Memory> Control<M> {
         monitor.filter(|monitor| monitor.server() == server)
     }
 
+    /// A monitor, and an observer that is told which server it is of.
+    fn monitor_in<'s, O>(
+        &'s mut self,
+        server: ServerId,
+        observer: &'s mut O,
+    ) -> Option<(&'s mut Monitor, There<'s, M, O>)> {
+        let Self { topology, monitors, .. } = self;
+        let monitor = monitors.slots_mut().get_mut(server.index() as usize)?.as_mut();
+        let monitor = monitor.filter(|monitor| monitor.server() == server)?;
+        Some((monitor, There { topology, server, observer }))
+    }
+
     /// After news for a monitor: applies the outcome of a check that failed, if there is one, and notes when the monitor is due.
     fn conclude(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
         if let Some(CheckOutcome::Failed { cause, .. }) = self.monitor(server).and_then(Monitor::outcome) {
@@ -390,8 +406,8 @@ impl<M: Memory> Control<M> {
         self.wake = true;
         self.route(now, observer);
         let known = self.is_known(server);
-        if let Some(monitor) = self.monitor_mut(server) {
-            monitor.settle(now, known, observer);
+        if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
+            monitor.settle(now, known, &mut observer_there);
         }
     }
 
@@ -424,10 +440,10 @@ impl<M: Memory> Control<M> {
             let (CheckAction::Request(server) | CheckAction::Cancel(server)) = action;
             // A primary that was deposed is Unknown, and not by a check of its own.
             self.sync_known(server);
-            if let Some(monitor) = self.monitor_mut(server) {
+            if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
                 match action {
                     CheckAction::Request(_) => monitor.request_check(now),
-                    CheckAction::Cancel(_) => monitor.cancel_check(now, observer),
+                    CheckAction::Cancel(_) => monitor.cancel_check(now, &mut observer_there),
                 }
                 self.rearm(server.index() as usize);
             }
@@ -440,8 +456,9 @@ impl<M: Memory> Control<M> {
     fn sync_monitors(&mut self, now: Instant, observer: &mut impl ControlObserver) -> Result<(), Full> {
         for place in 0..self.monitors.slots().len() {
             let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
-            if self.topology.server(monitor.server()).is_none() {
-                monitor.close(now, observer);
+            let server = monitor.server();
+            if self.topology.server(server).is_none() {
+                monitor.close(now, &mut There { topology: &self.topology, server, observer });
                 self.rearm(place);
             }
         }
@@ -458,12 +475,29 @@ impl<M: Memory> Control<M> {
             let Some(kept) = monitors.slots_mut().get_mut(place) else { continue };
             if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
                 let monitor = kept.insert(Monitor::new(server, *config));
-                monitor.start(now, observer);
+                monitor.start(now, &mut There { topology, server, observer });
                 widen(touched, place);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());
             }
         }
         Ok(())
+    }
+}
+
+/// Tells an observer where a monitor's event happened.
+struct There<'t, M: Memory, O> {
+    topology: &'t Topology<M>,
+    server: ServerId,
+    observer: &'t mut O,
+}
+
+impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for There<'_, M, O> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        let Self { topology, server, observer } = self;
+        let address = topology.address(*server);
+        let context = EventContext { topology: Some(topology.id()), address, reply: None };
+        observer.on_event_in(now, event, &context);
     }
 }
 

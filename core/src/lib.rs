@@ -21,6 +21,7 @@ pub mod control;
 pub mod convert;
 pub mod machine;
 pub mod monitor;
+pub mod observe;
 pub mod pool;
 pub mod scan;
 pub mod selection;

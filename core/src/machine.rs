@@ -12,6 +12,7 @@
 //! [`Machine::poll_timeout`]. Actions are kept in the slots they concern and not in a queue, so one that was
 //! revoked meanwhile is never seen.
 
+use crate::observe::EventContext;
 use crate::time::Instant;
 use core::fmt;
 
@@ -60,6 +61,13 @@ impl core::error::Error for Stale {}
 pub trait Observer<E> {
     /// Called once for each event, in the order in which the changes were made.
     fn on_event(&mut self, now: Instant, event: &E);
+
+    /// [`Observer::on_event`] with what the event does not say itself, where whoever emits it knows more.
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        let _ = context;
+        self.on_event(now, event);
+    }
 }
 
 impl<E> Observer<E> for () {
@@ -74,12 +82,24 @@ impl<E, O: Observer<E>> Observer<E> for Option<O> {
             observer.on_event(now, event);
         }
     }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        if let Some(observer) = self {
+            observer.on_event_in(now, event, context);
+        }
+    }
 }
 
 impl<E, O: Observer<E> + ?Sized> Observer<E> for &mut O {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &E) {
         (**self).on_event(now, event);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        (**self).on_event_in(now, event, context);
     }
 }
 

@@ -19,6 +19,7 @@ mod error;
 mod event;
 mod guard;
 mod hub;
+mod packing;
 mod read_preference;
 mod report;
 mod runtime;

@@ -67,12 +67,13 @@ pub use error::{UriError, UriErrorKind, UriWarning};
 pub use host::{DEFAULT_PORT, Host, HostKind};
 pub use options::UriOptions;
 pub use secret::Secret;
-pub use value::{Compressor, OptionValue, Pairs, W};
+pub use value::{OptionValue, Pairs, W};
 
 use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 pub use crate::selection::ReadMode;
 use crate::topology::TopologyOptions;
+pub use crate::wire::compress::Compressor;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::str::FromStr;

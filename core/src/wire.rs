@@ -8,14 +8,16 @@
 //! - [`message`]: headers, OP_MSG, and which reply belongs to which request;
 //! - [`hello`]: building hello, client metadata, reading the reply;
 //! - [`command`]: what every command's reply says;
+//! - [`compress`]: compressed messages;
 //! - [`handshake`]: the conversation that makes a socket an application connection;
 //! - [`Authenticator`]: what the handshake wants to know of authentication.
 //!
-//! Read first: OP_MSG; MongoDB Handshake; BSON.
+//! Read first: OP_MSG; Wire Compression; MongoDB Handshake; BSON.
 
 mod authenticator;
 pub mod bson;
 pub mod command;
+pub mod compress;
 mod error;
 mod fields;
 pub mod handshake;

@@ -8,7 +8,7 @@ if ! command -v valgrind >/dev/null 2>&1; then
     [ "${CI:-}" != true ] || exit 1
     exit 0
 fi
-cargo build --quiet --release -p poolhouse-core --example instructions --example instructions_control
+cargo build --quiet --release -p poolhouse-core --features tracing,metrics --example instructions --example instructions_control
 binary="${CARGO_TARGET_DIR:-target}/release/examples/instructions"
 times=2000
 
@@ -31,6 +31,9 @@ show bare 200 "pool on the heap: check-out + check-in"
 show fixed 200 "pool in fixed memory: check-out + check-in"
 show locked 250 "Mutex<pool>: check-out + check-in"
 show handoff 800 "pool on the heap: queue, check-in, wake, claim, poll_timeout"
+# Two check-outs' worth of events, each refused by a load and some compares.
+show logs 230 "pool on the heap, feature tracing, nobody listens: check-out + check-in"
+show metrics 400 "pool on the heap, feature metrics, no recorder: check-out + check-in"
 binary="${CARGO_TARGET_DIR:-target}/release/examples/instructions_control"
 # 75,000 instructions at 2,000 checks a second are 5 % of a core that does 3 billion.
 show checks 15000 "control, 1,000 polled servers: timeout, hello, reply, poll_timeout"

@@ -24,6 +24,7 @@
 mod auth;
 mod client;
 mod commands;
+mod compress;
 mod connection;
 mod errors;
 mod fail_point;
@@ -50,9 +51,10 @@ use bson::oid::ObjectId;
 
 pub use self::auth::{FakeUser, ScramLie};
 pub use self::client::{BlockingClient, Reply, hello};
+pub use self::compress::{Algorithm, ReplyCompression, compressed, compressed_raw};
 pub use self::fail_point::{FAIL_COMMAND, FailPoint, FailPointMode};
 pub use self::fault::{Cut, Fault, FaultKind, FaultRule};
-pub use self::shared::{ConnectionInfo, Ended, Received, TimedOut, View};
+pub use self::shared::{CompressionCounts, ConnectionInfo, Ended, Received, TimedOut, View};
 pub use self::state::{ErrorVersions, LastWrite, Role, ServerState, TopologyVersion};
 pub use self::wire::BadInput;
 

@@ -2,6 +2,7 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod control;
+pub mod decompress;
 pub mod monitor;
 pub mod pool;
 pub mod scram;
@@ -11,6 +12,7 @@ pub mod uri;
 pub mod wire;
 
 pub use self::control::control;
+pub use self::decompress::decompress;
 pub use self::monitor::monitor;
 pub use self::pool::pool;
 pub use self::scram::scram;

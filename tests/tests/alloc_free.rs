@@ -7,10 +7,14 @@ use core::time::Duration;
 use poolhouse_core::control::Control;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{CheckReply, Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::observe::log::{LogOptions, LogQueue, Logs};
+use poolhouse_core::observe::metrics::PoolMetrics;
+use poolhouse_core::observe::{EventContext, Tee, Within};
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
     WaiterId,
 };
+use poolhouse_core::shell::{EventRef, Publish};
 use poolhouse_core::topology::{self, HelloInfo, HelloLists, RoundTrip, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::{Cause, Instant, Observer};
 use std::alloc::System;
@@ -463,4 +467,44 @@ fn checks_that_change_nothing_allocate_nothing() {
     assert_eq!(count, 0, "allocations");
     assert!(actions > 50 * 10);
     control.assert_invariants();
+}
+
+/// The warm pool with the observers that a client has, and nobody who listens to them: LOG-37.
+#[test]
+fn logs_and_metrics_that_nobody_reads_allocate_nothing() {
+    let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(1), options().validate().expect("valid"), &mut ());
+    let logs = Within::new(Logs::new(LogOptions::DEFAULT), EventContext::of_server("localhost:27017"));
+    let mut observer = Tee(logs, PoolMetrics::new("localhost:27017"));
+    pool.ready(Instant::ORIGIN, &mut observer);
+    let mut turn = |pool: &mut Pool<OnHeap>, now: Instant| {
+        let lease = match pool.check_out(now, None, &mut observer).expect("ready") {
+            CheckOut::Granted(lease) => lease,
+            CheckOut::Queued(waiter) => {
+                let conn = pool.poll_establish().expect("wanted");
+                pool.handle_established(now, conn, &mut observer).expect("pending");
+                let Claim::Granted(lease) = pool.claim(now, waiter) else { panic!("granted") };
+                lease
+            }
+        };
+        pool.check_in(now, lease, Health::Healthy, &mut observer).expect("ours");
+    };
+    turn(&mut pool, Instant::ORIGIN);
+    let (count, ()) = allocations(|| (0..1_000).for_each(|time| turn(&mut pool, Instant::from_nanos(time))));
+    assert_eq!(count, 0, "allocations");
+}
+
+/// The same through the queue of the shell.
+#[test]
+fn log_queue_that_nobody_reads_allocates_nothing() {
+    let queue = LogQueue::new(LogOptions::DEFAULT).of_server("localhost:27017");
+    let event = PoolEvent::ConnectionCheckOutStarted { pool: PoolId::new(1) };
+    let (count, ()) = allocations(|| {
+        for _ in 0..1_000 {
+            if queue.is_active() {
+                queue.publish(Instant::ORIGIN, EventRef::Pool(&event));
+            }
+            queue.deliver();
+        }
+    });
+    assert_eq!(count, 0, "allocations");
 }

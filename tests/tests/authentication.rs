@@ -17,7 +17,7 @@ use poolhouse_tests::fuzz;
 use poolhouse_tests::handshake::{client, shake_hands, with};
 use poolhouse_tests::rng::Rng;
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(30);
 
 fn server() -> FakeServer {
     let users = vec![

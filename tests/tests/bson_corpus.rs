@@ -31,6 +31,7 @@ fn file(path: &Path) -> Outcome {
                 count += 1;
             }
         }
+        shown(case).map_err(|error| format!("{}, as JSON: {error}", case["description"]))?;
     }
     for case in list(&test, "decodeErrors") {
         let bytes = bytes(&case["bson"])?;
@@ -64,6 +65,20 @@ fn accepted(bytes: &[u8]) -> Outcome {
     }
     fuzz::wire(bytes);
     Ok(())
+}
+
+/// The document is shown as the file's relaxed extended JSON, or where it gives none, as the canonical if that has no number in it.
+fn shown(case: &Value) -> Outcome {
+    let text = |key: &str| case.get(key).and_then(Value::as_str);
+    let is_same = |text: &&str| !["$numberInt", "$numberLong", "$numberDouble"].iter().any(|key| text.contains(key));
+    let Some(expected) = text("relaxed_extjson").or_else(|| text("canonical_extjson").filter(is_same)) else {
+        return Ok(());
+    };
+    let expected: Value = serde_json::from_str(expected)?;
+    let bytes = bytes(&case["canonical_bson"])?;
+    let text = RawDocument::new(&bytes)?.relaxed_json().to_string();
+    let found: Value = serde_json::from_str(&text).map_err(|error| format!("{error} in {text}"))?;
+    if found == expected { Ok(()) } else { Err(format!("{found} instead of {expected}").into()) }
 }
 
 fn list<'a>(test: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {

@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+#[path = "mongod/compression.rs"]
+mod compression;
 #[path = "mongod/replica_set.rs"]
 mod replica_set;
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
         .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
         .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
+        .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()))
         .run()
 }
@@ -180,6 +183,12 @@ fn operation(error: &Error) -> Result<OperationError, String> {
     }
 }
 
+/// Waits until a load has filled a pool of ten.
+async fn is_full(client: &Client) -> Outcome {
+    let full = || Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 10));
+    eventually("the pool is full", full).await
+}
+
 async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     const TASKS: usize = 64;
     let mongod = start()?;
@@ -188,6 +197,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     options.pool.max_pool_size = 10;
     let client = Client::new(options)?;
     let load = Load::start(&client, TASKS, PATIENCE);
+    is_full(&client).await?;
     let mut most = 0;
     for _ in 0..20 {
         load.more_successes(TASKS * 5).await?;
@@ -270,19 +280,24 @@ async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
 async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     let mongod = start()?;
     let mut options = polling(&mongod);
-    options.monitor.connect_timeout = Duration::from_millis(300);
+    options.monitor.connect_timeout = Duration::from_secs(1);
     let client = Client::new(options)?;
     known(&client).await?;
     let mut events = client.subscribe();
     let hello = ["hello", "isMaster"].to_vec();
-    let data = doc! { "failCommands": hello, "blockConnection": true, "blockTimeMS": 2000, "appName": APP_NAME };
+    let data = doc! { "failCommands": hello, "blockConnection": true, "blockTimeMS": 4000, "appName": APP_NAME };
     mongod.fail_command(FailPointMode::Times(1), data)?;
     let begun = Instant::now();
     let error = refused(ping(&client).await)?;
-    assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
     assert_eq!(error.check_out(), Some(&expected));
-    ping(&client).await?;
+    // A busy machine may not keep within so short a limit at once.
+    let begun = Instant::now();
+    while let Err(error) = ping(&client).await {
+        assert_eq!(error.check_out(), Some(&expected));
+        assert!(begun.elapsed() < PATIENCE, "no handshake is in time");
+    }
     assert_eq!(turns(&mut events)?, (0, 0));
     counts_agree(&mongod, &client, 1).await?;
     client.close().await;
@@ -341,13 +356,14 @@ async fn blocked_command_ends_at_its_deadline() -> Outcome {
     let client = Client::new(streaming(&mongod))?;
     ping(&client).await?;
     let mut events = client.subscribe();
-    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 1500, "appName": APP_NAME };
+    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 6000, "appName": APP_NAME };
     mongod.fail_command(FailPointMode::Times(1), data)?;
     let begun = Instant::now();
     let mut guard = client.check_out_by(Some(Duration::from_millis(200))).await?;
     let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
     assert_eq!(operation(&error)?, OperationError::Timeout);
-    assert!((200..1400).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    // The reply comes after six seconds.
+    assert!((200..5500).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     drop(guard);
     ping(&client).await?;
     assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation says nothing of the server");
@@ -393,7 +409,7 @@ async fn replies_are_streamed() -> Outcome {
 /// How long each operation of a load may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// What a busy machine may add to that.
-const SLACK: Duration = Duration::from_millis(1500);
+const SLACK: Duration = Duration::from_secs(15);
 
 struct Load {
     stop: Arc<AtomicBool>,
@@ -476,6 +492,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
         load.more_successes(500).await?;
         assert_eq!(turns(&mut events)?, (0, 0), "round {round}: cleared once, ready once");
     }
+    is_full(&client).await?;
     assert!(load.end().await > 0, "nobody noticed");
     counts_agree(&mongod, &client, 2).await?;
     assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 10);
@@ -488,7 +505,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
     let mut options = streaming(&mongod);
     options.timeout = None;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    options.monitor.connect_timeout = Duration::from_millis(700);
+    options.monitor.connect_timeout = Duration::from_secs(2);
     options.pool.max_pool_size = 4;
     let client = Client::new(options)?;
     ping(&client).await?;
@@ -516,7 +533,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
     }
     assert!(interrupted >= 1, "none was in flight");
     println!("in flight: {interrupted}, ended after {:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     mongod.cont()?;
     ping(&client).await?;
     counts_agree(&mongod, &client, 2).await?;
@@ -555,7 +572,7 @@ async fn closed_client_leaves_no_connection() -> Outcome {
         let begun = Instant::now();
         client.close().await;
         // The monitor's awaitable hello would have taken ten seconds.
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
         let refused = refused(ping(&client).await)?;
         assert_eq!(operation(&refused)?, OperationError::Closed);
         load.end().await;

@@ -1,8 +1,8 @@
 //! A hosted platform as the shell sees it: [`Net`].
 
-use super::{Platform, dial};
+use super::{Events, Platform, dial};
 use crate::pool::OnHeap;
-use crate::shell::{ConnectError, Endpoint, Runtime, Server, Subscribers};
+use crate::shell::{ConnectError, Endpoint, Runtime, Server};
 use crate::storage::Full;
 use crate::{Cause, Instant, topology};
 use alloc::string::String;
@@ -60,7 +60,7 @@ impl<P: Platform> Runtime for Net<P> {
     type Topology = topology::OnHeap;
     type Text = String;
     type ServerHandle = Arc<Server<Self>>;
-    type Events = Subscribers;
+    type Events = Events;
 
     #[inline]
     fn now(&self) -> Instant {

@@ -11,9 +11,12 @@ pub(super) use read_preference::tag_sets;
 
 use super::Error;
 use crate::monitor::MonitorOptions;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::uri::{ConnectionString, Scheme, UriWarning, W};
+use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -71,6 +74,14 @@ pub struct ClientOptions {
     /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
     /// ever. `timeout` is the better one.
     pub socket_timeout: Option<Duration>,
+    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    #[cfg(feature = "tracing")]
+    pub log: LogOptions,
+    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
+    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What of a connection string was left out, and why.
     pub warnings: Vec<UriWarning>,
 }
@@ -97,6 +108,10 @@ impl ClientOptions {
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
             socket_timeout: None,
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
             warnings: Vec::new(),
         }
     }
@@ -109,9 +124,10 @@ impl ClientOptions {
     /// # Errors
     ///
     /// [`Error::Uri`]: the string is wrong. [`Error::Unsupported`]: it asks for what is not implemented yet (SRV records, credentials,
-    /// TLS, compression, a proxy), so that nothing is silently left out.
+    /// TLS, a proxy), so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        let uri = ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?;
+        let text = uri;
+        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(Error::Unsupported("mongodb+srv"));
         }
@@ -121,11 +137,13 @@ impl ClientOptions {
         if uri.tls() {
             return Err(Error::Unsupported("tls"));
         }
-        if !uri.compressors().is_empty() {
-            return Err(Error::Unsupported("compressors"));
-        }
         if uri.proxy().is_some() {
             return Err(Error::Unsupported("proxyHost"));
+        }
+        let mut warnings = uri.warnings().to_vec();
+        for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
+            let (option, offset) = ("compressors", text.to_ascii_lowercase().rfind("compressors=").unwrap_or_default());
+            warnings.push(UriWarning::NotBuilt { option, feature: compressor.name(), offset });
         }
         let given = uri.options();
         Ok(Self {
@@ -150,9 +168,18 @@ impl ClientOptions {
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
-            warnings: uri.warnings().to_vec(),
+            #[cfg(feature = "tracing")]
+            log: environment_log(),
+            compressors: uri.compressors().iter().copied().collect(),
+            zlib_compression_level: uri.zlib_compression_level(),
+            warnings,
         })
     }
+}
+
+#[cfg(feature = "tracing")]
+fn environment_log() -> LogOptions {
+    LogOptions::from_environment(|name| std::env::var(name).ok())
 }
 
 /// A namespace is a database, a dot and a collection.

@@ -8,6 +8,7 @@ use super::{CHECKS_PER_SERVER_MAX, COOLDOWN, Link, Running, Scan};
 use crate::control::ControlObserver;
 use crate::machine::Stale;
 use crate::monitor::{HeartbeatId, MonitorEvent};
+use crate::observe::EventContext;
 use crate::topology::{HelloInfo, HelloLists, Memory, RoundTrip};
 use crate::{Cause, Instant, ServerId, ServerType};
 use core::num::NonZeroU64;
@@ -144,7 +145,7 @@ impl<M: Memory> Scan<M> {
         }
         let server_connection = id.server_connection;
         self.check = Some(Check { server, socket, server_connection, since: now, deadline, is_retry, was_known });
-        observer.on_event(now, &MonitorEvent::HeartbeatStarted { id, awaited: false });
+        observer.on_event_in(now, &MonitorEvent::HeartbeatStarted { id, awaited: false }, &self.context(server));
     }
 
     /// The check in flight was answered well.
@@ -165,7 +166,11 @@ impl<M: Memory> Scan<M> {
         socket.answered(now, reply);
         let id = socket.heartbeat_id();
         self.check = None;
-        observer.on_event(now, &MonitorEvent::HeartbeatSucceeded { id, awaited: false, duration });
+        observer.on_event_in(
+            now,
+            &MonitorEvent::HeartbeatSucceeded { id, awaited: false, duration },
+            &self.context(check.server),
+        );
         self.topology.handle_hello(now, check.server, hello, round_trip, observer);
         self.route();
         self.go_on(now, observer);
@@ -205,7 +210,16 @@ impl<M: Memory> Scan<M> {
         let Check { server, socket, server_connection, since, .. } = *check;
         let id = HeartbeatId { server, connection: socket.number(), server_connection };
         let duration = now.saturating_since(since);
-        observer.on_event(now, &MonitorEvent::HeartbeatFailed { id, awaited: false, duration, cause });
+        observer.on_event_in(
+            now,
+            &MonitorEvent::HeartbeatFailed { id, awaited: false, duration, cause },
+            &self.context(server),
+        );
+    }
+
+    /// What a heartbeat's event does not say itself.
+    fn context(&self, server: ServerId) -> EventContext<'_> {
+        EventContext { topology: Some(self.topology.id()), address: self.topology.address(server), reply: None }
     }
 
     pub(super) fn is_known(&self, server: ServerId) -> bool {

@@ -4,14 +4,16 @@
 #[cfg(test)]
 mod tests;
 
+use super::packing::{Front, Packing};
 use super::runtime::{Buffer, Runtime};
 use crate::Cause;
 use crate::storage::Full;
 use crate::wire::bson::RawDocument;
+use crate::wire::compress::Compressors;
 use crate::wire::handshake::{Established, Handshake, HandshakeError, Next};
 use crate::wire::hello::HelloReply;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
-use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError};
+use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
 use core::fmt;
 use core::ops::Range;
 use embedded_io_async::{Read, Write};
@@ -65,15 +67,19 @@ pub(super) struct Connection<R: Runtime> {
     /// The reply that is at the front of `input`, until the next read or request.
     reply: Reply,
     output: R::Buffer,
+    packing: Packing,
     ids: RequestIds,
     exchange: Exchange,
     limits: Limits,
 }
 
-/// Where a reply is in the input.
+/// Where a reply is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reply {
+    /// How much of the input it is.
     length: usize,
+    /// It came compressed: its body is in the inflated message, and else in the input.
+    inflated: bool,
     body_start: usize,
     body_end: usize,
 }
@@ -91,6 +97,7 @@ impl<R: Runtime> Connection<R> {
             received: 0,
             reply: Reply::default(),
             output,
+            packing: Packing::NONE,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             limits: Limits::DEFAULT,
@@ -100,6 +107,13 @@ impl<R: Runtime> Connection<R> {
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
     pub(super) const fn is_idle(&self) -> bool {
         self.exchange.is_idle()
+    }
+
+    /// Prepares the connection for a hello that offers these compressors.
+    ///
+    /// - `zlib_level`: 0 to 9; `None` leaves it to zlib.
+    pub(super) fn offer_compression(&mut self, offered: Compressors, zlib_level: Option<u32>) {
+        self.packing.offer(offered, zlib_level);
     }
 
     /// Makes an application connection of a connected socket.
@@ -113,24 +127,39 @@ impl<R: Runtime> Connection<R> {
         loop {
             self.output.truncate(0);
             if handshake.poll_transmit(&mut self.output)? {
-                self.flush().await.map_err(|_| handshake.failed(Cause::Network))?;
+                // Nothing of a handshake is compressed.
+                self.flush(false).await.map_err(|_| handshake.failed(Cause::Network))?;
             }
             let input = self.input.written().get(..self.received).unwrap_or_default();
-            let handled = handshake.handle_input(input)?;
+            // Its replies may be, from the first on.
+            let front =
+                self.packing.unpack(input, &Limits::DEFAULT).map_err(|error| shaking_failed(handshake, error))?;
+            let (whole, packed) = match front {
+                Front::Plain => (input, None),
+                Front::NeedMore { bytes_min } => {
+                    self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
+                    continue;
+                }
+                Front::Inflated { length } => {
+                    check_alone(input, length).map_err(|error| shaking_failed(handshake, error))?;
+                    (self.packing.inflated(), Some(length))
+                }
+            };
+            let handled = handshake.handle_input(whole)?;
             if let Some(hello) = &handled.hello {
                 told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
             }
-            let (next, consumed) = (handled.next, handled.consumed_bytes);
+            let (next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
             self.consume(consumed);
             match next {
                 Next::Transmit => {}
-                Next::Receive { bytes_min } => self.read_some(bytes_min).await.map_err(|error| {
-                    // An error of reading always has a cause.
-                    handshake.failed(error.cause().unwrap_or(Cause::Resources))
-                })?,
+                Next::Receive { bytes_min } => {
+                    self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
+                }
                 Next::Established(established) => {
                     self.limits = established.sizes.limits();
                     self.ids = established.request_ids;
+                    self.packing.agree(established.compressors);
                     return Ok(established);
                 }
             }
@@ -148,13 +177,15 @@ impl<R: Runtime> Connection<R> {
         self.output.truncate(0);
         let id = self.ids.next_id();
         let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
+        let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
         // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
         self.exchange.begin(id, flags);
-        self.flush().await
+        self.flush(packed).await
     }
 
-    async fn flush(&mut self) -> Result<(), ExchangeError> {
-        let mut rest = self.output.written();
+    /// Writes what was encoded, or what was made of it.
+    async fn flush(&mut self, packed: bool) -> Result<(), ExchangeError> {
+        let mut rest = if packed { self.packing.packed() } else { self.output.written() };
         while !rest.is_empty() {
             match self.stream.write(rest).await {
                 Ok(0) | Err(_) => return Err(ExchangeError::Network),
@@ -171,11 +202,23 @@ impl<R: Runtime> Connection<R> {
         let limits = Limits { message_bytes_max: self.limits.message_bytes_max.min(limit), ..self.limits };
         loop {
             let input = self.input.written().get(..self.received).unwrap_or_default();
-            match self.exchange.decode_reply(input, &limits).map_err(ExchangeError::Wire)? {
+            let (whole, packed) = match self.packing.unpack(input, &limits)? {
+                Front::Plain => (input, None),
+                Front::NeedMore { bytes_min } => {
+                    self.read_some(bytes_min).await?;
+                    continue;
+                }
+                Front::Inflated { length } => (self.packing.inflated(), Some(length)),
+            };
+            match self.exchange.decode_reply(whole, &limits).map_err(ExchangeError::Wire)? {
                 Decoded::Done { value: (message, matched), rest } => {
-                    let body = span(input, message.body().as_bytes());
-                    let length = input.len() - rest.len();
-                    self.reply = Reply { length, body_start: body.start, body_end: body.end };
+                    let body = span(whole, message.body().as_bytes());
+                    if let (Some(length), Matched::Last) = (packed, matched) {
+                        check_alone(input, length)?;
+                    }
+                    let length = packed.unwrap_or(whole.len() - rest.len());
+                    let inflated = packed.is_some();
+                    self.reply = Reply { length, inflated, body_start: body.start, body_end: body.end };
                     return Ok(matched);
                 }
                 Decoded::NeedMore { bytes_min } => self.read_some(bytes_min).await?,
@@ -207,15 +250,16 @@ impl<R: Runtime> Connection<R> {
 
     /// The reply that was received last.
     pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
-        let Reply { body_start, body_end, .. } = self.reply;
-        RawDocument::new(self.input.written().get(body_start..body_end).unwrap_or_default())
-            .map_err(ExchangeError::Wire)
+        let Reply { inflated, body_start, body_end, .. } = self.reply;
+        let whole = if inflated { self.packing.inflated() } else { self.input.written() };
+        RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.
     pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
+        self.packing.trim(KEEP_BYTES_MAX);
         if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
             self.input.shrink(READ_BYTES_MIN);
         }
@@ -236,6 +280,26 @@ impl<R: Runtime> Connection<R> {
         }
         self.received -= count;
     }
+}
+
+/// A reply that came compressed: behind it nothing may be, as no other is due.
+fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
+    let behind = input.len().saturating_sub(length);
+    if behind == 0 {
+        return Ok(());
+    }
+    let count_bytes = u32::try_from(behind).unwrap_or(u32::MAX);
+    let offset = u32::try_from(length).unwrap_or(u32::MAX);
+    Err(ExchangeError::Wire(WireError::new(WireErrorKind::Unsolicited { count_bytes }, offset)))
+}
+
+/// The error of a handshake whose reply cannot be read, or not be inflated. Such an error always has a cause.
+fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> HandshakeError {
+    let wire = match error {
+        ExchangeError::Wire(wire) => Some(wire),
+        ExchangeError::Encode(_) | ExchangeError::Network | ExchangeError::TooLarge => None,
+    };
+    HandshakeError { wire, ..handshake.failed(error.cause().unwrap_or(Cause::Resources)) }
 }
 
 /// Where `part` is in `whole`, of which it is a part.

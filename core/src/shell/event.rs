@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
+use crate::observe::{EventContext, Tee};
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
 
@@ -67,6 +68,21 @@ pub trait Publish: Clone {
     /// Takes note of an event.
     fn publish(&self, now: Instant, event: EventRef<'_>);
 
+    /// [`Publish::publish`] with what the event does not say itself.
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        let _ = context;
+        self.publish(now, event);
+    }
+
+    /// Where the events of one server's pool go. Called when the server is added, before its first event.
+    ///
+    /// - `address`: the server's, as the topology names it.
+    #[must_use]
+    fn of_server(&self, address: &str) -> Self {
+        let _ = address;
+        self.clone()
+    }
+
     /// Called after events were published, outside every lock: the place to wake whoever reads them.
     fn deliver(&self) {}
 }
@@ -80,24 +96,75 @@ impl Publish for () {
     fn publish(&self, _now: Instant, _event: EventRef<'_>) {}
 }
 
+/// Both listen.
+impl<A: Publish, B: Publish> Publish for Tee<A, B> {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.0.is_active() || self.1.is_active()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        if self.0.is_active() {
+            self.0.publish_in(now, event, context);
+        }
+        if self.1.is_active() {
+            self.1.publish_in(now, event, context);
+        }
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        Self(self.0.of_server(address), self.1.of_server(address))
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        self.0.deliver();
+        self.1.deliver();
+    }
+}
+
 /// The observer that the shell gives to its machines.
 pub(super) struct Tap<'a, E> {
     events: &'a E,
     active: bool,
+    /// The server of whose pool the events are.
+    address: Option<&'a str>,
 }
 
 impl<'a, E: Publish> Tap<'a, E> {
     #[inline]
     pub(super) fn new(events: &'a E) -> Self {
-        Self { events, active: events.is_active() }
+        Self { events, active: events.is_active(), address: None }
+    }
+
+    /// For the pool of the server at this address.
+    #[inline]
+    pub(super) fn of_server(events: &'a E, address: &'a str) -> Self {
+        Self { events, active: events.is_active(), address: Some(address) }
+    }
+
+    /// Out of line: most events are of no interest to anybody.
+    #[inline(never)]
+    fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        let own = EventContext { address: self.address, ..EventContext::NONE };
+        self.events.publish_in(now, event, &context.or(&own));
     }
 }
 
 impl<E: Publish> Observer<PoolEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
         if self.active {
-            self.events.publish(now, EventRef::Pool(event));
+            self.publish(now, EventRef::Pool(event), context);
         }
     }
 }
@@ -105,8 +172,13 @@ impl<E: Publish> Observer<PoolEvent> for Tap<'_, E> {
 impl<E: Publish> Observer<MonitorEvent> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
         if self.active {
-            self.events.publish(now, EventRef::Heartbeat(event));
+            self.publish(now, EventRef::Heartbeat(event), context);
         }
     }
 }
@@ -114,8 +186,13 @@ impl<E: Publish> Observer<MonitorEvent> for Tap<'_, E> {
 impl<'e, E: Publish> Observer<SdamEvent<'e>> for Tap<'_, E> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &SdamEvent<'e>) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
         if self.active {
-            self.events.publish(now, EventRef::Sdam(event));
+            self.publish(now, EventRef::Sdam(event), context);
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::monitor::{Line, MonitorConfig};
 use crate::pool::{PoolConfig, PoolId};
 use crate::storage::{Full, Store};
 use crate::topology::{self, TopologyConfig, TopologyId};
+use crate::wire::compress::Compressors;
 use crate::wire::hello::ClientMetadata;
 use crate::{Instant, ServerId, ServerType};
 use core::fmt;
@@ -37,6 +38,11 @@ pub struct HubConfig {
     pub connect_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
     pub server_selection_timeout: Duration,
+    /// `compressors`: what application connections offer to compress with, best first; those that this build does not have are
+    /// left out. Monitors compress nothing.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
     /// What the client says of itself.
     pub metadata: ClientMetadata,
     /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
@@ -124,7 +130,8 @@ impl<R: Runtime> State<R> {
         let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
         let pool = PoolId::new(self.next_pool);
         self.next_pool = self.next_pool.wrapping_add(1);
-        let server = Server::new(now, id, pool, address, hub.config.pool, hub.events.clone());
+        let events = hub.events.of_server(address.as_ref());
+        let server = Server::new(now, id, pool, address, hub.config.pool, events);
         let Ok(server) = hub.runtime.share_server(server) else { return };
         let entry = Entry { id, server, fresh: true, unsettled: true, check: None, rtt: None };
         let index = id.index() as usize;

@@ -210,7 +210,7 @@ impl<R: Runtime> Server<R> {
         config: PoolConfig,
         events: R::Events,
     ) -> Self {
-        let pool = Pool::new(now, pool, config, &mut Tap::new(&events));
+        let pool = Pool::new(now, pool, config, &mut Tap::of_server(&events, address.as_ref()));
         let state = State {
             pool,
             cells: Store::EMPTY,
@@ -245,7 +245,7 @@ impl<R: Runtime> Server<R> {
     /// Changes the pool, then does what it owes.
     fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         let (result, mut chore) = self.state.with(|state| {
-            let result = change(state, &mut Tap::new(&self.events));
+            let result = change(state, &mut Tap::of_server(&self.events, self.address()));
             (result, state.chore())
         });
         while let Some(due) = chore {
@@ -263,7 +263,7 @@ impl<R: Runtime> Server<R> {
 
     /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
     fn change_quietly<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.state.with(|state| change(state, &mut Tap::new(&self.events)))
+        self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
     }
 
     /// Carries out what the topology commands.

@@ -6,6 +6,7 @@ use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
+use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
@@ -161,7 +162,8 @@ impl<R: Runtime> Hub<R> {
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let _ = self.line_news(|control, now, tap| {
-            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), tap)
+            let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
+            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
         });
         Ok(())
     }
@@ -232,6 +234,8 @@ impl<R: Runtime> Hub<R> {
             Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
         };
         let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.compressors = self.config().compressors.available();
+        connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
         hello.load_balanced = self.config().pool.options().load_balanced;
         let load_balanced = hello.load_balanced;
         let told = |reply: &HelloReply<'_>| {

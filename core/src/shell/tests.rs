@@ -8,6 +8,7 @@ use crate::monitor::MonitorOptions;
 use crate::pool::{CheckOutError, Fixed, PoolCounts, PoolOptions};
 use crate::storage::Full;
 use crate::topology::{self, PoolCommand, TopologyOptions};
+use crate::wire::compress::Compressors;
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
 use crate::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use crate::{Cause, Instant};
@@ -163,6 +164,8 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
+        compressors: Compressors::NONE,
+        zlib_compression_level: None,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         first_pool: 0,
     };

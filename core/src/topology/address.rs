@@ -23,6 +23,14 @@ pub enum HostAddress<'a> {
     Unix(&'a str),
 }
 
+impl<'a> HostAddress<'a> {
+    /// What an address says that is in the form which a topology gives it: a host with its port, or a path.
+    #[must_use]
+    pub fn of(address: &'a str) -> Self {
+        parts(address)
+    }
+}
+
 /// An address in its normal form, on the stack.
 pub(super) struct Address {
     bytes: [u8; ADDRESS_MAX],

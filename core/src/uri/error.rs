@@ -191,6 +191,15 @@ pub enum UriWarning {
         /// Where.
         offset: usize,
     },
+    /// A part of the value asks for a feature that this build does not have, and has been ignored.
+    NotBuilt {
+        /// The option.
+        option: &'static str,
+        /// The feature.
+        feature: &'static str,
+        /// Where.
+        offset: usize,
+    },
     /// The option does not exist any more and has been ignored (CMAP-09).
     Retired {
         /// The option.
@@ -212,6 +221,7 @@ impl UriWarning {
             | Self::Repeated { offset, .. }
             | Self::Deprecated { offset, .. }
             | Self::DeprecatedBool { offset, .. }
+            | Self::NotBuilt { offset, .. }
             | Self::Retired { offset, .. } => *offset,
         }
     }
@@ -225,6 +235,7 @@ impl UriWarning {
             | Self::Repeated { option, .. }
             | Self::Deprecated { option, .. }
             | Self::DeprecatedBool { option, .. }
+            | Self::NotBuilt { option, .. }
             | Self::Retired { option, .. } => Some(option),
         }
     }
@@ -242,6 +253,9 @@ impl fmt::Display for UriWarning {
                 write!(f, "{option}: ignored, because {instead} is there, which replaces it")?;
             }
             Self::DeprecatedBool { option, .. } => write!(f, "{option}: should be true or false")?,
+            Self::NotBuilt { option, feature, .. } => {
+                write!(f, "{option}: {feature} is a feature that this build does not have, ignored")?;
+            }
             Self::Retired { option, instead, .. } => {
                 write!(f, "{option}: no longer exists, ignored; instead, {instead}")?
             }

@@ -2,7 +2,7 @@
 //!
 //! Read first: Connection String, "Values"; URI Options, "List of specified options".
 
-use super::{AuthMechanism, Secret};
+use super::{AuthMechanism, Compressor, Secret};
 use crate::monitor::ServerMonitoringMode;
 use crate::selection::ReadMode;
 use alloc::string::String;
@@ -46,32 +46,6 @@ pub enum W {
     Nodes(u32),
     /// `majority`, or a name that the deployment gives a meaning.
     Name(String),
-}
-
-/// An algorithm that messages can be compressed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compressor {
-    /// Snappy.
-    Snappy,
-    /// zlib.
-    Zlib,
-    /// Zstandard.
-    Zstd,
-}
-
-impl Compressor {
-    /// Every one.
-    pub const ALL: [Self; 3] = [Self::Snappy, Self::Zlib, Self::Zstd];
-
-    /// The name that connection strings and handshakes give it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Snappy => "snappy",
-            Self::Zlib => "zlib",
-            Self::Zstd => "zstd",
-        }
-    }
 }
 
 /// The value of an option, of whatever kind, as [`UriOptions::iter`](super::UriOptions::iter) shows it.

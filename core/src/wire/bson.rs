@@ -11,12 +11,16 @@
 #[cfg(feature = "bson")]
 mod convert;
 mod document;
+#[cfg(any(feature = "tracing", test))]
+mod json;
 #[cfg(test)]
 mod tests;
 mod value;
 mod write;
 
 pub use document::{DEPTH_MAX, Element, Elements, RawArray, RawDocument, Values};
+#[cfg(any(feature = "tracing", test))]
+pub use json::RelaxedJson;
 pub use value::{Binary, ElementType, RawValue, Regex, Timestamp};
 pub(crate) use write::patch_len;
 pub use write::{ArrayWriter, DocumentWriter};

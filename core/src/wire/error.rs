@@ -6,6 +6,7 @@ mod tests;
 use core::fmt;
 
 use super::bson::ElementType;
+use super::compress::Compressor;
 use crate::cause::Cause;
 use crate::storage::Full;
 
@@ -40,6 +41,55 @@ pub enum WireErrorKind {
     Opcode {
         /// The opcode found.
         opcode: i32,
+    },
+    /// A compressed message, where no compressor was agreed on.
+    Compressed,
+    /// A compressed message inside a compressed message.
+    CompressedTwice,
+    /// A compressed message with something else than OP_MSG inside.
+    CompressedOpcode {
+        /// The opcode inside.
+        opcode: i32,
+    },
+    /// A compressor that does not exist.
+    CompressorUnknown {
+        /// The number found.
+        id: u8,
+    },
+    /// A compressor that was not agreed on.
+    CompressorNotNegotiated {
+        /// The one found.
+        compressor: Compressor,
+    },
+    /// A compressed message that declares a size that a message cannot have, that exceeds the limit, or that its
+    /// compressed bytes cannot inflate to.
+    UncompressedSize {
+        /// The size declared, without the header.
+        size_bytes: i32,
+        /// The largest that it could be.
+        max_bytes: u32,
+    },
+    /// A compressed message of another size than it declares.
+    InflatedSize {
+        /// The size declared, without the header.
+        declared_bytes: u32,
+        /// The size found.
+        found_bytes: u32,
+    },
+    /// A compressed message that is larger than it declares; how much larger nobody looked.
+    InflatedTooLong {
+        /// The size declared, without the header.
+        declared_bytes: u32,
+    },
+    /// Compressed data that break the rules of their compressor, or end too early.
+    CompressedData {
+        /// The compressor.
+        compressor: Compressor,
+    },
+    /// Bytes behind the end of the compressed data.
+    CompressedRest {
+        /// How many are there.
+        count_bytes: u32,
     },
     /// A flag that must be understood and is not, or that has no business in this direction.
     Flags {
@@ -177,6 +227,24 @@ impl fmt::Display for WireErrorKind {
                 write!(f, "message length {length_bytes} exceeds the limit of {max_bytes}")
             }
             Self::Opcode { opcode } => write!(f, "unknown opcode {opcode}"),
+            Self::Compressed => f.write_str("a compressed message, where no compressor was agreed on"),
+            Self::CompressedTwice => f.write_str("a compressed message inside a compressed one"),
+            Self::CompressedOpcode { opcode } => write!(f, "opcode {opcode} inside a compressed message"),
+            Self::CompressorUnknown { id } => write!(f, "unknown compressor {id}"),
+            Self::CompressorNotNegotiated { compressor } => {
+                write!(f, "compressor {compressor}, which was not agreed on")
+            }
+            Self::UncompressedSize { size_bytes, max_bytes } => {
+                write!(f, "uncompressed size {size_bytes} is less than a message takes, or more than {max_bytes}")
+            }
+            Self::InflatedSize { declared_bytes, found_bytes } => {
+                write!(f, "{found_bytes} bytes inflated, {declared_bytes} declared")
+            }
+            Self::InflatedTooLong { declared_bytes } => {
+                write!(f, "more than the {declared_bytes} bytes declared inflated")
+            }
+            Self::CompressedData { compressor } => write!(f, "malformed {compressor} data"),
+            Self::CompressedRest { count_bytes } => write!(f, "{count_bytes} bytes behind the compressed data"),
             Self::Flags { flags } => write!(f, "flags {flags:#010x} are not allowed here"),
             Self::Checksum { computed, found } => {
                 write!(f, "checksum is {found:#010x}, but the bytes give {computed:#010x}")

@@ -14,6 +14,7 @@ use core::fmt;
 use super::authenticator::{AuthError, Authenticator, Round, Unauthenticated};
 use super::bson::RawDocument;
 use super::command::CommandReply;
+use super::compress::Compressors;
 use super::error::{EncodeError, WireError};
 use super::hello::{HandshakeHello, HelloCommand, HelloReply, Sizes, encode_handshake_hello_with};
 use super::labels::{Labels, Phase};
@@ -88,6 +89,8 @@ pub struct Established {
     pub server_connection_id: Option<i64>,
     /// How large things may be on this connection.
     pub sizes: Sizes,
+    /// The compressors that both sides have, in this side's order; the first is the one to compress with.
+    pub compressors: Compressors,
     /// The oldest protocol version that the server speaks.
     pub min_wire_version: i32,
     /// The newest protocol version that the server speaks.
@@ -298,6 +301,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             service_id: hello.service_id,
             server_connection_id: hello.connection_id,
             sizes: hello.sizes,
+            compressors: self.hello.compressors.agreed(hello.compression),
             min_wire_version: hello.min_wire_version,
             max_wire_version: hello.max_wire_version,
             hello_command: self.hello.command().after(hello.hello_ok),

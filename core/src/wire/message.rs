@@ -1,6 +1,7 @@
 //! OP_MSG: messages in and out, and which reply belongs to which request.
 //!
-//! OP_MSG is the only opcode spoken, also for the first hello of a connection (MON-06).
+//! OP_MSG is the only opcode spoken, also for the first hello of a connection (MON-06); compressed messages
+//! ([`compress`](super::compress)) have it inside.
 //!
 //! Read first: OP_MSG, "Sections", "Flag Bits", "Exhaust"; MongoDB Wire Protocol, "Standard Message Header".
 
@@ -13,6 +14,7 @@ mod tests;
 
 use core::fmt;
 
+pub(crate) use decode::MESSAGE_BYTES_MIN;
 pub use decode::{Decoded, Documents, Message, Sequence, Sequences, decode_header, decode_message};
 pub use encode::{MessageWriter, Outgoing, SequenceWriter, encode_command, encode_message};
 pub use exchange::{Exchange, Matched, RequestIds};

@@ -1,7 +1,8 @@
 //! Futures that are dropped at any of their polls lose nothing and leave nothing behind.
 
 use super::support::{
-    Bell, DropIt, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run, server,
+    Bell, DropIt, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused,
+    run, server,
 };
 use alloc::sync::Arc;
 use core::task::{Context, Waker};
@@ -197,7 +198,8 @@ fn abandoned_waiters_cost_the_next_one_nothing() {
         let begun = Instant::now();
         drop(guard);
         assert_eq!(next.await.expect("a reply"), "other");
-        assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+        // A guard only: what is proven is that none of the thousand was served on the way.
+        assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
         assert_eq!(server.count_of("ping"), 0);
         all_is_well(&server, &client).await;
         client.close().await;
@@ -341,10 +343,10 @@ fn dropped_future_leaves_no_waker_behind() {
         poll_once(&mut |context| selecting.as_mut().poll(context).is_pending());
         assert!(Arc::strong_count(&bell) > 1);
         drop(selecting);
-        // The reactor forgets its timer a little later; the next news of the server would come in ten seconds.
+        // The reactor forgets its timer a little later; the next news of the server would come in two minutes.
         let begun = Instant::now();
         eventually("nobody holds the selector's waker", || Arc::strong_count(&bell) == 1).await;
-        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
         server.thaw();
         // One that waits in the queue.
         let mut guard = client.check_out().await.expect("a connection");

@@ -18,6 +18,16 @@ async fn known(client: &Client) {
         .await;
 }
 
+/// Pings until a handshake keeps within a short connectTimeoutMS, which a busy machine may not do at once.
+async fn ping_in_time(client: &Client) {
+    let begun = Instant::now();
+    while let Err(error) = ping(client).await {
+        let late = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
+        assert_eq!(error.check_out(), Some(&late));
+        assert!(begun.elapsed() < PATIENCE, "no handshake is in time");
+    }
+}
+
 fn server_type(client: &Client) -> ServerType {
     client.servers()[0].server_type
 }
@@ -68,7 +78,8 @@ fn silent_server_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(100);
+        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.heartbeat_frequency = Duration::from_secs(10);
         let client = client(options);
         known(&client).await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -77,9 +88,9 @@ fn silent_server_ends_at_the_connect_timeout() {
         let error = refused(ping(&client).await);
         let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected));
-        assert!(begun.elapsed() >= Duration::from_millis(100));
+        assert!(begun.elapsed() >= Duration::from_millis(500));
         assert_eq!(watch.until_closed().await, ClosedReason::Error);
-        ping(&client).await.expect("a ping");
+        ping_in_time(&client).await;
         at_rest(&server, &client, 1).await;
         assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
         client.close().await;
@@ -92,7 +103,7 @@ fn background_establishment_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(100);
+        options.monitor.connect_timeout = Duration::from_millis(300);
         options.monitor.heartbeat_frequency = Duration::from_secs(10);
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
@@ -178,7 +189,8 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
         for (point, cause) in cases {
             let mut options = options(&server);
             options.app_name = Some(format!("{cause:?}"));
-            options.monitor.connect_timeout = Duration::from_millis(150);
+            options.monitor.connect_timeout = Duration::from_millis(500);
+            options.monitor.heartbeat_frequency = Duration::from_secs(10);
             let client = client(options);
             known(&client).await;
             let mut watch = Watch::of(&client);
@@ -186,7 +198,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
             let error = refused(ping(&client).await);
             assert_eq!(error.check_out(), Some(&CheckOutError::EstablishFailed { cause, overloaded: true }));
             assert!(error.is_retryable());
-            ping(&client).await.expect("a ping");
+            ping_in_time(&client).await;
             assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
             assert_eq!(server_type(&client), ServerType::Standalone);
             client.close().await;
@@ -299,7 +311,6 @@ fn waiting_for_a_server_asks_for_a_check() {
             matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: Cause::Network, .. }))
         };
         watch.until("a check that failed", failed).await;
-        let begun = Instant::now();
         let tasks: Vec<_> = (0..200)
             .map(|_| {
                 let client = client.clone();
@@ -312,13 +323,15 @@ fn waiting_for_a_server_asks_for_a_check() {
         for task in tasks {
             task.await.expect("a ping");
         }
-        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
-        assert!(begun.elapsed() > Duration::from_millis(450), "{:?}", begun.elapsed());
-        let checks = watch
-            .catch_up()
-            .iter()
-            .filter(|event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatStarted { .. })));
-        assert!(checks.count() <= 5);
+        watch.catch_up();
+        let checks = watch.seen.iter().zip(&watch.times);
+        let begun = |event: &Event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatStarted { .. }));
+        let begun: Vec<_> = checks.filter(|(event, _)| begun(event)).map(|(_, at)| *at).collect();
+        assert!(begun.len() >= 3);
+        for pair in begun.windows(2) {
+            let pause = pair[1].saturating_since(pair[0]);
+            assert!(pause >= Duration::from_millis(500), "{begun:?}");
+        }
         client.close().await;
     });
 }
@@ -359,7 +372,7 @@ fn hello_of_a_stale_connection_is_no_news() {
         let client = client(options(&server));
         let mut guard = client.check_out().await.expect("a connection");
         // The second connection's greeting is on its way for a while.
-        server.inject(FaultRule::once(Fault::Delay(Duration::from_millis(300))));
+        server.inject(FaultRule::once(Fault::Delay(Duration::from_secs(2))));
         let mut watch = Watch::of(&client);
         let late = smol::spawn({
             let client = client.clone();

@@ -10,13 +10,14 @@ use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, Event, ServerMonitoringMode};
+use poolhouse_tests::fake::{FailPoint, FailPointMode};
 use smol::Task;
 use std::time::Instant;
 
 /// How long each operation of a load may take.
 const DEADLINE: Duration = Duration::from_millis(1500);
-/// What a busy machine may add to that.
-const SLACK: Duration = Duration::from_millis(1500);
+/// What a busy machine may add to that; far less than the time until a check comes unasked.
+const SLACK: Duration = Duration::from_secs(15);
 
 struct Load {
     stop: Arc<AtomicBool>,
@@ -82,8 +83,8 @@ fn killed_server_comes_back_under_load() {
             let load = Load::start(&client, 16);
             load.more_successes(200).await;
             let lines = if mode == ServerMonitoringMode::Stream { 2 } else { 1 };
-            server.wait_until(PATIENCE, |view| view.open_count() == 5 + lines).expect("the pool is full");
             for round in 1..=2 {
+                server.wait_until(PATIENCE, |view| view.open_count() == 5 + lines).expect("the pool is full");
                 let mut watch = Watch::over(client.subscribe_where(|event| {
                     matches!(
                         event,
@@ -104,7 +105,7 @@ fn killed_server_comes_back_under_load() {
                 let begun = Instant::now();
                 watch.until_pool("PoolReady", |event| matches!(event, PoolEvent::PoolReady { .. })).await;
                 load.more_successes(200).await;
-                assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+                assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
                 let names = watch.pool_names();
                 assert_eq!(count(&names, "PoolCleared"), 1, "{mode:?} round {round}: {names:?}");
                 assert_eq!(count(&names, "PoolReady"), 1, "{mode:?} round {round}: {names:?}");
@@ -129,7 +130,7 @@ fn frozen_server_interrupts_operations_in_flight() {
             options.timeout = None;
             options.monitor.server_monitoring_mode = mode;
             options.monitor.heartbeat_frequency = Duration::from_millis(500);
-            options.monitor.connect_timeout = Duration::from_millis(500);
+            options.monitor.connect_timeout = Duration::from_secs(2);
             options.pool.max_pool_size = 3;
             let client = client(options);
             ping(&client).await.expect("a ping");
@@ -138,14 +139,18 @@ fn frozen_server_interrupts_operations_in_flight() {
             let mut idle = client.check_out().await.expect("a connection");
             drop(two);
             let mut watch = Watch::of(&client);
-            server.freeze();
-            let begun = Instant::now();
+            // Two are in flight before the server stands still, and four wait.
+            let pings = server.count_of("ping");
+            server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(600)));
             let tasks: Vec<_> = (0..6)
                 .map(|_| {
                     let client = client.clone();
                     smol::spawn(async move { refused(ping(&client).await) })
                 })
                 .collect();
+            server.wait_until(PATIENCE, |view| view.count_of("ping") == pings + 2).expect("two are in flight");
+            eventually("the others wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 4)).await;
+            server.freeze();
             let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
             let PoolEvent::PoolCleared { interrupt_in_use_connections, cause, .. } = cleared else { unreachable!() };
             assert!(interrupt_in_use_connections);
@@ -164,13 +169,13 @@ fn frozen_server_interrupts_operations_in_flight() {
             for task in tasks {
                 errors.push(operation(&task.await));
             }
+            server.clear_fail_points();
             server.thaw();
             for error in &errors {
                 // In flight, or waiting for a connection.
                 assert!(matches!(error, OperationError::Interrupted | OperationError::CheckOut(_)), "{error:?}");
             }
             assert_eq!(errors.iter().filter(|error| **error == OperationError::Interrupted).count(), 2, "{errors:?}");
-            assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
             ping(&client).await.expect("a ping");
             assert_eq!(server.count_of("buildInfo"), sent, "nothing is sent on an interrupted connection");
             let lines = if mode == ServerMonitoringMode::Stream { 2 } else { 1 };

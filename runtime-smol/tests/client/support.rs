@@ -7,6 +7,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use poolhouse_smol::poolhouse_core::Instant as ClientInstant;
 use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription};
@@ -31,10 +32,15 @@ pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
 }
 
-/// Options for the fake server, whose monitor polls (one connection, one check in ten seconds) so that counts are exact.
+/// How long after a check the next one comes unasked: never while a test runs. So each fault and each fail point meets the
+/// handshake that it is meant for, and nothing that happens in time was brought about by a check that was due anyway.
+pub(crate) const UNASKED: Duration = Duration::from_secs(120);
+
+/// Options for the fake server, whose monitor polls (one connection, one check) so that counts are exact.
 pub(crate) fn options(server: &FakeServer) -> ClientOptions {
     let mut options = ClientOptions::new(server.address().to_string());
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.monitor.heartbeat_frequency = UNASKED;
     options.timeout = Some(PATIENCE);
     options
 }
@@ -94,6 +100,8 @@ pub(crate) fn operation(error: &Error) -> OperationError {
 pub(crate) struct Watch {
     subscription: Subscription,
     pub(crate) seen: Vec<Event>,
+    /// When each of them happened.
+    pub(crate) times: Vec<ClientInstant>,
 }
 
 impl Watch {
@@ -102,11 +110,12 @@ impl Watch {
     }
 
     pub(crate) fn over(subscription: Subscription) -> Self {
-        Self { subscription, seen: Vec::new() }
+        Self { subscription, seen: Vec::new(), times: Vec::new() }
     }
 
     fn keep(&mut self, notice: Notice) -> &Event {
-        let Notice::Event { event, .. } = notice else { panic!("events were lost: {notice:?}") };
+        let Notice::Event { at, event } = notice else { panic!("events were lost: {notice:?}") };
+        self.times.push(at);
         self.seen.push(event);
         self.seen.last().expect("just pushed")
     }

@@ -10,22 +10,23 @@ use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Event, ReadMode, ReadPreference};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 
-/// Options whose monitor finds a silent member within half a second.
+/// Options whose monitor finds a silent member within seconds; not sooner, lest it finds a member silent that is only kept waiting
+/// by a busy machine.
 fn watchful(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
-    options.monitor.connect_timeout = Duration::from_millis(500);
+    options.monitor.connect_timeout = Duration::from_secs(2);
     options
 }
 
-/// Options whose next poll is ten seconds away.
+/// Options whose next poll is a minute away.
 fn patient(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
-    options.monitor.heartbeat_frequency = Duration::from_secs(10);
+    options.monitor.heartbeat_frequency = Duration::from_secs(60);
     options
 }
 
-/// MON-16, MON-65: the stream tells a step-down at once. The times are printed; what is asserted is that the next poll, ten
-/// seconds away, was not waited for.
+/// MON-16, MON-65: the stream tells a step-down at once. The times are printed; what is asserted is that the next poll, a
+/// minute away, was not waited for.
 #[test]
 fn step_down_is_learnt_from_the_stream() {
     run(async {
@@ -86,7 +87,7 @@ fn selection_wakes_when_the_primary_is_elected() {
             task.await.expect("an insert");
         }
         println!("32 that waited were done {:?} after the election", begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(begun.elapsed() < PATIENCE);
         client.close().await;
     });
 }

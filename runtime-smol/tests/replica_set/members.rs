@@ -5,7 +5,6 @@ use super::support::{
     set, still_set, turned,
 };
 use alloc::sync::Arc;
-use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
@@ -126,9 +125,7 @@ fn members_that_come_and_go_while_the_executor_is_busy_are_followed() {
             let second = set.add(MemberOptions::default()).expect("it starts");
             set.settle();
             let primary = set.server(set.primary().expect("a primary"));
-            primary
-                .wait_until(Duration::from_secs(5), |view| view.replies_count() > replies)
-                .expect("the stream tells all three");
+            primary.wait_until(PATIENCE, |view| view.replies_count() > replies).expect("the stream tells all three");
             end.send(()).expect("the executor waits");
             busy.await;
             known(&client, &set).await;

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 
 use bson::{Document, doc};
 
+use super::compress::{Algorithm, compressed};
 use super::wire::{self, Form, HEADER_BYTES};
 
 /// Longest reply that the client reads, bytes.
@@ -22,6 +23,8 @@ pub struct Reply {
     pub response_to: i32,
     /// The flags of the OP_MSG; `None` = OP_REPLY.
     pub flags: Option<u32>,
+    /// What it was compressed with.
+    pub algorithm: Option<Algorithm>,
     /// The document.
     pub body: Document,
 }
@@ -97,6 +100,18 @@ impl<S: Read + Write> BlockingClient<S> {
         Ok(self.request_id)
     }
 
+    /// Sends a compressed OP_MSG; returns its requestID.
+    ///
+    /// # Errors
+    /// Those of the socket.
+    pub fn send_compressed(&mut self, algorithm: Algorithm, flags: u32, body: Document) -> io::Result<i32> {
+        self.request_id += 1;
+        let mut out = Vec::new();
+        wire::encode_msg(&mut out, self.request_id, 0, flags, &body);
+        self.stream.write_all(&compressed(algorithm, &out))?;
+        Ok(self.request_id)
+    }
+
     /// Sends an OP_QUERY; returns its requestID.
     ///
     /// # Errors
@@ -126,7 +141,7 @@ impl<S: Read + Write> BlockingClient<S> {
             Form::Query | Form::Reply => None,
         };
         let (request_id, response_to) = (message.header.request_id, message.header.response_to);
-        Ok(Reply { request_id, response_to, flags, body: message.body })
+        Ok(Reply { request_id, response_to, flags, algorithm: message.algorithm, body: message.body })
     }
 }
 

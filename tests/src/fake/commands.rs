@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use bson::{Bson, DateTime, Document, doc, oid::ObjectId};
 
+use super::compress::agree;
 use super::errors::{CommandError, whole};
 use super::fail_point::{FAIL_COMMAND, FailPoint};
 use super::shared::Inner;
@@ -162,6 +163,12 @@ fn hello(inner: &mut Inner, connection: u64, name: &str, body: &Document) -> Res
         true => [inner.entropy(), inner.entropy(), inner.entropy()],
         false => [0; 3],
     };
+    let agreed = agree(body, &inner.state.compressors);
+    if let Some(info) = inner.open_mut(connection) {
+        if body.contains_key("compression") {
+            info.compressors = agreed;
+        }
+    }
     inner.auth.greet(connection, body, &mut reply, random);
     Ok(Outcome::Reply(reply))
 }
@@ -299,9 +306,27 @@ fn server_status(inner: &Inner) -> Document {
             "exhaustHello": i32::try_from(view.exhausting_count()).unwrap_or(i32::MAX),
             "awaitingTopologyChanges": i32::try_from(view.awaiting_count()).unwrap_or(i32::MAX),
         },
-        "network": { "numRequests": i64::try_from(view.commands_count()).unwrap_or(i64::MAX) },
+        "network": {
+            "numRequests": i64::try_from(view.commands_count()).unwrap_or(i64::MAX),
+            "compression": compression_status(inner),
+        },
         "ok": 1.0,
     }
+}
+
+/// What each algorithm has done, with the field names of a real server.
+fn compression_status(inner: &Inner) -> Document {
+    let number = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let mut status = Document::new();
+    for &algorithm in &inner.state.compressors {
+        let done = inner.view().compression(algorithm);
+        let entry = doc! {
+            "compressor": { "bytesIn": number(done.replied_bytes), "bytesOut": number(done.replied_packed_bytes) },
+            "decompressor": { "bytesIn": number(done.received_packed_bytes), "bytesOut": number(done.received_bytes) },
+        };
+        status.insert(algorithm.name(), entry);
+    }
+    status
 }
 
 fn get_parameter(body: &Document) -> Result<Document, CommandError> {

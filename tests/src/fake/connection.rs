@@ -19,6 +19,7 @@ use bson::Document;
 use event_listener::EventListener;
 
 use super::commands::{self, Outcome};
+use super::compress::{Algorithm, OP_COMPRESSED, ReplyCompression, compressed, is_forbidden};
 use super::fail_point::Verdict;
 use super::fault::{Cut, FaultKind};
 use super::shared::{Ended, Entry, Order, Shared};
@@ -195,6 +196,7 @@ impl Connection {
             if message.form == Form::Reply {
                 return Err(BadInput::OpCode(wire::OP_REPLY).into());
             }
+            self.check_compressed(&message, length)?;
             self.remember_ping(&message, length);
             self.consume(length);
             self.serve(message, length).await?;
@@ -209,7 +211,7 @@ impl Connection {
             let header = wire::header(&self.input[self.start..self.end], self.common.message_bytes_max)?;
             let needed = match header {
                 None => HEADER_BYTES,
-                Some(header) if !matches!(header.op_code, wire::OP_MSG | wire::OP_QUERY) => {
+                Some(header) if !matches!(header.op_code, wire::OP_MSG | wire::OP_QUERY | OP_COMPRESSED) => {
                     return Err(BadInput::OpCode(header.op_code).into());
                 }
                 Some(header) if self.end - self.start >= header.length => return Ok(header.length),
@@ -345,6 +347,42 @@ impl Connection {
         if self.closing { Err(self.cut(Cut::Fin, FaultKind::CutNow)) } else { Ok(()) }
     }
 
+    // Compression.
+
+    /// Whether a compressed message is of an algorithm that was agreed on, and of a command that may be compressed.
+    fn check_compressed(&self, message: &Message, length: usize) -> Step<()> {
+        let Some(algorithm) = message.algorithm else { return Ok(()) };
+        let name = message.body.keys().next().map_or("", String::as_str);
+        if is_forbidden(name) {
+            return Err(BadInput::Compressed("a command that must not be").into());
+        }
+        let agreed = self.common.shared.with(|inner| {
+            let agreed = inner.open_mut(self.id).is_some_and(|info| info.compressors.contains(&algorithm));
+            if agreed {
+                inner.note_compressed(algorithm, false, message.header.length, length);
+            }
+            agreed
+        });
+        if agreed { Ok(()) } else { Err(BadInput::Compressed("not agreed on").into()) }
+    }
+
+    /// Compresses the reply in the output buffer if it is to be.
+    fn compress_reply(&mut self, asked: Option<Algorithm>) {
+        let (id, reply) = (self.id, &mut self.out);
+        self.common.shared.with(|inner| {
+            let algorithm = match inner.state.reply_compression {
+                ReplyCompression::AsAsked => asked,
+                ReplyCompression::Always => inner.open_mut(id).and_then(|info| info.compressors.first().copied()),
+                ReplyCompression::Never => None,
+            };
+            if let Some(algorithm) = algorithm {
+                let packed = compressed(algorithm, reply);
+                inner.note_compressed(algorithm, true, reply.len(), packed.len());
+                *reply = packed;
+            }
+        });
+    }
+
     // Commands.
 
     /// Answers a ping whose body was seen before: true if its reply is in the output buffer.
@@ -359,9 +397,10 @@ impl Connection {
             return false;
         }
         let request_id = wire::i32_at(frame, 4);
-        let entry = Entry { request_id, flags: Some(0), name: "ping", body: &self.ping };
+        let entry = Entry { request_id, flags: Some(0), algorithm: None, name: "ping", body: &self.ping };
         let taken = self.common.shared.with(|inner| {
-            let plain = !inner.frozen && inner.fail_points.is_empty();
+            let always = inner.state.reply_compression == ReplyCompression::Always;
+            let plain = !inner.frozen && !always && inner.fail_points.is_empty();
             if plain {
                 inner.record(self.id, entry);
             }
@@ -385,6 +424,7 @@ impl Connection {
         const PING_BYTES_MAX: usize = 512;
         let frame = &self.input[self.start..self.start + length];
         let plain = message.form == Form::Msg { flags: 0 }
+            && message.algorithm.is_none()
             && length <= PING_BYTES_MAX
             && frame[BODY_AT - 1] == 0
             && message.body.keys().next().is_some_and(|name| name == "ping")
@@ -424,6 +464,7 @@ impl Connection {
                 Form::Msg { .. } => wire::encode_msg(&mut self.out, reply_id, response_to, flags | more_flag, &reply),
                 Form::Query | Form::Reply => wire::encode_reply(&mut self.out, reply_id, response_to, &reply),
             }
+            self.compress_reply(message.algorithm);
             self.send(&name).await?;
             if !more {
                 return Ok(());
@@ -445,7 +486,8 @@ impl Connection {
             Form::Query | Form::Reply => None,
         };
         let bytes = if length <= KEEP_BYTES { message.body.to_vec().unwrap_or_default() } else { Vec::new() };
-        let entry = Entry { request_id: message.header.request_id, flags, name, body: &bytes };
+        let Message { header, algorithm, .. } = message;
+        let entry = Entry { request_id: header.request_id, flags, algorithm: *algorithm, name, body: &bytes };
         let (verdict, metadata) = loop {
             self.obey().await?;
             let begun = self.common.shared.with(|inner| {

@@ -11,6 +11,7 @@ use event_listener::Event;
 
 use super::FakeOptions;
 use super::auth::Auth;
+use super::compress::Algorithm;
 use super::errors::{CommandError, is_not_primary, is_retryable_write, is_shutdown};
 use super::fail_point::FailPoints;
 use super::fault::{Cut, FaultKind, Faults};
@@ -54,6 +55,8 @@ pub struct ConnectionInfo {
     pub peer: Option<core::net::SocketAddr>,
     /// `client` of the handshake.
     pub client: Option<Document>,
+    /// What its first hello and the server agreed to compress with.
+    pub compressors: Vec<Algorithm>,
     /// `client.application.name` of the handshake.
     pub app_name: Option<String>,
     /// Greetings received, each turn of an exhaust stream included.
@@ -64,6 +67,24 @@ pub struct ConnectionInfo {
     pub replies_count: u64,
     /// `None` while it is open.
     pub ended: Option<Ended>,
+}
+
+/// Messages that one algorithm compressed, each with its header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CompressionCounts {
+    /// Requests that came compressed.
+    pub received_count: u64,
+    /// Their bytes once inflated.
+    pub received_bytes: u64,
+    /// Their bytes as they came.
+    pub received_packed_bytes: u64,
+    /// Replies that were sent compressed.
+    pub replied_count: u64,
+    /// Their bytes before.
+    pub replied_bytes: u64,
+    /// Their bytes as they went.
+    pub replied_packed_bytes: u64,
 }
 
 /// One received command.
@@ -80,6 +101,8 @@ pub struct Received {
     pub request_id: i32,
     /// The flags of the OP_MSG; `None` = OP_QUERY.
     pub flags: Option<u32>,
+    /// What it was compressed with.
+    pub algorithm: Option<Algorithm>,
     /// The command's name.
     pub name: String,
     /// The command; `None` when it was larger than 16 KiB.
@@ -94,6 +117,7 @@ struct Record {
     connection: u64,
     request_id: i32,
     flags: Option<u32>,
+    algorithm: Option<Algorithm>,
     name: String,
     body: Vec<u8>,
 }
@@ -103,6 +127,7 @@ struct Record {
 pub(crate) struct Entry<'a> {
     pub(crate) request_id: i32,
     pub(crate) flags: Option<u32>,
+    pub(crate) algorithm: Option<Algorithm>,
     pub(crate) name: &'a str,
     /// The encoded body; empty = not to be kept.
     pub(crate) body: &'a [u8],
@@ -128,6 +153,7 @@ impl Log {
                 connection,
                 request_id: 0,
                 flags: None,
+                algorithm: None,
                 name: String::new(),
                 body: Vec::new(),
             });
@@ -136,6 +162,7 @@ impl Log {
         record.connection = connection;
         record.request_id = entry.request_id;
         record.flags = entry.flags;
+        record.algorithm = entry.algorithm;
         record.name.clear();
         record.name.push_str(entry.name);
         record.body.clear();
@@ -204,6 +231,7 @@ pub(crate) struct Inner {
     closed: VecDeque<ConnectionInfo>,
     commands_count: u64,
     replies_count: u64,
+    compression: BTreeMap<Algorithm, CompressionCounts>,
     by_name: BTreeMap<String, u64>,
     awaiting: usize,
     exhausting: usize,
@@ -219,6 +247,7 @@ impl Inner {
             id: self.accepted,
             peer,
             client: None,
+            compressors: Vec::new(),
             app_name: None,
             hellos_count: 0,
             commands_count: 0,
@@ -269,6 +298,18 @@ impl Inner {
         if let Some(info) = self.open.get_mut(&connection) {
             info.replies_count += 1;
         }
+    }
+
+    /// Notes that a message was compressed: received, or sent.
+    pub(crate) fn note_compressed(&mut self, algorithm: Algorithm, replied: bool, bytes: usize, packed_bytes: usize) {
+        let counts = self.compression.entry(algorithm).or_default();
+        let (messages, all, packed) = match replied {
+            true => (&mut counts.replied_count, &mut counts.replied_bytes, &mut counts.replied_packed_bytes),
+            false => (&mut counts.received_count, &mut counts.received_bytes, &mut counts.received_packed_bytes),
+        };
+        *messages += 1;
+        *all += u64::try_from(bytes).unwrap_or(0);
+        *packed += u64::try_from(packed_bytes).unwrap_or(0);
     }
 
     pub(crate) fn await_started(&mut self, exhaust: bool) {
@@ -386,6 +427,11 @@ impl<'a> View<'a> {
         self.inner.replies_count
     }
 
+    /// What this algorithm has done over the server's whole life.
+    pub fn compression(self, algorithm: Algorithm) -> CompressionCounts {
+        self.inner.compression.get(&algorithm).copied().unwrap_or_default()
+    }
+
     /// Hellos that wait for a change of state now.
     pub fn awaiting_count(self) -> usize {
         self.inner.awaiting
@@ -414,6 +460,7 @@ impl<'a> View<'a> {
             connection: record.connection,
             request_id: record.request_id,
             flags: record.flags,
+            algorithm: record.algorithm,
             name: record.name.clone(),
             body: Document::from_reader(record.body.as_slice()).ok(),
         })
@@ -466,6 +513,7 @@ impl Shared {
             closed: VecDeque::new(),
             commands_count: 0,
             replies_count: 0,
+            compression: BTreeMap::new(),
             by_name: BTreeMap::new(),
             awaiting: 0,
             exhausting: 0,

@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use super::compress::{Algorithm, ReplyCompression, agree};
 use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
 
 /// The part that the server plays.
@@ -120,6 +121,10 @@ pub struct ServerState {
     pub hello_ok: bool,
     /// Mechanisms answered to `saslSupportedMechs`.
     pub sasl_mechanisms: Vec<String>,
+    /// What messages can be compressed with, where a client offers it.
+    pub compressors: Vec<Algorithm>,
+    /// Which replies are compressed then.
+    pub reply_compression: ReplyCompression,
     /// Behind a load balancer: the services, dealt to connections in turn. Empty = no load balancer.
     pub service_ids: Vec<ObjectId>,
     /// Whether the greeting carries `lastWrite`, and which.
@@ -143,6 +148,8 @@ impl Default for ServerState {
             error_versions: ErrorVersions::AsSeen,
             hello_ok: true,
             sasl_mechanisms: vec!["SCRAM-SHA-1".to_owned(), "SCRAM-SHA-256".to_owned()],
+            compressors: vec![Algorithm::Snappy, Algorithm::Zstd, Algorithm::Zlib],
+            reply_compression: ReplyCompression::AsAsked,
             service_ids: Vec::new(),
             last_write: None,
             fields: Document::new(),
@@ -256,6 +263,10 @@ pub(crate) fn hello_reply(state: &ServerState, greeting: Greeting<'_>) -> Docume
     reply.insert("readOnly", false);
     if greeting.request.get_str("saslSupportedMechs").is_ok() {
         reply.insert("saslSupportedMechs", state.sasl_mechanisms.clone());
+    }
+    let compressors = agree(greeting.request, &state.compressors);
+    if !compressors.is_empty() {
+        reply.insert("compression", compressors.iter().map(|algorithm| algorithm.name()).collect::<Vec<_>>());
     }
     let count = state.service_ids.len();
     if count > 0 && truthy(greeting.request, "loadBalanced") {

@@ -2,12 +2,14 @@
 
 mod bad_input;
 mod commands;
+mod compression;
 mod fail_points;
 mod faults;
 mod greeting;
 mod lifecycle;
 
 use core::time::Duration;
+use std::io::{ErrorKind, Read};
 
 use bson::{Document, doc};
 
@@ -46,6 +48,15 @@ fn counter(reply: &Document) -> i64 {
 fn code(reply: &Document) -> i32 {
     assert_eq!(reply.get_f64("ok").unwrap(), 0.0, "{reply}");
     reply.get_i32("code").unwrap()
+}
+
+/// Whether nothing comes for a while.
+pub(super) fn is_silent(client: &mut BlockingClient) -> bool {
+    client.stream().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    // Unlike `read` it goes on after a signal, such as that of having been stopped.
+    let read = client.stream().read_exact(&mut [0; 1]);
+    client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
+    read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 fn is_ok(reply: &Document) -> bool {

@@ -5,6 +5,8 @@
 
 use bson::{Bson, Document, RawBsonRef, RawDocument};
 
+use super::compress::{self, Algorithm, OP_COMPRESSED};
+
 /// Bytes of a message header.
 pub(crate) const HEADER_BYTES: usize = 16;
 /// Deepest nesting of documents that is accepted, as a real server's limit.
@@ -39,6 +41,8 @@ pub enum BadInput {
     Bson(String),
     /// Documents nested deeper than 200.
     TooDeep,
+    /// A compressed message that lies, that nobody agreed on, or that must not be compressed, with the reason.
+    Compressed(&'static str),
     /// The connections together hold more unread bytes than the server may keep.
     Memory,
 }
@@ -53,6 +57,7 @@ impl core::fmt::Display for BadInput {
             Self::Sections(why) => write!(f, "sections: {why}"),
             Self::Checksum => f.write_str("checksum does not match"),
             Self::Bson(why) => write!(f, "bson: {why}"),
+            Self::Compressed(why) => write!(f, "compressed message: {why}"),
             Self::TooDeep => f.write_str("bson nested too deep"),
             Self::Memory => f.write_str("too many unread bytes"),
         }
@@ -83,6 +88,8 @@ pub(crate) enum Form {
 pub(crate) struct Message {
     pub(crate) header: Header,
     pub(crate) form: Form,
+    /// What it was compressed with.
+    pub(crate) algorithm: Option<Algorithm>,
     /// The collection of an OP_QUERY, otherwise empty.
     pub(crate) collection: String,
     pub(crate) body: Document,
@@ -131,6 +138,11 @@ pub(crate) fn decode(frame: &[u8]) -> Result<Message, BadInput> {
         OP_MSG => decode_msg(header, frame),
         OP_QUERY => decode_query(header, &frame[HEADER_BYTES..]),
         OP_REPLY => decode_reply(header, &frame[HEADER_BYTES..]),
+        OP_COMPRESSED => {
+            let (algorithm, message) = compress::inflated(frame)?;
+            // Nothing compressed is inside.
+            Ok(Message { algorithm: Some(algorithm), ..decode(&message)? })
+        }
         code => Err(BadInput::OpCode(code)),
     }
 }
@@ -173,7 +185,7 @@ fn decode_msg(header: Header, frame: &[u8]) -> Result<Message, BadInput> {
         }
         body.insert(name, documents);
     }
-    Ok(Message { header, form: Form::Msg { flags }, collection: String::new(), body })
+    Ok(Message { header, form: Form::Msg { flags }, algorithm: None, collection: String::new(), body })
 }
 
 fn decode_query(header: Header, mut rest: &[u8]) -> Result<Message, BadInput> {
@@ -190,7 +202,7 @@ fn decode_query(header: Header, mut rest: &[u8]) -> Result<Message, BadInput> {
     if !rest.is_empty() {
         return Err(BadInput::Sections("bytes after the query"));
     }
-    Ok(Message { header, form: Form::Query, collection, body })
+    Ok(Message { header, form: Form::Query, algorithm: None, collection, body })
 }
 
 fn decode_reply(header: Header, mut rest: &[u8]) -> Result<Message, BadInput> {
@@ -202,7 +214,7 @@ fn decode_reply(header: Header, mut rest: &[u8]) -> Result<Message, BadInput> {
     if !rest.is_empty() {
         return Err(BadInput::Sections("bytes after the document"));
     }
-    Ok(Message { header, form: Form::Reply, collection: String::new(), body })
+    Ok(Message { header, form: Form::Reply, algorithm: None, collection: String::new(), body })
 }
 
 fn take<'a>(rest: &mut &'a [u8], count: usize, part: &'static str) -> Result<&'a [u8], BadInput> {

@@ -15,7 +15,7 @@ use smol::Task;
 use super::{Outcome, PATIENCE, SLACK, eventually};
 
 /// How long each operation may take: longer than an election.
-const DEADLINE: Duration = Duration::from_secs(15);
+const DEADLINE: Duration = Duration::from_secs(25);
 /// How long the set may take to get over a fault.
 const SETTLING: Duration = Duration::from_secs(60);
 /// Half of them ping, half of them insert.
@@ -25,7 +25,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let set = Arc::new(Mutex::new(MongodReplicaSet::start(3)?));
     let mut options = ClientOptions::parse(&lock(&set).uri())?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    options.monitor.connect_timeout = Duration::from_millis(700);
+    options.monitor.connect_timeout = Duration::from_secs(2);
     options.pool.max_pool_size = 10;
     let client = Client::new(options)?;
     // Blocking calls of the harness, on a thread of their own.

@@ -4,6 +4,9 @@
 
 use super::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 use crate::monitor::ServerMonitoringMode;
+#[cfg(feature = "tracing")]
+use crate::observe::log::LogOptions;
+use crate::uri::Compressor;
 use alloc::string::String;
 use core::time::Duration;
 
@@ -178,6 +181,28 @@ impl ClientOptions {
     #[must_use]
     pub fn socket_timeout(mut self, limit: Duration) -> Self {
         self.socket_timeout = Some(limit).filter(|limit| !limit.is_zero());
+        self
+    }
+
+    /// `compressors`: what messages may be compressed with, best first. Default none.
+    #[must_use]
+    pub fn compressors(mut self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
+        self.compressors = compressors.into_iter().collect();
+        self
+    }
+
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best). Default zlib's own.
+    #[must_use]
+    pub fn zlib_compression_level(mut self, level: u32) -> Self {
+        self.zlib_compression_level = Some(level);
+        self
+    }
+
+    /// What is logged, and how. Default what the environment says.
+    #[cfg(feature = "tracing")]
+    #[must_use]
+    pub fn log(mut self, log: LogOptions) -> Self {
+        self.log = log;
         self
     }
 }

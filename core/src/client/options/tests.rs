@@ -2,7 +2,7 @@ use super::*;
 use crate::client::OptionError;
 use crate::monitor::ServerMonitoringMode;
 use crate::selection::{ReadMode, ReadPreferenceOptions};
-use crate::uri::UriOptions;
+use crate::uri::{Compressor, UriOptions};
 use alloc::format;
 use alloc::string::ToString;
 
@@ -82,8 +82,9 @@ fn said(name: &str) -> Said {
         }),
         "serverSelectionTryOnce" => WithoutEffect("serverSelectionTryOnce=false"),
         "authMechanism" | "authMechanismProperties" | "authSource" => Feature("mongodb://u:p@a/?authSource=b"),
-        "compressors" => Feature("mongodb://a/?compressors=zlib"),
-        "zlibCompressionLevel" => Feature("mongodb://a/?compressors=zlib&zlibCompressionLevel=7"),
+        // What is not built is said in a warning besides.
+        "compressors" => Feature("mongodb://a/?compressors=zlib,snappy"),
+        "zlibCompressionLevel" => So("zlibCompressionLevel=7", |options| options.zlib_compression_level(7)),
         "proxyHost" | "proxyPassword" | "proxyPort" | "proxyUsername" => {
             Feature("mongodb://a/?proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d")
         }
@@ -112,6 +113,14 @@ fn every_option_of_connection_strings_has_its_method() {
             Said::WithoutEffect(query) => assert_eq!(format!("{:?}", parsed(query)), default, "{name}"),
         }
     }
+}
+
+#[test]
+fn compressors_are_those_of_the_string_in_its_order() {
+    let by_string = parsed("compressors=zstd,zlib");
+    let by_method = built().compressors([Compressor::Zstd, Compressor::Zlib]);
+    assert_eq!(format!("{:?}", by_method.compressors), format!("{:?}", by_string.compressors));
+    assert_ne!(format!("{:?}", by_method.compressors), format!("{:?}", built().compressors));
 }
 
 #[test]
@@ -150,6 +159,7 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             built().server_selection_timeout(Duration::from_micros(999)),
             "serverSelectionTimeoutMS is 0, but must be at least 1",
         ),
+        (built().zlib_compression_level(10), "zlibCompressionLevel is 10, but must be at most 9"),
         (
             built().read_preference(staleness(ReadMode::Nearest, 89)),
             "maxStalenessSeconds is 89, but must be at least 90",

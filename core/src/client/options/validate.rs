@@ -40,6 +40,9 @@ impl ClientOptions {
         if self.server_selection_timeout.as_millis() == 0 {
             return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
         }
+        if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
+            return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());
+        }
         self.read_preference.validate()?;
         let length_bytes = self.app_name.as_ref().map_or(0, String::len);
         if length_bytes > APPLICATION_NAME_BYTES_MAX {

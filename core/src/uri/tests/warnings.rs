@@ -70,3 +70,10 @@ fn old_spelling_of_a_boolean_counts_with_a_warning() {
         assert_eq!(uri.warnings(), [UriWarning::DeprecatedBool { option: "retryReads", offset: 13 }]);
     }
 }
+
+#[test]
+fn feature_that_the_build_lacks_is_named() {
+    let warning = UriWarning::NotBuilt { option: "compressors", feature: "zstd", offset: 13 };
+    let text = "compressors: zstd is a feature that this build does not have, ignored (at byte 13)";
+    assert_eq!((warning.to_string().as_str(), warning.option(), warning.offset()), (text, Some("compressors"), 13));
+}

@@ -3,6 +3,7 @@
 use super::metadata::ClientMetadata;
 use crate::server::TopologyVersion;
 use crate::wire::bson::{DocumentWriter, RawDocument};
+use crate::wire::compress::Compressors;
 use crate::wire::error::EncodeError;
 use crate::wire::message::{Flags, Limits, Outgoing, encode_command};
 use crate::wire::sink::Sink;
@@ -87,8 +88,9 @@ pub struct HandshakeHello<'a> {
     pub load_balanced: bool,
     /// Who is calling.
     pub client: &'a ClientMetadata,
-    /// The compressors that this side offers, best first; an empty list is sent as one.
-    pub compressors: &'a [&'a str],
+    /// The compressors that this side offers; no compressor is sent as an empty list. To be left at none by a side
+    /// without a [`Packer`](crate::wire::compress) for the connection, and on monitoring connections.
+    pub compressors: Compressors,
     /// `db.user`, to learn which SASL mechanisms that user has. Not on monitoring connections.
     pub sasl_supported_mechs: Option<&'a str>,
     /// The first message of an authentication that is begun together with hello.
@@ -103,7 +105,7 @@ impl<'a> HandshakeHello<'a> {
             server_api: None,
             load_balanced: false,
             client,
-            compressors: &[],
+            compressors: Compressors::NONE,
             sasl_supported_mechs: None,
             speculative_authenticate: None,
         }
@@ -148,8 +150,9 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
         }
         command.str("backpressure", BACKPRESSURE)?;
         command.raw_document("client", hello.client.document())?;
-        command
-            .array("compression", |names| hello.compressors.iter().try_for_each(|name| names.str(name).map(drop)))?;
+        command.array("compression", |names| {
+            hello.compressors.iter().try_for_each(|one| names.str(one.name()).map(drop))
+        })?;
         if hello.load_balanced {
             command.boolean("loadBalanced", true)?;
         }

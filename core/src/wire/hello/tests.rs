@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::server::{ObjectId, ServerType, TopologyVersion};
 use crate::wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
+use crate::wire::compress::Compressor;
 use crate::wire::message::{Decoded, Flags, Limits, Message, decode_message};
 use crate::wire::{EncodeError, WireError, WireErrorKind};
 
@@ -94,7 +95,7 @@ fn handshake_offers_compressors_and_authentication() {
     let first = bytes(&|d| d.int32("saslStart", 1).map(drop));
     let first = RawDocument::new(&first).expect("opens");
     let hello = HandshakeHello {
-        compressors: &["zstd", "snappy"],
+        compressors: [Compressor::Zstd, Compressor::Snappy].into_iter().collect(),
         sasl_supported_mechs: Some("admin.user"),
         speculative_authenticate: Some(first),
         ..HandshakeHello::new(&metadata)

@@ -5,6 +5,7 @@ use core::fmt;
 use super::checksum::{CHECKSUM_BYTES, crc32c};
 use super::{Flags, HEADER_BYTES, Header, Limits, OP_MSG, SEQUENCES_MAX};
 use crate::wire::bson::RawDocument;
+use crate::wire::compress::OP_COMPRESSED;
 use crate::wire::error::{WireError, WireErrorKind};
 use crate::wire::read::{Reader, saturate};
 
@@ -80,7 +81,7 @@ impl fmt::Debug for Sections<'_> {
 const SECTIONS_AT: u32 = 20;
 
 /// The shortest message: header, flags, one section with an empty document.
-const MESSAGE_BYTES_MIN: usize = 26;
+pub(crate) const MESSAGE_BYTES_MIN: usize = 26;
 
 const KIND_BODY: u8 = 0;
 const KIND_SEQUENCE: u8 = 1;
@@ -104,6 +105,9 @@ pub fn decode_message<'a>(input: &'a [u8], limits: &Limits) -> Result<Decoded<'a
         Decoded::Done { value, .. } => value,
         Decoded::NeedMore { bytes_min } => return Ok(Decoded::NeedMore { bytes_min }),
     };
+    if header.opcode == OP_COMPRESSED {
+        return Err(WireError::new(WireErrorKind::Compressed, 12));
+    }
     if header.opcode != OP_MSG {
         return Err(WireError::new(WireErrorKind::Opcode { opcode: header.opcode }, 12));
     }

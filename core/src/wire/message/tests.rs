@@ -133,6 +133,8 @@ fn header_is_judged_by_length_for_every_length_opcode_and_flags() {
                     assert_eq!(kind, Some(WireErrorKind::MessageTooShort { length_bytes: length }));
                 } else if length > max {
                     assert_eq!(kind, Some(WireErrorKind::MessageTooLong { length_bytes: length, max_bytes: 100 }));
+                } else if opcode == 2012 {
+                    assert_eq!(kind, Some(WireErrorKind::Compressed));
                 } else if opcode != OP_MSG {
                     assert_eq!(kind, Some(WireErrorKind::Opcode { opcode }));
                 } else if length < right {

@@ -7,10 +7,10 @@ mod greeting;
 mod random;
 
 use core::time::Duration;
-use std::io::{ErrorKind, Read};
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
+use super::super::tests::is_silent;
 use super::super::wire::EXHAUST_ALLOWED;
 use super::super::{BlockingClient, Role};
 use super::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
@@ -88,11 +88,4 @@ fn wait_for_change(set: &FakeReplicaSet, member: usize, client: &mut BlockingCli
     let hello = doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": 3_600_000_i64, "$db": "admin" };
     client.send(flags, hello).unwrap();
     set.server(member).wait_until(PATIENCE, |view| view.awaiting_count() == before + 1).unwrap();
-}
-
-fn is_silent(client: &mut BlockingClient) -> bool {
-    client.stream().set_read_timeout(Some(Duration::from_millis(30))).unwrap();
-    let read = client.stream().read(&mut [0; 1]);
-    client.stream().set_read_timeout(Some(PATIENCE)).unwrap();
-    read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }

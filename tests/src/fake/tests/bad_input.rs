@@ -72,7 +72,7 @@ fn malformed_messages_end_their_connection() {
         (frame(-1, 2013, &[]), BadInput::Length(-1)),
         (i32::MIN.to_le_bytes().to_vec(), BadInput::Length(i32::MIN)),
         (frame(48_000_001, 2013, &[]), BadInput::Length(48_000_001)),
-        (frame(1000, 2012, &[]), BadInput::OpCode(2012)),
+        (frame(1000, 2011, &[]), BadInput::OpCode(2011)),
         (frame(1000, 1, &[]), BadInput::OpCode(1)),
         (message(&[]), BadInput::Truncated("the flags")),
         (sections(4, &[&[0], &body]), BadInput::Flags(4)),

@@ -23,6 +23,7 @@ fn drain(stream: &mut TcpStream) -> (Vec<u8>, Option<ErrorKind>) {
         match stream.read(&mut piece) {
             Ok(0) => return (bytes, None),
             Ok(count) => bytes.extend_from_slice(&piece[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return (bytes, Some(error.kind())),
         }
     }

@@ -1,5 +1,7 @@
 //! Reconfigurations: members that come, go and change.
 
+use std::io::ErrorKind;
+
 use super::super::MemberConfig;
 use super::*;
 

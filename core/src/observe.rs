@@ -1,0 +1,139 @@
+//! Watching: what an event does not say itself, and observers put together.
+//!
+//! An event names what it is of by number, so that it stays small: its pool, its server. What people want to read besides is the
+//! address, and of a heartbeat the server's reply. Whoever emits the event hands that over on the side, as an
+//! [`EventContext`] of borrowed data that costs nothing until it is read: see [`Observer::on_event_in`].
+//!
+//! - [`Within`] adds the context for hosts that drive a machine themselves.
+//! - [`Tee`] gives the same events to two observers.
+//! - `log` (feature `tracing`) makes log messages of them, `metrics` (feature `metrics`) metrics.
+
+#[cfg(feature = "tracing")]
+pub mod log;
+#[cfg(feature = "metrics")]
+pub mod metrics;
+#[cfg(test)]
+mod tests;
+mod truncate;
+
+pub use truncate::Truncated;
+
+use crate::Instant;
+use crate::machine::Observer;
+use crate::topology::TopologyId;
+use crate::wire::bson::RawDocument;
+
+/// What an event does not say itself. Nothing in it need be known.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct EventContext<'a> {
+    /// The topology that the server is of.
+    pub topology: Option<TopologyId>,
+    /// The address of the server that the event is of.
+    pub address: Option<&'a str>,
+    /// The reply that a heartbeat succeeded by.
+    pub reply: Option<RawDocument<'a>>,
+}
+
+impl<'a> EventContext<'a> {
+    /// Nothing is known.
+    pub const NONE: EventContext<'static> = EventContext { topology: None, address: None, reply: None };
+
+    /// The event is of the server at this address, in the form that a topology gives it.
+    #[must_use]
+    pub const fn of_server(address: &'a str) -> Self {
+        Self { topology: None, address: Some(address), reply: None }
+    }
+
+    /// With the topology that the server is of.
+    #[must_use]
+    pub const fn with_topology(self, topology: TopologyId) -> Self {
+        Self { topology: Some(topology), ..self }
+    }
+
+    /// With the reply that the event tells of.
+    #[must_use]
+    pub const fn with_reply(self, reply: RawDocument<'a>) -> Self {
+        Self { reply: Some(reply), ..self }
+    }
+
+    /// What this one knows, and of the rest what the other one knows.
+    #[must_use]
+    pub fn or<'b>(&self, other: &EventContext<'b>) -> EventContext<'b>
+    where
+        'a: 'b,
+    {
+        EventContext {
+            topology: self.topology.or(other.topology),
+            address: self.address.or(other.address),
+            reply: self.reply.or(other.reply),
+        }
+    }
+}
+
+/// Adds a context to all events on their way to an observer.
+///
+/// ```
+/// use poolhouse_core::observe::{EventContext, Within};
+/// use poolhouse_core::pool::{OnHeap, Pool, PoolConfig, PoolEvent, PoolId};
+/// use poolhouse_core::{Instant, Observer};
+///
+/// struct Print;
+///
+/// impl Observer<PoolEvent> for Print {
+///     fn on_event(&mut self, _now: Instant, event: &PoolEvent) {
+///         println!("{event}");
+///     }
+///
+///     fn on_event_in(&mut self, _now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
+///         println!("{event} of {}", context.address.unwrap_or("?"));
+///     }
+/// }
+///
+/// let now = Instant::from_nanos(0);
+/// let mut observer = Within::new(Print, EventContext::of_server("localhost:27017"));
+/// let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut observer);
+/// pool.ready(now, &mut observer);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Within<'c, O> {
+    observer: O,
+    context: EventContext<'c>,
+}
+
+impl<'c, O> Within<'c, O> {
+    /// Adds `context` to what `observer` watches.
+    pub const fn new(observer: O, context: EventContext<'c>) -> Self {
+        Self { observer, context }
+    }
+}
+
+impl<E, O: Observer<E>> Observer<E> for Within<'_, O> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &E) {
+        self.observer.on_event_in(now, event, &self.context);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        self.observer.on_event_in(now, event, &context.or(&self.context));
+    }
+}
+
+/// Two observers of the same events, the first one first. What [`Observer`] and `shell::Publish` give to it goes to both.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tee<A, B>(pub A, pub B);
+
+impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &E) {
+        self.0.on_event(now, event);
+        self.1.on_event(now, event);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        self.0.on_event_in(now, event, context);
+        self.1.on_event_in(now, event, context);
+    }
+}

@@ -1,0 +1,337 @@
+//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature `tracing`).
+//!
+//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null Values from Log Messages"; CMAP,
+//! "Connection Pool Logging"; SDAM Logging and Monitoring, "Log Messages" (LOG-21..40).
+//!
+//! Each message is one event at level *debug*, so that it is for whoever looks for trouble and never says a second time what a caller
+//! was told by an error (LOG-38). Its target is its component, [`CONNECTION`] or [`TOPOLOGY`], so that any subscriber
+//! filters by it (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification: `message`, `serverHost`, `serverPort`,
+//! `driverConnectionId`, `durationMS` (a float), `topologyId`; what is not known is left out.
+//!
+//! ```text
+//! DEBUG poolhouse::connection: Connection ready serverHost="localhost" serverPort=27017 driverConnectionId=1 durationMS=1.25
+//! ```
+//!
+//! With [`LogStyle::Text`] there is one field, `message`, and it says it all:
+//!
+//! ```text
+//! DEBUG poolhouse::connection: Connection ready: address=localhost:27017, driver-generated ID=1, established in=1.25 ms
+//! ```
+//!
+//! One message is a *warning*: a topology that has lost its last server.
+//!
+//! Where messages go (stdout, stderr, a file) is the subscriber's affair (LOG-35). When nobody listens, nothing is formatted: the
+//! cost is that of [`tracing::enabled!`], some loads and compares.
+//!
+//! [`Logs`] is an [`Observer`] for machines that are driven by hand, and formats on the spot. `LogQueue` is for the async shell: it notes the
+//! event down under the lock, and emits it outside.
+
+mod emit;
+#[cfg(all(feature = "async", feature = "std"))]
+mod queue;
+#[cfg(test)]
+mod tests;
+mod text;
+
+#[cfg(all(feature = "async", feature = "std"))]
+pub use queue::{LOG_QUEUE_EVENTS, LogQueue};
+
+use super::{EventContext, Truncated};
+use crate::Instant;
+use crate::machine::Observer;
+use crate::monitor::MonitorEvent;
+use crate::pool::PoolEvent;
+use crate::topology::{HostAddress, SdamEvent, TopologyId};
+use crate::wire::bson::RelaxedJson;
+use core::fmt;
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+/// The target of messages of pools: the component "connection".
+pub const CONNECTION: &str = "poolhouse::connection";
+/// The target of messages of topologies and heartbeats: the component "topology".
+pub const TOPOLOGY: &str = "poolhouse::topology";
+
+/// What is logged, and how. What is not restricted here is up to the subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogOptions {
+    /// Messages of pools at most this verbose. Default all.
+    pub connection: LevelFilter,
+    /// Messages of topologies and heartbeats at most this verbose. Default all.
+    pub topology: LevelFilter,
+    /// How many bytes of a document are shown before `...`. Default 1000.
+    pub document_length_max: usize,
+    /// Fields or sentences. Default fields.
+    pub style: LogStyle,
+}
+
+/// How a message says what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogStyle {
+    /// In fields of their own.
+    #[default]
+    Structured,
+    /// In a sentence.
+    Text,
+}
+
+impl LogOptions {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        connection: LevelFilter::TRACE,
+        topology: LevelFilter::TRACE,
+        document_length_max: 1000,
+        style: LogStyle::Structured,
+    };
+
+    /// Nothing is logged.
+    pub const OFF: Self = Self { connection: LevelFilter::OFF, topology: LevelFilter::OFF, ..Self::DEFAULT };
+
+    /// The defaults, changed by what the environment says: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, for those that are not set
+    /// `MONGODB_LOG_ALL`, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). Whatever makes no sense counts as not set (LOG-34).
+    ///
+    /// - `variable`: the value of an environment variable.
+    ///
+    /// ```
+    /// # use poolhouse_core::observe::log::LogOptions;
+    /// let options = LogOptions::from_environment(|name| std::env::var(name).ok());
+    /// ```
+    #[must_use]
+    pub fn from_environment<S: AsRef<str>>(mut variable: impl FnMut(&str) -> Option<S>) -> Self {
+        let mut level = |name: &str| variable(name).and_then(|value| parse_level(value.as_ref()));
+        let all = level("MONGODB_LOG_ALL").unwrap_or(LevelFilter::TRACE);
+        let connection = level("MONGODB_LOG_CONNECTION").unwrap_or(all);
+        let topology = level("MONGODB_LOG_TOPOLOGY").unwrap_or(all);
+        let length = variable("MONGODB_LOG_MAX_DOCUMENT_LENGTH").and_then(|value| {
+            let value = value.as_ref().trim();
+            if value.eq_ignore_ascii_case("unlimited") { Some(usize::MAX) } else { value.parse().ok() }
+        });
+        let document_length_max = length.unwrap_or(Self::DEFAULT.document_length_max);
+        Self { connection, topology, document_length_max, ..Self::DEFAULT }
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// One of the specification's levels, which has some more than `tracing`.
+fn parse_level(name: &str) -> Option<LevelFilter> {
+    const LEVELS: [(&str, LevelFilter); 10] = [
+        ("off", LevelFilter::OFF),
+        ("emergency", LevelFilter::ERROR),
+        ("alert", LevelFilter::ERROR),
+        ("critical", LevelFilter::ERROR),
+        ("error", LevelFilter::ERROR),
+        ("warn", LevelFilter::WARN),
+        ("notice", LevelFilter::INFO),
+        ("info", LevelFilter::INFO),
+        ("debug", LevelFilter::DEBUG),
+        ("trace", LevelFilter::TRACE),
+    ];
+    let name = name.trim();
+    LEVELS.iter().find(|(level, _)| name.eq_ignore_ascii_case(level)).map(|(_, filter)| *filter)
+}
+
+/// Makes log messages of the events of pools, monitors, scans and topologies.
+///
+/// For machines that are driven by hand. A pool's events do not say which server they are of; [`Within`](super::Within) adds that:
+///
+/// ```
+/// use poolhouse_core::Instant;
+/// use poolhouse_core::observe::log::{LogOptions, Logs};
+/// use poolhouse_core::observe::{EventContext, Within};
+/// use poolhouse_core::pool::{OnHeap, Pool, PoolConfig, PoolId};
+///
+/// let now = Instant::from_nanos(0);
+/// let mut logs = Within::new(Logs::new(LogOptions::DEFAULT), EventContext::of_server("localhost:27017"));
+/// let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut logs);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Logs {
+    options: LogOptions,
+}
+
+impl Logs {
+    /// A logger with these options.
+    #[must_use]
+    pub const fn new(options: LogOptions) -> Self {
+        Self { options }
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
+    /// Whether anybody listens to messages of pools.
+    #[inline]
+    #[must_use]
+    pub fn logs_connections(&self) -> bool {
+        self.options.connection >= LevelFilter::DEBUG && tracing::enabled!(target: CONNECTION, Level::DEBUG)
+    }
+
+    /// Whether anybody listens to messages of topologies and heartbeats.
+    #[inline]
+    #[must_use]
+    pub fn logs_topology(&self) -> bool {
+        self.options.topology >= LevelFilter::DEBUG && tracing::enabled!(target: TOPOLOGY, Level::DEBUG)
+    }
+
+    /// Whether anybody listens to warnings of topologies.
+    #[inline]
+    #[must_use]
+    fn warns_of_topology(&self) -> bool {
+        self.options.topology >= LevelFilter::WARN && tracing::enabled!(target: TOPOLOGY, Level::WARN)
+    }
+
+    /// Whether anybody listens to this event of a topology.
+    fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
+        match event {
+            SdamEvent::NoServers { .. } => self.warns_of_topology(),
+            // Its servers' descriptions are those of the topology, whose change follows: no message of its own.
+            SdamEvent::ServerDescriptionChanged { .. } => false,
+            SdamEvent::TopologyOpening { .. }
+            | SdamEvent::TopologyDescriptionChanged { .. }
+            | SdamEvent::ServerOpening { .. }
+            | SdamEvent::ServerClosed { .. }
+            | SdamEvent::TopologyClosed { .. } => self.logs_topology(),
+        }
+    }
+
+    fn said<'a>(&self, context: &EventContext<'a>) -> Said<'a> {
+        let reply = context
+            .reply
+            .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
+        Said { topology: context.topology, address: context.address, reply }
+    }
+
+    fn pool(&self, event: &PoolEvent, said: &Said<'_>) {
+        match self.options.style {
+            LogStyle::Structured => emit::pool(event, said),
+            LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Pool(event, said)),
+        }
+    }
+
+    fn heartbeat(&self, event: &MonitorEvent, said: &Said<'_>) {
+        match self.options.style {
+            LogStyle::Structured => emit::heartbeat(event, said),
+            LogStyle::Text => tracing::debug!(target: TOPOLOGY, "{}", text::Heartbeat(event, said)),
+        }
+    }
+
+    fn sdam(&self, event: &SdamEvent<'_>) {
+        match (self.options.style, event) {
+            (LogStyle::Structured, _) => emit::sdam(event),
+            (LogStyle::Text, SdamEvent::NoServers { .. }) => {
+                tracing::warn!(target: TOPOLOGY, "{}", text::Sdam(event));
+            }
+            (LogStyle::Text, _) => tracing::debug!(target: TOPOLOGY, "{}", text::Sdam(event)),
+        }
+    }
+}
+
+impl Observer<PoolEvent> for Logs {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
+        if self.logs_connections() {
+            self.pool(event, &self.said(context));
+        }
+    }
+}
+
+impl Observer<MonitorEvent> for Logs {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
+        if self.logs_topology() {
+            self.heartbeat(event, &self.said(context));
+        }
+    }
+}
+
+impl<'e> Observer<SdamEvent<'e>> for Logs {
+    #[inline]
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'e>) {
+        if self.logs_sdam(event) {
+            self.sdam(event);
+        }
+    }
+}
+
+/// What a message says besides its event.
+struct Said<'a> {
+    topology: Option<TopologyId>,
+    address: Option<&'a str>,
+    reply: Option<Reply<'a>>,
+}
+
+/// A reply, as it is shown.
+enum Reply<'a> {
+    Document(Truncated<RelaxedJson<'a>>),
+    #[cfg(all(feature = "async", feature = "std"))]
+    Text(&'a str),
+}
+
+impl fmt::Display for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Document(document) => document.fmt(f),
+            #[cfg(all(feature = "async", feature = "std"))]
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// `serverHost` and `serverPort` of an address.
+fn host_and_port(address: Option<&str>) -> (Option<&str>, Option<u64>) {
+    match address.map(HostAddress::of) {
+        None => (None, None),
+        Some(HostAddress::Tcp { host, port }) => (Some(host), Some(u64::from(port))),
+        Some(HostAddress::Unix(path)) => (Some(path), None),
+    }
+}
+
+const fn closed_reason(reason: crate::pool::ClosedReason) -> &'static str {
+    use crate::pool::ClosedReason;
+    match reason {
+        ClosedReason::Stale => "Connection became stale because the pool was cleared",
+        ClosedReason::Idle => "Connection has been available but unused for longer than the configured max idle time",
+        ClosedReason::Error => "An error occurred while using the connection",
+        ClosedReason::PoolClosed => "Connection pool was closed",
+    }
+}
+
+const fn failed_reason(reason: crate::pool::CheckOutFailedReason) -> &'static str {
+    use crate::pool::CheckOutFailedReason;
+    match reason {
+        CheckOutFailedReason::PoolClosed => "Connection pool was closed",
+        CheckOutFailedReason::Timeout => "Wait queue timeout elapsed without a connection becoming available",
+        CheckOutFailedReason::ConnectionError => "An error occurred while trying to establish a new connection",
+    }
+}
+
+/// The error of a check-out that failed, if its reason does not say it all.
+fn failed_error(
+    reason: crate::pool::CheckOutFailedReason,
+    error: &crate::pool::CheckOutError,
+) -> Option<&crate::pool::CheckOutError> {
+    (reason == crate::pool::CheckOutFailedReason::ConnectionError).then_some(error)
+}
+
+fn millis(duration: core::time::Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

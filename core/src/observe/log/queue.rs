@@ -1,0 +1,182 @@
+//! Log messages of the async shell: noted down under the lock of what is being changed, emitted outside of it.
+
+#[cfg(test)]
+mod tests;
+
+use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
+use crate::Instant;
+use crate::observe::EventContext;
+use crate::shell::{Event, EventRef, Publish};
+use crate::topology::TopologyId;
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// How many events may wait for a subscriber that is behind.
+pub const LOG_QUEUE_EVENTS: usize = 8192;
+
+/// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
+///
+/// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
+/// change. Of more than [`LOG_QUEUE_EVENTS`] that wait the newest are lost, and a warning says how many.
+///
+/// Clones are of the same queue.
+#[derive(Clone, Debug)]
+pub struct LogQueue {
+    logs: Logs,
+    shared: Arc<Shared>,
+    /// Of the server whose events these are, so that each need not copy it.
+    address: Option<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is something in the queue.
+    waiting: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    lost: u64,
+    /// Somebody empties it.
+    emptied: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    event: Event,
+    topology: Option<TopologyId>,
+    address: Option<Arc<str>>,
+    reply: Option<String>,
+}
+
+impl LogQueue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(options: LogOptions) -> Self {
+        Self { logs: Logs::new(options), shared: Arc::default(), address: None }
+    }
+
+    fn entry(&self, event: &EventRef<'_>, context: &EventContext<'_>) -> Entry {
+        let address = match (&self.address, context.address) {
+            (Some(known), None) => Some(Arc::clone(known)),
+            (Some(known), Some(address)) if **known == *address => Some(Arc::clone(known)),
+            (_, address) => address.map(Arc::from),
+        };
+        let length = self.logs.options.document_length_max;
+        let reply = context.reply.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
+        Entry { event: event.to_owned(), topology: context.topology, address, reply }
+    }
+
+    fn emit(&self, entry: &Entry) {
+        let reply = entry.reply.as_deref().map(Reply::Text);
+        let said = Said { topology: entry.topology, address: entry.address.as_deref(), reply };
+        match &entry.event {
+            Event::Pool(event) => self.logs.pool(event, &said),
+            Event::Heartbeat(event) => self.logs.heartbeat(event, &said),
+            Event::Sdam(event) => self.logs.sdam(&event.get()),
+        }
+    }
+}
+
+impl Publish for LogQueue {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.logs.logs_connections() || self.logs.logs_topology() || self.logs.warns_of_topology()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        let is_wanted = match &event {
+            EventRef::Pool(_) => self.logs.logs_connections(),
+            EventRef::Heartbeat(_) => self.logs.logs_topology(),
+            EventRef::Sdam(event) => self.logs.logs_sdam(event),
+        };
+        if !is_wanted {
+            return;
+        }
+        let entry = self.entry(&event, context);
+        let mut queue = self.shared.lock();
+        if queue.lost > 0 || queue.entries.len() >= LOG_QUEUE_EVENTS {
+            queue.lost += 1;
+        } else {
+            queue.entries.push_back(entry);
+        }
+        self.shared.waiting.store(true, Ordering::Release);
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        Self { address: Some(Arc::from(address)), ..self.clone() }
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        if self.shared.waiting.load(Ordering::Acquire) {
+            self.shared.empty(|next| match next {
+                Next::Entry(entry) => self.emit(&entry),
+                Next::Lost(count) => {
+                    tracing::warn!(target: TOPOLOGY, message = "Log messages were lost", "count" = count);
+                }
+            });
+        }
+    }
+}
+
+/// What comes out of the queue.
+enum Next {
+    Entry(Entry),
+    Lost(u64),
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Empties the queue, unless somebody does; that one then sees what was added meanwhile.
+    fn empty(&self, mut emit: impl FnMut(Next)) {
+        {
+            let mut queue = self.lock();
+            if queue.emptied {
+                return;
+            }
+            queue.emptied = true;
+        }
+        // A subscriber that panics must not silence the log for ever.
+        let _emptying = Emptying(self);
+        while let Some(next) = self.next() {
+            emit(next);
+        }
+    }
+
+    /// What is next. Under the same lock as finding nothing, the emptying ends.
+    fn next(&self) -> Option<Next> {
+        let mut queue = self.lock();
+        if let Some(entry) = queue.entries.pop_front() {
+            return Some(Next::Entry(entry));
+        }
+        if queue.lost > 0 {
+            return Some(Next::Lost(core::mem::take(&mut queue.lost)));
+        }
+        queue.emptied = false;
+        self.waiting.store(false, Ordering::Release);
+        None
+    }
+}
+
+struct Emptying<'s>(&'s Shared);
+
+impl Drop for Emptying<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lock().emptied = false;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+use super::*;
+use crate::observe::log::LogOptions;
+use crate::observe::log::tests::capture::capture;
+use crate::pool::{PoolEvent, PoolId};
+use crate::wire::bson::RawDocument;
+
+fn ready(number: u32) -> PoolEvent {
+    PoolEvent::PoolReady { pool: PoolId::new(number) }
+}
+
+fn publish(queue: &LogQueue) {
+    if queue.is_active() {
+        queue.publish_in(Instant::ORIGIN, EventRef::Pool(&ready(1)), &EventContext::of_server("a:1"));
+    }
+}
+
+#[test]
+fn nothing_is_emitted_before_delivery_and_all_of_it_then() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    let captured = capture(|| {
+        publish(&queue);
+        publish(&queue);
+        assert!(queue.shared.lock().entries.len() == 2, "noted down");
+        queue.deliver();
+    });
+    assert_eq!(captured.len(), 2);
+    assert_eq!(captured[0].text("serverHost"), "a");
+    assert!(queue.shared.lock().entries.is_empty() && !queue.shared.lock().emptied);
+}
+
+#[test]
+fn address_of_a_server_is_known_without_its_context() {
+    let queue = LogQueue::new(LogOptions::DEFAULT).of_server("b:2");
+    let captured = capture(|| {
+        queue.publish(Instant::ORIGIN, EventRef::Pool(&ready(1)));
+        queue.deliver();
+    });
+    assert_eq!(captured[0].text("serverHost"), "b");
+}
+
+#[test]
+fn nothing_is_noted_down_when_nobody_listens_log_37() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    publish(&queue);
+    let off = LogQueue::new(LogOptions::OFF);
+    capture(|| {
+        off.publish(Instant::ORIGIN, EventRef::Pool(&ready(1)));
+        assert!(!off.is_active());
+    });
+    assert!(queue.shared.lock().entries.is_empty() && off.shared.lock().entries.is_empty());
+}
+
+#[test]
+fn queue_is_bounded_and_says_how_many_were_lost() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    let captured = capture(|| {
+        (0..LOG_QUEUE_EVENTS + 5).for_each(|_| publish(&queue));
+        queue.deliver();
+        publish(&queue);
+        queue.deliver();
+    });
+    assert_eq!(captured.len(), LOG_QUEUE_EVENTS + 2);
+    let lost = &captured[LOG_QUEUE_EVENTS];
+    assert_eq!((lost.level, lost.message()), (tracing::Level::WARN, "Log messages were lost"));
+    assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
+}
+
+#[test]
+fn subscriber_may_publish_and_deliver_itself() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    capture(|| {
+        publish(&queue);
+        let mut count = 0;
+        queue.shared.empty(|_| {
+            count += 1;
+            if count < 3 {
+                publish(&queue);
+                // Not a second one at once: who empties the queue sees what came.
+                queue.deliver();
+            }
+        });
+        assert_eq!(count, 3);
+    });
+}
+
+#[test]
+fn subscriber_that_panics_does_not_end_the_log() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    let captured = capture(|| {
+        publish(&queue);
+        let panicking = core::panic::AssertUnwindSafe(|| queue.shared.empty(|_| panic!("a subscriber's")));
+        assert!(std::panic::catch_unwind(panicking).is_err());
+        publish(&queue);
+        queue.deliver();
+    });
+    assert_eq!(captured.len(), 1);
+}
+
+#[test]
+fn reply_is_kept_as_short_as_it_is_shown() {
+    let queue = LogQueue::new(LogOptions { document_length_max: 1, ..LogOptions::DEFAULT });
+    capture(|| {
+        let context = EventContext::NONE.with_reply(RawDocument::EMPTY);
+        let entry = queue.entry(&EventRef::Pool(&ready(1)), &context);
+        assert_eq!(entry.reply.as_deref(), Some("{..."));
+    });
+}

@@ -1,0 +1,51 @@
+//! Options and the environment (LOG-34, LOG-36).
+
+use super::*;
+use alloc::format;
+use alloc::string::String;
+
+fn from(variables: &[(&str, &str)]) -> LogOptions {
+    LogOptions::from_environment(|name| {
+        variables.iter().find(|(known, _)| *known == name).map(|(_, value)| String::from(*value))
+    })
+}
+
+#[test]
+fn nothing_set_restricts_nothing_log_34() {
+    assert_eq!(from(&[]), LogOptions::DEFAULT);
+    assert_eq!(LogOptions::DEFAULT.document_length_max, 1000, "LOG-36");
+}
+
+#[test]
+fn each_component_has_its_level_and_all_is_for_the_others_log_34() {
+    let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
+    assert_eq!((options.connection, options.topology), (LevelFilter::DEBUG, LevelFilter::OFF));
+    let options = from(&[("MONGODB_LOG_TOPOLOGY", "ERROR")]);
+    assert_eq!((options.connection, options.topology), (LevelFilter::TRACE, LevelFilter::ERROR));
+    for (name, level) in [
+        ("emergency", LevelFilter::ERROR),
+        ("alert", LevelFilter::ERROR),
+        ("critical", LevelFilter::ERROR),
+        ("warn", LevelFilter::WARN),
+        ("notice", LevelFilter::INFO),
+        ("info", LevelFilter::INFO),
+        ("trace", LevelFilter::TRACE),
+    ] {
+        assert_eq!(from(&[("MONGODB_LOG_ALL", name)]).connection, level, "{name}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_count_as_not_set_log_34() {
+    let options = from(&[
+        ("MONGODB_LOG_CONNECTION", "loud"),
+        ("MONGODB_LOG_TOPOLOGY", ""),
+        ("MONGODB_LOG_ALL", "info"),
+        ("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "-5"),
+    ]);
+    assert_eq!((options.connection, options.topology), (LevelFilter::INFO, LevelFilter::INFO));
+    assert_eq!(options.document_length_max, 1000);
+    assert_eq!(from(&[("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "20")]).document_length_max, 20);
+    assert_eq!(from(&[("MONGODB_LOG_MAX_DOCUMENT_LENGTH", "Unlimited")]).document_length_max, usize::MAX);
+    assert_eq!(format!("{:?}", from(&[("MONGODB_LOG_ALL", "\u{0}")]).connection), "LevelFilter::TRACE");
+}

@@ -1,0 +1,226 @@
+//! Messages of topologies and heartbeats (LOG-29..33, LOG-36, LOG-39).
+
+use super::capture::Value;
+use super::*;
+use crate::control::Control;
+use crate::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions};
+use crate::topology::{self, HelloInfo, TopologyOptions};
+use crate::wire::bson::{DocumentWriter, RawDocument};
+use crate::{Cause, ObjectId, ServerId, TopologyVersion};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// A direct connection to one server, whose observer is the logger.
+struct World {
+    control: Control<topology::OnHeap>,
+    server: ServerId,
+    now: Instant,
+    logs: Logs,
+}
+
+impl World {
+    fn new(options: LogOptions) -> Self {
+        let (now, mut logs) = (Instant::ORIGIN, Logs::new(options));
+        let seeds = ["DB.example:27018"];
+        let config = TopologyOptions { seeds: &seeds, direct_connection: true, ..TopologyOptions::default() };
+        let config = config.validate().expect("valid");
+        let control = Control::new(
+            now,
+            TopologyId::new(42),
+            config,
+            MonitorOptions::DEFAULT.validate().expect("valid"),
+            &mut logs,
+        )
+        .expect("room");
+        let server = control.topology().find("db.example:27018").expect("a member");
+        Self { control, server, now, logs }
+    }
+
+    /// Takes the check line to where a reply is due.
+    fn connect(&mut self) -> LineId {
+        loop {
+            match self.control.poll_line(self.now, self.server, Line::Check).expect("a check is due") {
+                MonitorAction::Hangup(_) => {}
+                MonitorAction::Dial(line) => {
+                    self.control.handle_dialed(self.now, self.server, line, &mut self.logs).expect("wanted");
+                }
+                MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => return line,
+            }
+        }
+    }
+
+    /// A reply 2.5 ms later, of a server that can stream.
+    fn reply(&mut self, line: LineId, document: RawDocument<'_>) {
+        self.now = self.now.saturating_add(Duration::from_micros(2500));
+        let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 5 });
+        let reply = CheckReply { topology_version, server_connection: Some(77), ..CheckReply::OK };
+        let hello: HelloInfo<'_> =
+            HelloInfo { is_writable_primary: true, max_wire_version: 21, topology_version, ..HelloInfo::default() };
+        let mut observer = Within::new(&mut self.logs, EventContext::NONE.with_reply(document));
+        let (now, server) = (self.now, self.server);
+        self.control.handle_reply(now, server, line, &reply, Some(&hello), &mut observer).expect("wanted");
+    }
+
+    fn fail(&mut self, line: LineId, cause: Cause) {
+        self.now = self.now.saturating_add(Duration::from_millis(3));
+        self.control.handle_failed(self.now, self.server, line, cause, &mut self.logs).expect("wanted");
+    }
+}
+
+fn document(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |writer| {
+        writer.value("ok", crate::wire::bson::RawValue::Double(1.0))?;
+        writer.value("text", crate::wire::bson::RawValue::String(text))?;
+        Ok(())
+    })
+    .expect("room");
+    bytes
+}
+
+/// A check that succeeds with a document, an awaited one that fails, its retry that fails too, and the end.
+fn life(options: LogOptions, text: &str) -> Vec<Captured> {
+    let bytes = document(text);
+    let document = RawDocument::new(&bytes).expect("whole");
+    capture(|| {
+        let mut world = World::new(options);
+        let line = world.connect();
+        world.reply(line, document);
+        let line = world.connect();
+        world.fail(line, Cause::Network);
+        let line = world.connect();
+        world.fail(line, Cause::NetworkTimeout);
+        world.control.close(world.now, &mut world.logs);
+    })
+}
+
+fn named<'c>(captured: &'c [Captured], message: &str) -> Vec<&'c Captured> {
+    captured.iter().filter(|event| event.message() == message).collect()
+}
+
+fn id() -> (&'static str, Value) {
+    ("topologyId", 42_u64.into())
+}
+
+fn message(text: &str) -> (&'static str, Value) {
+    ("message", text.into())
+}
+
+fn server() -> [(&'static str, Value); 2] {
+    [("serverHost", "db.example".into()), ("serverPort", 27018_u64.into())]
+}
+
+#[test]
+fn life_of_a_topology_is_logged_in_order_log_29_log_30() {
+    let captured = capture(|| {
+        let mut world = World::new(LogOptions::DEFAULT);
+        world.control.close(world.now, &mut world.logs);
+    });
+    let described = |event: &Captured, previous: &str, new: &str| {
+        let descriptions = [("previousDescription", previous.into()), ("newDescription", new.into())];
+        event.check(TOPOLOGY, &[&[message("Topology description changed"), id()], &descriptions[..]].concat());
+    };
+    captured[0].check(TOPOLOGY, &[message("Starting topology monitoring"), id()]);
+    described(&captured[1], "Unknown []", "Single [db.example:27018: Unknown]");
+    captured[2].check(TOPOLOGY, &[&[message("Starting server monitoring"), id()], &server()[..]].concat());
+    assert_eq!(captured[3].message(), "Server heartbeat started");
+    assert_eq!(captured[4].message(), "Server heartbeat failed");
+    captured[5].check(TOPOLOGY, &[&[message("Stopped server monitoring"), id()], &server()[..]].concat());
+    described(&captured[6], "Single [db.example:27018: Unknown]", "Unknown []");
+    captured[7].check(TOPOLOGY, &[message("Stopped topology monitoring"), id()]);
+    assert_eq!(captured.len(), 8);
+}
+
+#[test]
+fn heartbeats_are_logged_with_their_connection_log_29_log_31_log_33() {
+    let captured = life(LogOptions::DEFAULT, "hello");
+    let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
+        event.check(TOPOLOGY, &[&[message(text), id()], &server()[..], fields].concat());
+    };
+    let started = named(&captured, "Server heartbeat started");
+    let (driver, awaited) = (|id: u64| ("driverConnectionId", id.into()), |is: bool| ("awaited", is.into()));
+    let known = ("serverConnectionId", 77_i64.into());
+    heartbeat(started[0], "Server heartbeat started", &[driver(1), awaited(false)]);
+    heartbeat(started[1], "Server heartbeat started", &[driver(1), awaited(true), known.clone()]);
+    let succeeded = named(&captured, "Server heartbeat succeeded");
+    let reply = ("reply", r#"{"ok":1.0,"text":"hello"}"#.into());
+    let duration = ("durationMS", 2.5.into());
+    let fields = [driver(1), awaited(false), known.clone(), duration, reply];
+    heartbeat(succeeded[0], "Server heartbeat succeeded", &fields);
+    let failed = named(&captured, "Server heartbeat failed");
+    let (duration, failure) = (("durationMS", 3.0.into()), ("failure", "network error".into()));
+    heartbeat(failed[0], "Server heartbeat failed", &[driver(1), awaited(true), known, duration.clone(), failure]);
+    let retry = started[2].fields["driverConnectionId"].clone();
+    let fields = [("driverConnectionId", retry), awaited(false), duration, ("failure", "network timeout".into())];
+    heartbeat(failed[1], "Server heartbeat failed", &fields);
+    assert_eq!((started.len(), succeeded.len(), failed.len()), (3, 1, 2));
+}
+
+#[test]
+fn reply_is_cut_at_the_limit_between_characters_log_36() {
+    let cut = |limit: usize, text: &str| {
+        let options = LogOptions { document_length_max: limit, ..LogOptions::DEFAULT };
+        let captured = life(options, text);
+        String::from(named(&captured, "Server heartbeat succeeded")[0].text("reply"))
+    };
+    let all = r#"{"ok":1.0,"text":"aéb"}"#;
+    assert_eq!(cut(all.len(), "aéb"), all);
+    assert_eq!(cut(19, "aéb"), r#"{"ok":1.0,"text":"a..."#);
+    assert_eq!(cut(20, "aéb"), r#"{"ok":1.0,"text":"a..."#, "half a character is none");
+    assert_eq!(cut(21, "aéb"), r#"{"ok":1.0,"text":"aé..."#);
+    assert_eq!(cut(0, "aéb"), "...");
+    let long = "x".repeat(5000);
+    assert_eq!(cut(LogOptions::DEFAULT.document_length_max, &long).len(), 1003);
+    assert_eq!(cut(usize::MAX, &long).len(), 5020);
+}
+
+#[test]
+fn sentences_follow_the_templates_log_40() {
+    let captured = life(TEXT, "hi");
+    assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY), "one field only");
+    let texts: Vec<&str> = captured.iter().map(Captured::message).collect();
+    let connection = |driver: u32| format!("for db.example:27018 on connection with driver-generated ID {driver}");
+    let (first, in_topology) = (connection(1), "in topology with ID 42");
+    let known = format!("{first} and server-generated ID 77 {in_topology}");
+    let expected = [
+        String::from("Starting monitoring for topology with ID 42"),
+        String::from(
+            "Description changed for topology with ID 42. Previous description: Unknown []. New description: Single \
+             [db.example:27018: Unknown]",
+        ),
+        String::from("Starting monitoring for server db.example:27018 in topology with ID 42"),
+        format!("Heartbeat started {first} {in_topology}. Awaited: false"),
+        format!("Heartbeat succeeded in 2.5 ms {known}. Awaited: false. Reply: {{\"ok\":1.0,\"text\":\"hi\"}}"),
+    ];
+    assert_eq!(texts[..5], expected);
+    assert!(texts.contains(&&*format!("Heartbeat failed in 3 ms {known}. Awaited: true. Failure: network error")));
+    let end = [
+        "Stopped monitoring for server db.example:27018 in topology with ID 42",
+        "Description changed for topology with ID 42. Previous description: Single [db.example:27018: Unknown (network \
+         timeout)]. New description: Unknown []",
+        "Stopped monitoring for topology with ID 42",
+    ];
+    assert_eq!(texts[texts.len() - 3..], end);
+}
+
+#[test]
+fn lost_last_server_is_a_warning() {
+    let captured = capture(|| {
+        let mut logs = Logs::default();
+        let seeds = ["a:1"];
+        let options = TopologyOptions { seeds: &seeds, replica_set: Some("rs"), ..TopologyOptions::default() };
+        let config = options.validate().expect("valid");
+        let topology =
+            topology::Topology::<topology::OnHeap>::new(Instant::ORIGIN, TopologyId::new(9), config, &mut logs);
+        let mut topology = topology.expect("room");
+        let server = topology.find("a:1").expect("a member");
+        // A standalone is no member of a set.
+        let hello: HelloInfo<'_> =
+            HelloInfo { is_writable_primary: true, max_wire_version: 21, ..HelloInfo::default() };
+        topology.handle_hello(Instant::ORIGIN, server, &hello, None, &mut logs);
+    });
+    let last = captured.last().expect("some");
+    assert_eq!((last.level, last.message()), (Level::WARN, "The topology has no servers"));
+}

@@ -1,0 +1,40 @@
+//! Metrics of the async shell.
+
+use super::PoolMetrics;
+use crate::Instant;
+use crate::machine::Observer;
+use crate::shell::{EventRef, Publish};
+use alloc::sync::Arc;
+use std::sync::{Mutex, PoisonError};
+
+/// [`PoolMetrics`] for each server of the async shell.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Of the server whose events these are. The lock is never contended: events come under the lock of their pool.
+    pool: Option<Arc<Mutex<PoolMetrics>>>,
+}
+
+impl Metrics {
+    /// Metrics for a client.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pool: None }
+    }
+}
+
+impl Publish for Metrics {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        if let (Some(pool), EventRef::Pool(event)) = (&self.pool, event) {
+            pool.lock().unwrap_or_else(PoisonError::into_inner).on_event(now, event);
+        }
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        Self { pool: Some(Arc::new(Mutex::new(PoolMetrics::new(address)))) }
+    }
+}

@@ -1,0 +1,259 @@
+//! Documents as relaxed extended JSON, written as they are read: nothing is allocated, and whoever has enough stops.
+//!
+//! Read first: MongoDB Extended JSON (v2), "Conversion table" and "Relaxed Extended JSON".
+
+#[cfg(test)]
+mod tests;
+
+use super::document::{DEPTH_MAX, RawArray, RawDocument};
+use super::value::RawValue;
+use core::fmt::{self, Write};
+
+/// A document whose [`Display`](fmt::Display) is relaxed extended JSON. Made by [`RawDocument::relaxed_json`].
+///
+/// What is malformed, or nested deeper than [`DEPTH_MAX`], ends the text: it is for people's eyes, not for parsers.
+#[derive(Clone, Copy, Debug)]
+pub struct RelaxedJson<'a>(RawDocument<'a>);
+
+impl<'a> RawDocument<'a> {
+    /// The document as relaxed extended JSON, to be displayed. Linear in the bytes that are displayed, no allocation.
+    #[must_use]
+    pub const fn relaxed_json(self) -> RelaxedJson<'a> {
+        RelaxedJson(self)
+    }
+}
+
+impl fmt::Display for RelaxedJson<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        document(f, self.0, 0)
+    }
+}
+
+fn document(f: &mut fmt::Formatter<'_>, document: RawDocument<'_>, depth: usize) -> fmt::Result {
+    f.write_char('{')?;
+    for (place, element) in document.iter().enumerate() {
+        let Ok(element) = element else { return f.write_str("<malformed>") };
+        if place > 0 {
+            f.write_char(',')?;
+        }
+        string(f, element.key)?;
+        f.write_char(':')?;
+        value(f, element.value, depth)?;
+    }
+    f.write_char('}')
+}
+
+fn array(f: &mut fmt::Formatter<'_>, array: RawArray<'_>, depth: usize) -> fmt::Result {
+    f.write_char('[')?;
+    for (place, element) in array.iter().enumerate() {
+        let Ok(element) = element else { return f.write_str("<malformed>") };
+        if place > 0 {
+            f.write_char(',')?;
+        }
+        value(f, element, depth)?;
+    }
+    f.write_char(']')
+}
+
+fn value(f: &mut fmt::Formatter<'_>, value: RawValue<'_>, depth: usize) -> fmt::Result {
+    let deeper = depth + 1;
+    let is_nested = matches!(value, RawValue::Document(_) | RawValue::Array(_) | RawValue::JavaScriptWithScope { .. });
+    if is_nested && deeper >= DEPTH_MAX {
+        return f.write_str("<too deep>");
+    }
+    match value {
+        RawValue::Double(number) => double(f, number),
+        RawValue::String(text) => string(f, text),
+        RawValue::Document(inner) => document(f, inner, deeper),
+        RawValue::Array(inner) => array(f, inner, deeper),
+        RawValue::Binary(binary) => {
+            f.write_str("{\"$binary\":{\"base64\":\"")?;
+            base64(f, binary.bytes)?;
+            write!(f, "\",\"subType\":\"{:02x}\"}}}}", binary.subtype)
+        }
+        RawValue::Undefined => f.write_str("{\"$undefined\":true}"),
+        RawValue::ObjectId(id) => write!(f, "{{\"$oid\":\"{id}\"}}"),
+        RawValue::Boolean(value) => write!(f, "{value}"),
+        RawValue::DateTime(millis) => date_time(f, millis),
+        RawValue::Null => f.write_str("null"),
+        RawValue::Regex(regex) => {
+            f.write_str("{\"$regularExpression\":{\"pattern\":")?;
+            string(f, regex.pattern)?;
+            f.write_str(",\"options\":")?;
+            string(f, regex.options)?;
+            f.write_str("}}")
+        }
+        RawValue::DbPointer { namespace, id } => {
+            f.write_str("{\"$dbPointer\":{\"$ref\":")?;
+            string(f, namespace)?;
+            write!(f, ",\"$id\":{{\"$oid\":\"{id}\"}}}}}}")
+        }
+        RawValue::JavaScript(code) => {
+            f.write_str("{\"$code\":")?;
+            string(f, code)?;
+            f.write_char('}')
+        }
+        RawValue::Symbol(text) => {
+            f.write_str("{\"$symbol\":")?;
+            string(f, text)?;
+            f.write_char('}')
+        }
+        RawValue::JavaScriptWithScope { code, scope } => {
+            f.write_str("{\"$code\":")?;
+            string(f, code)?;
+            f.write_str(",\"$scope\":")?;
+            document(f, scope, deeper)?;
+            f.write_char('}')
+        }
+        RawValue::Int32(number) => write!(f, "{number}"),
+        RawValue::Timestamp(at) => write!(f, "{{\"$timestamp\":{{\"t\":{},\"i\":{}}}}}", at.time_s, at.increment),
+        RawValue::Int64(number) => write!(f, "{number}"),
+        RawValue::Decimal128(bytes) => decimal128(f, bytes),
+        RawValue::MinKey => f.write_str("{\"$minKey\":1}"),
+        RawValue::MaxKey => f.write_str("{\"$maxKey\":1}"),
+    }
+}
+
+fn string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    f.write_char('"')?;
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        // The bytes before an ASCII character end at a boundary.
+        f.write_str(text.get(plain..at).unwrap_or_default())?;
+        plain = at + 1;
+        match byte {
+            b'"' => f.write_str("\\\"")?,
+            b'\\' => f.write_str("\\\\")?,
+            b'\n' => f.write_str("\\n")?,
+            b'\r' => f.write_str("\\r")?,
+            b'\t' => f.write_str("\\t")?,
+            _ => write!(f, "\\u{byte:04x}")?,
+        }
+    }
+    f.write_str(text.get(plain..).unwrap_or_default())?;
+    f.write_char('"')
+}
+
+fn double(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
+    if number.is_finite() {
+        // With its point or exponent: a double stays one.
+        return write!(f, "{number:?}");
+    }
+    let name = if number.is_nan() {
+        "NaN"
+    } else if number > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    };
+    write!(f, "{{\"$numberDouble\":\"{name}\"}}")
+}
+
+fn base64(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for chunk in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(chunk.get(at).copied().unwrap_or_default());
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4_usize {
+            let digit = DIGITS[(bits >> (18 - 6 * place) & 0x3f) as usize];
+            f.write_char(if place > chunk.len() { '=' } else { char::from(digit) })?;
+        }
+    }
+    Ok(())
+}
+
+const MILLIS_PER_DAY: i64 = 86_400_000;
+/// The end of the year 9999, up to which a date is readable.
+const MILLIS_READABLE: i64 = 253_402_300_800_000;
+
+fn date_time(f: &mut fmt::Formatter<'_>, millis: i64) -> fmt::Result {
+    if !(0..MILLIS_READABLE).contains(&millis) {
+        return write!(f, "{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}");
+    }
+    let (year, month, day) = civil(millis / MILLIS_PER_DAY);
+    let (seconds, fraction) = (millis % MILLIS_PER_DAY / 1000, millis % 1000);
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    write!(f, "{{\"$date\":\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")?;
+    if fraction > 0 {
+        write!(f, ".{fraction:03}")?;
+    }
+    f.write_str("Z\"}")
+}
+
+/// Year, month and day of the Gregorian calendar, so many days after the first of 1970. Counted in years that begin in March,
+/// so that the day that some have more is their last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    const DAYS_PER_ERA: i64 = 146_097;
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    (year, month, day)
+}
+
+/// As IEEE 754-2008 decimal floating point in its binary encoding, in the notation of the BSON decimal128 specification.
+fn decimal128(f: &mut fmt::Formatter<'_>, bytes: [u8; 16]) -> fmt::Result {
+    const BIAS: i32 = 6176;
+    const COEFFICIENT_MAX: u128 = 10_u128.pow(34) - 1;
+    let bits = u128::from_le_bytes(bytes);
+    let sign = if bits >> 127 == 1 { "-" } else { "" };
+    f.write_str("{\"$numberDecimal\":\"")?;
+    let combination = bits >> 122 & 0x1f;
+    if combination == 0x1f {
+        f.write_str("NaN")?;
+    } else if combination == 0x1e {
+        write!(f, "{sign}Infinity")?;
+    } else {
+        // A coefficient that begins with the bits 100 is beyond the largest, and counts as zero.
+        let is_large = combination >> 3 == 0b11;
+        let exponent_bits = if is_large { bits >> 111 & 0x3fff } else { bits >> 113 & 0x3fff };
+        let coefficient = if is_large { 0 } else { bits & ((1 << 113) - 1) };
+        let coefficient = if coefficient > COEFFICIENT_MAX { 0 } else { coefficient };
+        let exponent = i32::try_from(exponent_bits).unwrap_or_default() - BIAS;
+        f.write_str(sign)?;
+        scientific(f, coefficient, exponent)?;
+    }
+    f.write_str("\"}")
+}
+
+fn scientific(f: &mut fmt::Formatter<'_>, coefficient: u128, exponent: i32) -> fmt::Result {
+    let mut digits = [b'0'; 39];
+    let mut from = digits.len();
+    let mut rest = coefficient;
+    while from == digits.len() || rest > 0 {
+        from -= 1;
+        digits[from] = b'0' + (rest % 10).to_le_bytes()[0];
+        rest /= 10;
+    }
+    let digits = core::str::from_utf8(&digits[from..]).unwrap_or_default();
+    let count = i32::try_from(digits.len()).unwrap_or_default();
+    let adjusted = exponent + count - 1;
+    if exponent > 0 || adjusted < -6 {
+        let (first, others) = digits.split_at(1);
+        f.write_str(first)?;
+        if !others.is_empty() {
+            write!(f, ".{others}")?;
+        }
+        return write!(f, "E{adjusted:+}");
+    }
+    let point = count + exponent;
+    match usize::try_from(point) {
+        _ if exponent == 0 => f.write_str(digits),
+        Ok(point) if point > 0 => {
+            let (whole, fraction) = digits.split_at(point);
+            write!(f, "{whole}.{fraction}")
+        }
+        _ => {
+            f.write_str("0.")?;
+            (0..point.unsigned_abs()).try_for_each(|_| f.write_char('0'))?;
+            f.write_str(digits)
+        }
+    }
+}

@@ -1,0 +1,182 @@
+/* What libmongoc does with a server, checked step by step: libmongoc_client URI streaming|polling EXPECTATION.
+ *
+ * EXPECTATION: `ok`, `fail-over` (the set elects another primary meanwhile) or `refused` (by authentication). A client of a
+ * pool has monitors of its own that stream; a client alone polls by itself between operations. */
+
+#include <mongoc/mongoc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const int64_t PATIENCE_US = 20 * 1000 * 1000;
+
+/* Checks that succeeded, which other threads count. */
+static volatile int32_t awaited_count, polled_count;
+
+static void fail(const char *what, const bson_error_t *error) {
+    fprintf(stderr, "libmongoc: %s: %s (%u)\n", what, error ? error->message : "not so", error ? error->code : 0);
+    exit(1);
+}
+
+static void pause_20_ms(void) {
+    struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    nanosleep(&pause, NULL);
+}
+
+static void on_heartbeat(const mongoc_apm_server_heartbeat_succeeded_t *event) {
+    bool awaited = mongoc_apm_server_heartbeat_succeeded_get_awaited(event);
+    bson_atomic_int32_fetch_add((int32_t *)(awaited ? &awaited_count : &polled_count), 1, bson_memory_order_seq_cst);
+}
+
+static bool command(mongoc_client_t *client, const char *name, bson_error_t *error) {
+    bson_t *document = BCON_NEW(name, BCON_INT32(1));
+    bool ok = mongoc_client_command_simple(client, "admin", document, NULL, NULL, error);
+    bson_destroy(document);
+    return ok;
+}
+
+static void insert(mongoc_collection_t *collection, int32_t id) {
+    bson_error_t error;
+    bson_t *document = BCON_NEW("number", BCON_INT32(id));
+    if (!mongoc_collection_insert_one(collection, document, NULL, NULL, &error)) {
+        fail("an insert", &error);
+    }
+    bson_destroy(document);
+}
+
+static void works(mongoc_client_t *client) {
+    bson_error_t error;
+    char name[64];
+    if (!command(client, "ping", &error)) {
+        fail("ping", &error);
+    }
+    if (!command(client, "buildInfo", &error)) {
+        fail("buildInfo", &error);
+    }
+    snprintf(name, sizeof name, "c%lld", (long long)bson_get_monotonic_time());
+    mongoc_collection_t *collection = mongoc_client_get_collection(client, "db", name);
+    for (int32_t id = 0; id < 100; id++) {
+        insert(collection, id);
+    }
+    bson_t filter = BSON_INITIALIZER;
+    bson_t *options = BCON_NEW("batchSize", BCON_INT32(30));
+    mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(collection, &filter, options, NULL);
+    const bson_t *found;
+    int count = 0;
+    while (mongoc_cursor_next(cursor, &found)) {
+        count++;
+    }
+    if (mongoc_cursor_error(cursor, &error)) {
+        fail("find", &error);
+    }
+    if (count != 100) {
+        fail("100 documents are found", NULL);
+    }
+    mongoc_cursor_destroy(cursor);
+    bson_destroy(options);
+    mongoc_collection_destroy(collection);
+    if (command(client, "noSuchCommand", &error) || error.code != 59) {
+        fail("an unknown command is refused by 59", &error);
+    }
+    if (!command(client, "ping", &error)) {
+        fail("ping after an error", &error);
+    }
+}
+
+/* Writes until another primary has taken some; no write fails. */
+static void fails_over(mongoc_client_t *client) {
+    mongoc_collection_t *collection = mongoc_client_get_collection(client, "db", "writes");
+    int64_t deadline = bson_get_monotonic_time() + PATIENCE_US;
+    char first[BSON_HOST_NAME_MAX + 8] = "";
+    for (int after = 0; after < 10;) {
+        bson_error_t error;
+        if (bson_get_monotonic_time() > deadline) {
+            fail("there is another primary", NULL);
+        }
+        insert(collection, after);
+        mongoc_server_description_t *primary = mongoc_client_select_server(client, true, NULL, &error);
+        if (!primary) {
+            fail("selection", &error);
+        }
+        const char *host = mongoc_server_description_host(primary)->host_and_port;
+        if (!*first) {
+            snprintf(first, sizeof first, "%s", host);
+        }
+        after += strcmp(first, host) != 0;
+        mongoc_server_description_destroy(primary);
+        pause_20_ms();
+    }
+    mongoc_collection_destroy(collection);
+}
+
+int main(int count, char **words) {
+    if (count != 4) {
+        fprintf(stderr, "usage: %s URI streaming|polling ok|fail-over|refused\n", words[0]);
+        return 2;
+    }
+    bool streams = strcmp(words[2], "streaming") == 0;
+    mongoc_init();
+    bson_error_t error;
+    mongoc_uri_t *uri = mongoc_uri_new_with_error(words[1], &error);
+    if (!uri) {
+        fail("the connection string", &error);
+    }
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_HEARTBEATFREQUENCYMS, 500);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS, (int32_t)(PATIENCE_US / 1000));
+    mongoc_apm_callbacks_t *callbacks = mongoc_apm_callbacks_new();
+    mongoc_apm_set_server_heartbeat_succeeded_cb(callbacks, on_heartbeat);
+    mongoc_client_pool_t *pool = NULL;
+    mongoc_client_t *client;
+    if (streams) {
+        pool = mongoc_client_pool_new(uri);
+        mongoc_client_pool_set_error_api(pool, MONGOC_ERROR_API_VERSION_2);
+        mongoc_client_pool_set_appname(pool, "libmongoc");
+        mongoc_client_pool_set_apm_callbacks(pool, callbacks, NULL);
+        client = mongoc_client_pool_pop(pool);
+    } else {
+        client = mongoc_client_new_from_uri(uri);
+        mongoc_client_set_error_api(client, MONGOC_ERROR_API_VERSION_2);
+        mongoc_client_set_appname(client, "libmongoc");
+        mongoc_client_set_apm_callbacks(client, callbacks, NULL);
+    }
+    if (strcmp(words[3], "refused") == 0) {
+        if (command(client, "ping", &error)) {
+            fail("it is refused", NULL);
+        }
+        if (error.domain != MONGOC_ERROR_CLIENT || error.code != MONGOC_ERROR_CLIENT_AUTHENTICATE) {
+            fail("it is refused by authentication", &error);
+        }
+    } else {
+        works(client);
+        if (strcmp(words[3], "fail-over") == 0) {
+            fails_over(client);
+            works(client);
+        }
+        int64_t deadline = bson_get_monotonic_time() + PATIENCE_US;
+        volatile int32_t *checks = streams ? &awaited_count : &polled_count;
+        while (*checks < 3) {
+            if (bson_get_monotonic_time() > deadline) {
+                fail("three checks", NULL);
+            }
+            if (!command(client, "ping", &error)) {
+                fail("ping between checks", &error);
+            }
+            pause_20_ms();
+        }
+        if (!streams && awaited_count) {
+            fail("nothing is awaited by one who polls", NULL);
+        }
+        works(client);
+    }
+    if (pool) {
+        mongoc_client_pool_push(pool, client);
+        mongoc_client_pool_destroy(pool);
+    } else {
+        mongoc_client_destroy(client);
+    }
+    mongoc_apm_callbacks_destroy(callbacks);
+    mongoc_uri_destroy(uri);
+    mongoc_cleanup();
+    return 0;
+}

@@ -1,0 +1,227 @@
+//! Compression in bounded memory: nothing anew once it is warm, and never more than a message declares and the limit allows.
+//!
+//! What zstd takes from C's allocator is not counted; it does not depend on what a peer sends.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use std::alloc::System;
+
+use poolhouse_core::wire::bson::DocumentWriter;
+use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, UnpackError, Unpacked};
+use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
+use poolhouse_core::wire::{WireError, WireErrorKind};
+use poolhouse_tests::fake::{Algorithm, compressed, compressed_raw};
+
+/// The system's allocator, counting for each thread the calls that ask for memory, the bytes it holds and the most it held.
+struct Counting;
+
+thread_local! {
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+fn note(grown: usize, shrunk: usize) {
+    // A thread that is ending has no cells any more, and is not being measured.
+    let _ = HELD.try_with(|held| {
+        held.set(held.get().wrapping_add_unsigned(grown).wrapping_sub_unsigned(shrunk));
+        let _ = MOST.try_with(|most| most.set(most.get().max(held.get())));
+    });
+    if grown > 0 {
+        let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches cells of the thread that
+// need no initialisation and allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size(), 0);
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size(), 0);
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size, layout.size());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note(0, layout.size());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What `act` did to memory.
+#[derive(Debug)]
+struct Taken {
+    /// How many times it asked for some.
+    calls: u64,
+    /// How much more it held at its worst than before.
+    most_bytes: usize,
+    /// How much it has kept.
+    kept_bytes: usize,
+}
+
+fn measure(act: impl FnOnce()) -> Taken {
+    let (asked, held) = (ASKED.get(), HELD.get());
+    MOST.set(held);
+    act();
+    let bytes = |count: isize| usize::try_from(count).unwrap_or(0);
+    Taken { calls: ASKED.get() - asked, most_bytes: bytes(MOST.get() - held), kept_bytes: bytes(HELD.get() - held) }
+}
+
+const EACH: [(Compressor, Algorithm); 3] =
+    [(Compressor::Snappy, Algorithm::Snappy), (Compressor::Zlib, Algorithm::Zlib), (Compressor::Zstd, Algorithm::Zstd)];
+
+fn packer(compressor: Compressor) -> Packer {
+    let only = Compressors::NONE.with(compressor);
+    let mut packer = Packer::new(only, None);
+    packer.agree(only);
+    packer
+}
+
+fn request(length: usize) -> Vec<u8> {
+    let text: String = "pool house ".chars().cycle().take(length).collect();
+    let body = |body: &mut DocumentWriter<'_, Vec<u8>>| body.int32("insert", 1)?.str("text", &text).map(drop);
+    let mut sink = Vec::new();
+    encode_command(&mut sink, Outgoing::request(1), &Limits::DEFAULT, "db", body).expect("it fits");
+    sink
+}
+
+fn refused(packer: &mut Packer, input: &[u8]) -> WireErrorKind {
+    match packer.unpack(input, &Limits::DEFAULT) {
+        Err(UnpackError::Wire(error)) => WireError::kind(error),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_counter_counts_so_that_the_others_can_fail() {
+    let mut kept = Vec::new();
+    let taken = measure(|| {
+        drop(Vec::<u8>::with_capacity(1000));
+        kept = Vec::<u8>::with_capacity(500);
+    });
+    assert_eq!((taken.calls, taken.most_bytes, taken.kept_bytes), (2, 1000, 500));
+    drop(kept);
+}
+
+/// The numbers that the documentation of `Packer` gives, with the buffers on top.
+#[test]
+fn contexts_take_what_is_documented() {
+    for (compressor, compress_max, inflate_max) in [
+        (Compressor::Snappy, 36 * 1024, 0),
+        (Compressor::Zlib, 330 * 1024, 44 * 1024),
+        // Nothing that Rust would know of.
+        (Compressor::Zstd, 0, 0),
+    ] {
+        let message = request(100_000);
+        let mut packer = packer(compressor);
+        let taken = measure(|| assert_eq!(packer.pack(&message, &Limits::DEFAULT), Ok(true)));
+        let context = taken.kept_bytes - packer.buffer_bytes();
+        assert!(context <= compress_max, "{compressor} takes {context} to compress");
+        assert!(packer.buffer_bytes() < message.len() + message.len() / 4 + 1024, "{compressor}");
+        let packed = packer.packed().to_vec();
+        let before = packer.buffer_bytes();
+        let taken = measure(|| assert!(packer.unpack(&packed, &Limits::DEFAULT).is_ok()));
+        assert_eq!(packer.buffer_bytes() - before, message.len());
+        let context = taken.kept_bytes - message.len();
+        assert!(context <= inflate_max, "{compressor} takes {context} to inflate");
+    }
+}
+
+#[test]
+fn warm_packer_allocates_nothing() {
+    for (compressor, algorithm) in EACH {
+        let mut packer = packer(compressor);
+        let requests = [100_000, 10, 0, 50_000, 3_000].map(request);
+        let replies: Vec<_> = requests.iter().map(|request| compressed(algorithm, request)).collect();
+        let mut round = || {
+            for (request, reply) in requests.iter().zip(&replies) {
+                assert_eq!(packer.pack(request, &Limits::DEFAULT), Ok(true));
+                assert_eq!(
+                    packer.unpack(reply, &Limits::DEFAULT),
+                    Ok(Unpacked::Inflated { length_bytes: reply.len() })
+                );
+                packer.trim(256 * 1024);
+            }
+        };
+        round();
+        let taken = measure(|| (0..20).for_each(|_| round()));
+        assert_eq!((taken.calls, taken.kept_bytes), (0, 0), "{compressor}");
+    }
+}
+
+/// Forty megabytes in a few kilobytes, declared as a few bytes: not a byte beyond those is written.
+#[test]
+fn bomb_takes_no_more_than_it_declares() {
+    let zeros = vec![0; 40_000_000];
+    for (compressor, algorithm) in EACH {
+        let data = algorithm.compress(&zeros);
+        let bomb = compressed_raw(&request(0)[..16], 100, algorithm.id(), &data);
+        let mut packer = packer(compressor);
+        // With the context that it needs once.
+        assert!(packer.unpack(&compressed(algorithm, &request(0)), &Limits::DEFAULT).is_ok());
+        let taken = measure(|| {
+            let kind = refused(&mut packer, &bomb);
+            let expected = match compressor {
+                Compressor::Snappy => WireErrorKind::InflatedSize { declared_bytes: 100, found_bytes: 40_000_000 },
+                Compressor::Zlib | Compressor::Zstd => WireErrorKind::InflatedTooLong { declared_bytes: 100 },
+            };
+            assert_eq!(kind, expected);
+        });
+        assert!(taken.most_bytes <= 116, "{compressor}: {taken:?}");
+    }
+}
+
+/// One that tells the truth is bounded by the limit on messages, and its memory is given back.
+#[test]
+fn bomb_within_the_limit_takes_its_size_and_leaves_nothing() {
+    let zeros = vec![0; 47_999_984];
+    for (compressor, algorithm) in EACH {
+        let data = algorithm.compress(&zeros);
+        let bomb = compressed_raw(&request(0)[..16], zeros.len(), algorithm.id(), &data);
+        let mut packer = packer(compressor);
+        assert!(packer.unpack(&compressed(algorithm, &request(0)), &Limits::DEFAULT).is_ok());
+        packer.trim(0);
+        let taken = measure(|| {
+            assert_eq!(packer.unpack(&bomb, &Limits::DEFAULT), Ok(Unpacked::Inflated { length_bytes: bomb.len() }));
+            packer.trim(256 * 1024);
+        });
+        assert_eq!((taken.calls, taken.most_bytes, taken.kept_bytes), (1, 48_000_000, 0), "{compressor}");
+        // A byte more, and nothing is taken at all.
+        let longer = compressed_raw(&request(0)[..16], zeros.len() + 1, algorithm.id(), &data);
+        let taken = measure(|| {
+            let (size_bytes, max_bytes) = (47_999_985, 47_999_984);
+            assert_eq!(refused(&mut packer, &longer), WireErrorKind::UncompressedSize { size_bytes, max_bytes });
+        });
+        assert_eq!(taken.calls, 0, "{compressor}");
+    }
+}
+
+/// A few bytes that claim to be megabytes cost nothing: they cannot be.
+#[test]
+fn size_that_cannot_be_takes_nothing() {
+    for (compressor, algorithm) in EACH {
+        let lie = compressed_raw(&request(0)[..16], 47_000_000, algorithm.id(), &[0x78; 30]);
+        let mut packer = packer(compressor);
+        let taken = measure(|| {
+            let kind = refused(&mut packer, &lie);
+            assert!(matches!(kind, WireErrorKind::UncompressedSize { .. }), "{kind}");
+        });
+        assert_eq!(taken.calls, 0, "{compressor}");
+    }
+}
