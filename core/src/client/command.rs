@@ -143,7 +143,10 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        let deadline = match options.timeout {
+            Some(timeout) => self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero())),
+            None => self.own_deadline(),
+        };
         let mut failed: Option<(ServerId, Error)> = None;
         loop {
             let deprioritized = failed.as_ref().map(|(id, _)| *id);
@@ -201,9 +204,14 @@ impl<P: Platform> Client<P> {
         preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
     }
 
-    /// When the time of an operation that begins now is over; a limit of zero is none.
+    /// When the time of an operation that begins now is over.
     pub(super) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
-        timeout.filter(|timeout| !timeout.is_zero()).map(|timeout| self.now().saturating_add(timeout))
+        timeout.map(|timeout| self.now().saturating_add(timeout))
+    }
+
+    /// The same by the client's options, where zero is for ever.
+    pub(super) fn own_deadline(&self) -> Option<Instant> {
+        self.deadline(self.options().timeout.filter(|timeout| !timeout.is_zero()))
     }
 
     /// The client, if `socketTimeoutMS` limits each command: where no deadline does.

@@ -1,6 +1,7 @@
 //! Connections in the hands of the application.
 
 use super::{Client, CommandError, Error, Net, Platform};
+use crate::Instant;
 use crate::selection::ReadPreference;
 use crate::shell::{self, Guard, OperationError};
 use crate::wire::bson::{DocumentWriter, RawDocument};
@@ -21,18 +22,16 @@ impl<P: Platform> Client<P> {
     ///
     /// [`Error::Operation`]: no server, or no connection in time.
     pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
-        self.check_out_by(self.inner.options.timeout).await
+        self.check_out_until(None, self.own_deadline()).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever.
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never.
     ///
     /// # Errors
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Connection<'_, P>, Error> {
-        let deadline = self.deadline(timeout);
-        let guard = self.inner.hub.check_out(&self.wanted(None, &[]), deadline).await?;
-        Ok(Connection::new(guard, self.pacing(deadline)))
+        self.check_out_until(None, self.deadline(timeout)).await
     }
 
     /// [`Client::check_out`] of a connection to a server of the user's choice.
@@ -41,8 +40,15 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Connection<'_, P>, Error> {
-        let deadline = self.deadline(self.inner.options.timeout);
-        let guard = self.inner.hub.check_out(&self.wanted(Some(read_preference), &[]), deadline).await?;
+        self.check_out_until(Some(read_preference), self.own_deadline()).await
+    }
+
+    async fn check_out_until(
+        &self,
+        read_preference: Option<ReadPreference<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<Connection<'_, P>, Error> {
+        let guard = self.inner.hub.check_out(&self.wanted(read_preference, &[]), deadline).await?;
         Ok(Connection::new(guard, self.pacing(deadline)))
     }
 
