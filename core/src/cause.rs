@@ -58,7 +58,9 @@ impl fmt::Display for Cause {
             Self::Protocol => "wire protocol error",
             Self::Command { code } => return write!(f, "command failed with code {code}"),
             Self::Authentication => "authentication failed",
-            Self::MissingServiceId => "the server is not behind a load balancer: its hello has no serviceId",
+            Self::MissingServiceId => {
+                "Driver attempted to initialize in load balancing mode, but the server does not support this mode"
+            }
             Self::Interrupted => "interrupted due to server monitor timeout",
             Self::Cancelled => "cancelled by the caller",
             Self::Closed => "closed",

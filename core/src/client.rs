@@ -27,6 +27,7 @@ pub use net::{Net, Stream};
 pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 
+use crate::pool::PoolOptions;
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
 use crate::topology::OwnedTopologyDescription;
@@ -124,6 +125,7 @@ impl<P: Platform> Client<P> {
             server_selection_timeout: options.server_selection_timeout,
             compressors: options.compressors,
             zlib_compression_level: options.zlib_compression_level,
+            late_reply: options.late_reply,
             metadata,
             first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
         };
@@ -137,7 +139,7 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
-    /// The options that it was made with.
+    /// The options that it was made with. Those of its pools may have changed since: [`Client::pool_options`].
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options
@@ -149,7 +151,7 @@ impl<P: Platform> Client<P> {
         self.inner.hub.topology()
     }
 
-    /// What is known of each server and its pool, all of one instant.
+    /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();
@@ -181,6 +183,37 @@ impl<P: Platform> Client<P> {
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
+    }
+
+    /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections established, one at least, so
+    /// that the first operations find them. Whether it is worth failing over is for the caller to say.
+    ///
+    /// - `timeout`: zero is for ever; `serverSelectionTimeoutMS` limits the wait for the server besides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operation`]: no server in time, or a connection that could not be established.
+    pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
+        let connections = self.pool_options().min_pool_size.max(1);
+        let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
+        Ok(self.inner.hub.warm_up(&self.wanted(None, &[]), Some(connections), deadline).await?)
+    }
+
+    /// The options of its pools that are in force.
+    #[must_use]
+    pub fn pool_options(&self) -> PoolOptions {
+        *self.inner.hub.pool_config().options()
+    }
+
+    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background`
+    /// stay as they are. What follows at once, and what later: [`Pool::reconfigure`](crate::pool::Pool::reconfigure).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`]: an option is out of its range; nothing has changed.
+    pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
+        self.inner.hub.reconfigure_pools(options.validate()?);
+        Ok(())
     }
 
     /// The clock of events and deadlines.
@@ -223,11 +256,11 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, until the client is closed or gone.
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
 async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
-        for task in hub.server_tasks() {
+        for task in hub.server_tasks(&server) {
             let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
             tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
         }

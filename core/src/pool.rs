@@ -38,6 +38,7 @@
 //! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with [`CheckOutError::Cancelled`]; one that had
 //!   been granted emits ConnectionCheckedIn.
 //! - Closing the pool abandons what is being established.
+//! - Options may change while the pool lives: see [`Pool::reconfigure`].
 //! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
 
 mod check;
@@ -47,6 +48,7 @@ mod error;
 mod event;
 mod memory;
 mod options;
+mod reconfigure;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -118,6 +120,10 @@ pub struct Pool<M: Memory> {
     sweep_due: bool,
     /// A place for a connection became free after somebody had found none.
     serve_due: bool,
+    /// The limits were lowered, and connections beyond them are left.
+    shrunk: bool,
+    /// The timeout of the queue was changed, and some wait by an earlier one.
+    timeouts_vary: bool,
     /// Leases pinned to cursors and to transactions.
     pinned: [u32; 2],
 }
@@ -152,6 +158,8 @@ impl<M: Memory> Pool<M> {
             backoff: BACKOFF_FIRST,
             sweep_due: false,
             serve_due: false,
+            shrunk: false,
+            timeouts_vary: false,
             pinned: [0; 2],
         }
     }

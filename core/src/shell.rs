@@ -12,9 +12,11 @@
 //!
 //! Any future of the shell may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
-//! connection closed. Nothing is lost, and nobody reads somebody else's reply.
+//! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
 
 mod connection;
+#[cfg(feature = "alloc")]
+mod drain;
 mod error;
 mod event;
 mod guard;
@@ -33,6 +35,8 @@ mod task;
 #[cfg(feature = "std")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "alloc")]
+mod warm_up;
 
 pub use connection::ExchangeError;
 pub use error::{OperationError, SelectionReport};
@@ -40,7 +44,7 @@ pub use error::{OperationError, SelectionReport};
 pub use event::Event;
 pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
-pub use hub::{Hub, HubConfig, ServerSnapshot};
+pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use read_preference::append_read_preference;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
 pub use select::Wanted;

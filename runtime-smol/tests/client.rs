@@ -7,7 +7,9 @@ mod client {
     mod cancellation;
     mod closing;
     mod failures;
+    mod late_replies;
     mod lifecycle;
+    mod pool_options;
     mod replies;
     mod support;
 }

@@ -22,6 +22,7 @@
 //! server was seen to do.
 
 mod auth;
+pub mod balancer;
 mod client;
 mod commands;
 mod compress;

@@ -52,6 +52,29 @@ pub enum Store {
 }
 
 impl Shape {
+    /// Other options that are valid, for a pool of these.
+    pub(crate) fn other_options(options: &PoolOptions, choices: &mut impl Choices) -> PoolOptions {
+        let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8]);
+        let min_pool_size = choices.one_of(&[0, 0, 1, 2, 4]);
+        PoolOptions {
+            max_pool_size,
+            min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
+            max_idle_time: Duration::from_millis(choices.one_of(&[0, 0, 1, 10])),
+            max_connecting: choices.below(8) + 1,
+            wait_queue_timeout: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 500])),
+            // Those two are not changed, whatever is said.
+            load_balanced: options.load_balanced != choices.one_in(4),
+            background: options.background != choices.one_in(4),
+        }
+    }
+
+    /// Lets the options change in the course of life.
+    #[must_use]
+    pub fn with_reconfiguration(mut self) -> Self {
+        self.weights[Kind::Reconfigure as usize] = 10;
+        self
+    }
+
     /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
     pub fn draw(choices: &mut impl Choices) -> Self {
         let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
@@ -70,6 +93,10 @@ impl Shape {
         let uniform = choices.one_in(4);
         let mut weights = [10; Kind::COUNT];
         for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
+            if kind == Kind::Reconfigure {
+                *weight = 0;
+                continue;
+            }
             if !uniform {
                 *weight = if choices.one_in(6) { 0 } else { choices.below(100) + 1 };
             }
@@ -111,7 +138,11 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
 ///
 /// The message of the panic, when pool and model differ or an invariant is broken.
 pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
-    let shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+    let mut shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+    // Even ones live as they did before there was such a thing, and are pinned.
+    if !seed.is_multiple_of(2) {
+        shape = shape.with_reconfiguration();
+    }
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }

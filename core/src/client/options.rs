@@ -15,6 +15,7 @@ use crate::monitor::MonitorOptions;
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
+use crate::shell::LATE_REPLY;
 use crate::uri::{ConnectionString, Scheme, UriWarning, W};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
@@ -74,6 +75,9 @@ pub struct ClientOptions {
     /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
     /// ever. `timeout` is the better one.
     pub socket_timeout: Option<Duration>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
+    /// connection need not be closed; zero is not at all. Default 1 s.
+    pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
@@ -108,6 +112,7 @@ impl ClientOptions {
             local_threshold: LOCAL_THRESHOLD,
             timeout: None,
             socket_timeout: None,
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: Compressors::NONE,
@@ -168,6 +173,7 @@ impl ClientOptions {
             local_threshold: uri.local_threshold(),
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
+            late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
             compressors: uri.compressors().iter().copied().collect(),

@@ -13,13 +13,15 @@ impl<M: Memory> Pool<M> {
         let options = &self.config.options;
         let counts = self.counts();
         let max = options.max_pool_size;
-        assert!(max == 0 || counts.total() <= max, "more than maxPoolSize connections");
-        assert!(counts.pending <= options.max_connecting, "more than maxConnecting pending");
+        let (is_beyond, is_busy) = self.excess();
+        assert!(!is_beyond || self.shrunk, "more than maxPoolSize connections");
+        assert!(!is_beyond || counts.available == 0, "more than maxPoolSize connections, and one is available");
+        assert!(!is_busy || self.shrunk, "more than maxConnecting pending");
         self.deadlines.assert_invariants(|index| self.deadline_of(index));
         self.check_bindings();
         if self.state == PoolState::Ready && self.waiters.len(waiter::UNBOUND) > 0 && !self.serve_due {
             assert!(counts.available == 0, "somebody waits beside an available connection");
-            let blocked = (max > 0 && counts.total() == max) || counts.pending == options.max_connecting;
+            let blocked = (max > 0 && counts.total() >= max) || counts.pending >= options.max_connecting;
             assert!(blocked || !self.conns.has_place(), "somebody waits without need");
         }
         if self.state != PoolState::Ready {
@@ -41,6 +43,8 @@ impl<M: Memory> Pool<M> {
         let timeout = self.config.options.wait_queue_timeout;
         let queue = (!timeout.is_zero()).then(|| slot.started.saturating_add(timeout));
         let at = match self.waiters.list_of(index) {
+            // By the timeout of its time; it cannot be worked out anew.
+            waiter::UNBOUND if self.timeouts_vary => return self.deadlines.of(index),
             waiter::UNBOUND => [slot.deadline, queue].into_iter().flatten().min(),
             waiter::BOUND => slot.deadline,
             _ => None,

@@ -180,7 +180,7 @@ impl fmt::Display for PoolEvent {
 pub enum ClosedReason {
     /// The pool was cleared since the connection was created.
     Stale,
-    /// It was available for longer than `maxIdleTimeMS`.
+    /// It was available for longer than `maxIdleTimeMS`, or became one too many when `maxPoolSize` was lowered.
     Idle,
     /// It could not be established, or failed in use.
     Error,

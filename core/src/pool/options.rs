@@ -93,6 +93,12 @@ impl PoolConfig {
     /// The defaults of the specification.
     pub const DEFAULT: Self = Self { options: PoolOptions::DEFAULT };
 
+    /// These options, in the mode of others: what does not change in the life of a pool.
+    pub(crate) const fn in_mode_of(self, other: Self) -> Self {
+        let PoolOptions { load_balanced, background, .. } = other.options;
+        Self { options: PoolOptions { load_balanced, background, ..self.options } }
+    }
+
     /// The options that were checked.
     #[must_use]
     pub const fn options(&self) -> &PoolOptions {

@@ -209,6 +209,10 @@ impl<M: Memory> Pool<M> {
     /// bound to each other, or whichever is left to the oldest waiter that has none.
     pub(super) fn hand_over(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let Some(oldest) = self.oldest_waiter() else {
+            if self.is_beyond_max() {
+                self.close_conn(now, index, ClosedReason::Idle, None, observer);
+                return;
+            }
             let slot = self.conns.get_mut(index);
             slot.available_since = now;
             debug_assert!(slot.waiter == NIL, "a connection is bound to nobody that waits");
@@ -355,7 +359,7 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) {
         let slot = self.conns.get(index);
-        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted;
+        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
         // `interrupted` tells that it is in use, and owes no interrupt.
         if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
             let conn = ConnId(self.conns.key(index));
@@ -367,18 +371,20 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Takes back a connection that somebody waits for, or that is closed.
+    /// Takes back a connection that somebody waits for, or that is perhaps closed.
     #[inline(never)]
     fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
         let now = self.begin(now, observer);
         let conn = ConnId(self.conns.key(index));
         observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         self.set_pinned(index, Pinned::No);
+        let is_surplus = self.is_beyond_max();
         let slot = self.conns.get(index);
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
             Health::Healthy if slot.interrupted || self.is_stale(slot) => Some((ClosedReason::Stale, None)),
+            Health::Healthy if is_surplus => Some((ClosedReason::Idle, None)),
             Health::Healthy => None,
         };
         match closed {

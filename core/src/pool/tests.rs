@@ -11,6 +11,7 @@ mod fixed;
 mod load_balanced;
 mod options;
 mod populate;
+mod reconfigure;
 mod report;
 mod time;
 mod wait_queue;

@@ -70,6 +70,8 @@ pub(super) struct Connection<R: Runtime> {
     packing: Packing,
     ids: RequestIds,
     exchange: Exchange,
+    /// Whether all of the last request was given to the socket.
+    sent: bool,
     limits: Limits,
 }
 
@@ -100,6 +102,7 @@ impl<R: Runtime> Connection<R> {
             packing: Packing::NONE,
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
+            sent: false,
             limits: Limits::DEFAULT,
         }
     }
@@ -114,6 +117,12 @@ impl<R: Runtime> Connection<R> {
     /// - `zlib_level`: 0 to 9; `None` leaves it to zlib.
     pub(super) fn offer_compression(&mut self, offered: Compressors, zlib_level: Option<u32>) {
         self.packing.offer(offered, zlib_level);
+    }
+
+    /// Whether all that keeps it from being idle is a reply that did not come yet, or not to its end.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn owes_reply(&self) -> bool {
+        self.sent && !self.is_idle()
     }
 
     /// Makes an application connection of a connected socket.
@@ -180,7 +189,10 @@ impl<R: Runtime> Connection<R> {
         let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
         // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
         self.exchange.begin(id, flags);
-        self.flush(packed).await
+        self.sent = false;
+        self.flush(packed).await?;
+        self.sent = true;
+        Ok(())
     }
 
     /// Writes what was encoded, or what was made of it.

@@ -27,7 +27,7 @@ pub enum OperationError {
     CheckOut(CheckOutError),
     /// The request or its reply did not get through.
     Exchange(ExchangeError),
-    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet.
+    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet or the reply comes soon after.
     Timeout,
     /// The server's monitor timed out, and the connection was interrupted in the middle of the operation. (One that had not
     /// been sent yet fails with [`CheckOutError::PoolCleared`].)

@@ -1,11 +1,13 @@
 //! A connection that is checked out.
 
 use super::connection::{Connection, ExchangeError};
+#[cfg(feature = "alloc")]
+use super::drain::Drain;
 use super::error::OperationError;
 use super::hub::Hub;
 use super::runtime::Runtime;
 use super::server::{Begun, Watch};
-use crate::pool::{CheckOutError, Health, Lease, WaiterId};
+use crate::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
@@ -19,7 +21,8 @@ use core::task::{Context, Poll};
 
 /// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
 ///
-/// One that is dropped while a reply is outstanding, or after an error, is closed and not reused.
+/// One that is dropped after an error is closed and not reused. One that is dropped while a reply is outstanding, or after its
+/// time was over, is kept if the reply comes soon: see [`HubConfig::late_reply`](super::HubConfig::late_reply).
 pub struct Guard<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: R::ServerHandle,
@@ -42,8 +45,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// # Errors
     ///
     /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
-    /// command that was too late to be sent, the connection is closed when the guard is dropped, and every further command fails;
-    /// so it is when this future is dropped before it is done.
+    /// command that was too late to be sent, every further command fails and the connection is closed when the guard is dropped (after an
+    /// [`OperationError::Timeout`] only if the reply does not come soon after); so it is when this future is dropped before it is done.
     pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
@@ -148,10 +151,47 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
+    /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
+    #[cfg(feature = "alloc")]
+    fn drain(&mut self, lease: Lease) -> Option<Lease> {
+        // Looked at first: most guards owe nothing, and need not know the time.
+        if !self.connection.as_ref().is_some_and(Connection::owes_reply) {
+            return Some(lease);
+        }
+        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some(connection) = self.connection.take() else { return Some(lease) };
+        match self.server.drain(Drain { lease, connection, cause, deadline }) {
+            Ok(()) => None,
+            Err(Drain { lease, connection, .. }) => {
+                self.connection = Some(connection);
+                Some(lease)
+            }
+        }
+    }
+
+    /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
+    #[cfg(feature = "alloc")]
+    fn may_drain(&self) -> Option<(Cause, Instant)> {
+        let limit = self.hub.config().late_reply;
+        let cause = self.broken.unwrap_or(Cause::Cancelled);
+        let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
+        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+    }
+
     /// The reply to the last command, also when it failed with [`OperationError::Command`].
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Says what the connection is pinned to, until it is returned: behind a load balancer, an error of waiting for a connection tells how many are in use for
+    /// what. The connection itself stays with its service for its life in any case.
+    ///
+    /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
+    pub fn pin(&mut self, pinned: Pinned) {
+        if let Some(lease) = &self.lease {
+            self.server.pin(lease, pinned);
+        }
     }
 
     /// Until when operations may take; `None` is for ever.
@@ -180,9 +220,10 @@ impl<'h, R: Runtime> Guard<'h, R> {
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let mut connection = self.connection.take();
-        let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
-        if let Some(connection) = &mut connection {
+        #[cfg(feature = "alloc")]
+        let Some(lease) = self.drain(lease) else { return };
+        let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if let Some(connection) = &mut self.connection {
             connection.rest();
         }
         let health = match self.broken {
@@ -190,7 +231,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             None if outstanding => Health::Broken(Cause::Cancelled),
             None => Health::Healthy,
         };
-        self.server.check_in(self.hub.now(), lease, connection, health);
+        self.server.check_in(self.hub.now(), lease, self.connection.take(), health);
     }
 }
 

@@ -12,6 +12,7 @@ use super::guard::{CheckingOut, Guard};
 use super::runtime::{Lock, Runtime, register};
 use super::select::{Seat, Wanted};
 use super::server::{PoolSnapshot, Server, is_earlier};
+use super::task::{ServerTask, workers_of};
 use crate::control::{Control, ControlAction, widen};
 use crate::monitor::{Line, MonitorConfig};
 use crate::pool::{PoolConfig, PoolId};
@@ -30,7 +31,7 @@ use core::time::Duration;
 /// What a client is told before it starts.
 #[derive(Clone, Debug)]
 pub struct HubConfig {
-    /// The options of every pool.
+    /// The options of every pool, to begin with: see [`Hub::reconfigure_pools`].
     pub pool: PoolConfig,
     /// The options of every monitor.
     pub monitor: MonitorConfig,
@@ -43,11 +44,17 @@ pub struct HubConfig {
     pub compressors: Compressors,
     /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
     pub zlib_compression_level: Option<u32>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its connection need not be
+    /// closed; zero is not at all. See [`LATE_REPLY`]. Only with feature `alloc`.
+    pub late_reply: Duration,
     /// What the client says of itself.
     pub metadata: ClientMetadata,
     /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
     pub first_pool: u32,
 }
+
+/// How long a late reply is waited for, unless somebody knows better: 1 s.
+pub const LATE_REPLY: Duration = Duration::from_secs(1);
 
 /// What all handles of a client share.
 pub struct Hub<R: Runtime> {
@@ -76,6 +83,8 @@ pub(super) struct State<R: Runtime> {
     clock: Option<Waker>,
     armed: Option<Instant>,
     next_pool: u32,
+    /// The options of every pool.
+    pool: PoolConfig,
     pub(super) closed: bool,
 }
 
@@ -83,8 +92,12 @@ pub(super) struct State<R: Runtime> {
 pub(super) struct Entry<R: Runtime> {
     pub(super) id: ServerId,
     pub(super) server: R::ServerHandle,
-    /// Its tasks are to be started.
+    /// Tasks of it are to be started.
     fresh: bool,
+    /// Whether some were.
+    started: bool,
+    /// How many workers were.
+    workers: u32,
     /// Its pool was commanded, and owes something.
     unsettled: bool,
     pub(super) check: Option<Waker>,
@@ -131,9 +144,10 @@ impl<R: Runtime> State<R> {
         let pool = PoolId::new(self.next_pool);
         self.next_pool = self.next_pool.wrapping_add(1);
         let events = hub.events.of_server(address.as_ref());
-        let server = Server::new(now, id, pool, address, hub.config.pool, events);
+        let server = Server::new(now, id, pool, address, self.pool, events);
         let Ok(server) = hub.runtime.share_server(server) else { return };
-        let entry = Entry { id, server, fresh: true, unsettled: true, check: None, rtt: None };
+        let entry =
+            Entry { id, server, fresh: true, started: false, workers: 0, unsettled: true, check: None, rtt: None };
         let index = id.index() as usize;
         while self.servers.slots().len() <= index {
             if self.servers.try_push(None).is_err() {
@@ -232,6 +246,7 @@ impl<R: Runtime> Hub<R> {
             starter: None,
             clock: None,
             armed: None,
+            pool: config.pool,
             next_pool: config.first_pool,
             closed: false,
         };
@@ -409,12 +424,51 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
+    /// The options of every pool.
+    pub fn pool_config(&self) -> PoolConfig {
+        self.state.with(|state| state.pool)
+    }
+
+    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background` stay as
+    /// they are. What follows for a pool at once, and what later: [`Pool::reconfigure`](crate::pool::Pool::reconfigure).
+    ///
+    /// Where more connections may be established at once than before, [`Hub::next_server`] gives the servers again, and
+    /// [`Hub::server_tasks`] the workers that are missing.
+    pub fn reconfigure_pools(&self, pool: PoolConfig) {
+        self.step_state(|state, now, _| {
+            state.pool = pool.in_mode_of(state.pool);
+            let workers = workers_of(state.pool.options());
+            for place in 0..state.servers.slots().len() {
+                let Some(Some(entry)) = state.servers.slots_mut().get_mut(place) else { continue };
+                let id = entry.id;
+                entry.fresh |= entry.started && workers > entry.workers;
+                state.command(id, |server| server.reconfigure_quietly(now, pool));
+            }
+        });
+    }
+
+    /// Which tasks of a server are to be started, for whoever was given it by [`Hub::next_server`]. They are told once.
+    pub fn server_tasks(&self, server: &R::ServerHandle) -> impl Iterator<Item = ServerTask> + use<R> {
+        let (first, workers, monitored) = self.state.with(|state| {
+            let options = *state.pool.options();
+            let Some(entry) = state.entry(server.id()) else { return (false, 0, false) };
+            let workers = workers_of(&options);
+            let missing = workers.saturating_sub(entry.workers);
+            entry.workers = entry.workers.max(workers);
+            (!core::mem::replace(&mut entry.started, true), missing, !options.load_balanced)
+        });
+        let lines = if first && monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
+        let clock = first.then_some(ServerTask::Clock);
+        lines.iter().copied().chain(clock).chain(core::iter::repeat_n(ServerTask::Worker, workers as usize))
+    }
+
     /// Asks for a check of every server as soon as it may be.
     pub fn request_check(&self) {
         self.step(|control, now, _| control.request_check(now));
     }
 
-    /// The next server whose tasks are to be started: see [`Hub::run_server_task`]. `None` once the client is closed.
+    /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
+    /// `None` once the client is closed.
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         poll_fn(|context| {
             let (next, _replaced) = self.state.with(|state| {

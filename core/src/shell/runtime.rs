@@ -17,7 +17,8 @@ use embedded_io_async::{Read, Write};
 ///
 /// Whether the futures of the shell are `Send` follows from these types.
 pub trait Runtime: Sized + 'static {
-    /// A connected socket, TLS included. Dropping it closes it without waiting.
+    /// A connected socket, TLS included. Dropping it closes it without waiting. With [`HubConfig::late_reply`](super::HubConfig::late_reply),
+    /// a read that is dropped before it is done must lose no bytes.
     type Stream: Read + Write;
     /// What bytes are read into and written from; one connection has two.
     type Buffer: Buffer;

@@ -4,11 +4,13 @@
 //! after it is released. Nothing is awaited under the lock.
 
 use super::connection::Connection;
+#[cfg(feature = "alloc")]
+use super::drain::Late;
 use super::event::{Publish, Tap};
 use super::runtime::{Lock, Runtime, register};
 use crate::machine::Machine;
 use crate::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pool, PoolAction,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
     PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
 };
 use crate::storage::Store;
@@ -23,33 +25,35 @@ pub struct Server<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
-    state: R::Lock<State<R>>,
+    pub(super) state: R::Lock<State<R>>,
 }
 
 /// What is behind the lock of a server.
-struct State<R: Runtime> {
-    pool: Pool<R::Memory>,
+pub(super) struct State<R: Runtime> {
+    pub(super) pool: Pool<R::Memory>,
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Stores>::PerConn<Worker>,
-    clock: Option<Waker>,
+    pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
     /// Operations were found overdue, and are to be woken.
     overdue: bool,
+    #[cfg(feature = "alloc")]
+    pub(super) late: Late<R>,
 }
 
 /// What belongs to the place of a connection.
-struct Cell<R: Runtime> {
+pub(super) struct Cell<R: Runtime> {
     owner: Option<ConnId>,
-    interrupted: bool,
+    pub(super) interrupted: bool,
     socket: Option<Connection<R>>,
     /// What hello told. Here and not with the socket, which moves with each check-out.
     known: Option<Established>,
     /// Who performs I/O on it.
-    waker: Option<Waker>,
+    pub(super) waker: Option<Waker>,
     /// Until when that may take. Kept by the clock task, so that an operation in time needs no timer of its own.
-    deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
     /// The last such deadline that has passed.
     expired: Option<Instant>,
 }
@@ -153,7 +157,7 @@ impl<R: Runtime> State<R> {
     }
 
     /// The cell of a connection, unless the place is another's by now.
-    fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
+    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
         self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
     }
 
@@ -182,6 +186,17 @@ impl<R: Runtime> State<R> {
             }
         }
         next
+    }
+
+    /// Where a connection comes from; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        let service_id = self.pool.conn_service(id);
+        let pool_generation = match service_id {
+            Some(service_id) => self.pool.service_generation(service_id),
+            None => self.pool.generation(),
+        };
+        let generation = self.pool.conn_generation(id)?.get();
+        Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
     }
 
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
@@ -219,6 +234,8 @@ impl<R: Runtime> Server<R> {
             clock: None,
             armed: None,
             overdue: false,
+            #[cfg(feature = "alloc")]
+            late: Late::EMPTY,
         };
         Self { id, address, events, state: R::Lock::new(state) }
     }
@@ -284,6 +301,10 @@ impl<R: Runtime> Server<R> {
             let cleared = state.pool.clear(now, clear, Some(cause), observer);
             debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
         });
+    }
+
+    pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
+        self.change_quietly(|state, observer| state.pool.reconfigure(now, config, observer));
     }
 
     pub(super) fn close_quietly(&self, now: Instant) {
@@ -352,6 +373,12 @@ impl<R: Runtime> Server<R> {
             state.pool.cancel(now, id, observer);
             state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
         });
+    }
+
+    /// Notes what a connection that is checked out is used for.
+    pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
+        let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
+        debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
@@ -502,15 +529,7 @@ impl<R: Runtime> Server<R> {
 
     /// Where a connection comes from, for judging its errors; `None` once it is gone.
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
-        self.state.with(|state| {
-            let service_id = state.pool.conn_service(id);
-            let pool_generation = match service_id {
-                Some(service_id) => state.pool.service_generation(service_id),
-                None => state.pool.generation(),
-            };
-            let generation = state.pool.conn_generation(id)?.get();
-            Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
-        })
+        self.state.with(|state| state.origin(id))
     }
 
     /// What the clock task waits for.

@@ -1,13 +1,15 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
 use super::connection::{Connection, ExchangeError};
+#[cfg(feature = "alloc")]
+use super::drain::LateReplies;
 use super::hub::Hub;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::ClockState;
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
-use crate::pool::{ConnId, ServiceError};
+use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
@@ -26,7 +28,7 @@ pub enum ServerTask {
     Check,
     /// The monitor's measurements of round-trip time.
     Rtt,
-    /// The pool's deadlines and background work.
+    /// The pool's deadlines and background work, and replies that come late.
     Clock,
     /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
     Worker,
@@ -35,17 +37,13 @@ pub enum ServerTask {
 /// The largest number of workers of a server.
 const WORKERS_MAX: u32 = 128;
 
-impl<R: Runtime> Hub<R> {
-    /// Which tasks a server needs, for whoever starts them after [`Hub::next_server`].
-    pub fn server_tasks(&self) -> impl Iterator<Item = ServerTask> + use<R> {
-        let options = self.config().pool.options();
-        let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
-        let workers = options.max_connecting.min(conns_max).min(WORKERS_MAX) as usize;
-        let monitored = !self.config().pool.options().load_balanced;
-        let lines = if monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
-        lines.iter().copied().chain([ServerTask::Clock]).chain(core::iter::repeat_n(ServerTask::Worker, workers))
-    }
+/// How many workers have something to do at once.
+pub(super) fn workers_of(options: &PoolOptions) -> u32 {
+    let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
+    options.max_connecting.min(conns_max).min(WORKERS_MAX)
+}
 
+impl<R: Runtime> Hub<R> {
     /// Runs one task of a server until the server leaves the topology or the client is closed.
     pub async fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) {
         match task {
@@ -190,12 +188,19 @@ impl<R: Runtime> Hub<R> {
 
     /// Calls the pool when it wants to be called.
     async fn run_pool_clock(&self, server: &R::ServerHandle) {
+        #[cfg(feature = "alloc")]
+        let mut late = LateReplies::attend(self, server);
         loop {
             let state = poll_fn(|context| Poll::Ready(server.poll_clock(self.now(), context.waker()))).await;
             let ClockState::Armed(at) = state else { return };
+            #[cfg(feature = "alloc")]
+            let at = late.earliest(at);
             let mut expiry = pin!(self.sleep_until(at));
             poll_fn(|context| {
-                if server.clock_is_late(context.waker()) { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+                let due = server.clock_is_late(context.waker());
+                #[cfg(feature = "alloc")]
+                let due = late.poll(context, at) || due;
+                if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })
             .await;
         }

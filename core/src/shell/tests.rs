@@ -166,6 +166,7 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,
+        late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         first_pool: 0,
     };

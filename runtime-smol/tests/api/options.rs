@@ -3,7 +3,7 @@
 use super::support::{client, options, refused, run, sent, server};
 use bson::doc;
 use core::time::Duration;
-use poolhouse_smol::{Client, ClientOptions, DriverInfo, Error, ReadMode};
+use poolhouse_smol::{Client, ClientOptions, DriverInfo, Error, PoolOptions, ReadMode};
 
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
@@ -71,5 +71,50 @@ fn wrong_options_start_nothing() {
         let client = client(options(&server));
         client.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
         assert_eq!(server.accepted_count(), 2);
+    });
+}
+
+/// The pool has what `minPoolSize` says before the first operation, and one connection at least.
+#[test]
+fn warm_client_has_its_connections_before_the_first_operation() {
+    run(async {
+        for (least, there) in [(3, 3), (0, 1)] {
+            let server = server();
+            let client = client(options(&server).min_pool_size(least).max_pool_size(3));
+            client.warm_up(Duration::from_secs(60)).await.expect("a server and its connections");
+            let counts = client.pool_snapshot().expect("a server").counts;
+            assert!(counts.available + counts.in_use >= there, "{counts:?}");
+            client.close().await;
+            assert!(!refused(client.warm_up(Duration::from_secs(60)).await).is_timeout(), "closed at once");
+        }
+        // Nobody answers: the limit ends it.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = client(ClientOptions::new(silent.local_addr().expect("bound").to_string()));
+        let limit = Duration::from_millis(100);
+        let begun = std::time::Instant::now();
+        assert!(refused(client.warm_up(limit).await).is_timeout());
+        assert!(begun.elapsed() >= limit);
+    });
+}
+
+#[test]
+fn pool_options_can_be_changed_while_the_client_lives() {
+    run(async {
+        let server = server();
+        let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
+        let first = client.check_out().await.expect("the only connection");
+        assert!(refused(client.check_out().await.map(drop)).is_timeout());
+        let mut options = client.pool_options();
+        options.max_pool_size = 2;
+        // Time to establish, on any machine.
+        options.wait_queue_timeout = Duration::from_secs(60);
+        client.set_pool_options(options).expect("right");
+        assert_eq!(client.pool_options(), options);
+        let second = client.check_out().await.expect("there is room for two");
+        let error = refused(client.set_pool_options(PoolOptions { max_connecting: 0, ..options }));
+        assert_eq!(error.to_string(), "maxConnecting is 0, but must be at least 1");
+        assert_eq!(client.pool_options(), options, "nothing has changed");
+        drop((first, second));
+        client.close().await;
     });
 }

@@ -150,7 +150,9 @@ fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
 fn guard_dropped_before_its_reply_closes_the_connection() {
     run(async {
         let server = server();
-        let client = client(options(&server));
+        let mut options = options(&server);
+        options.late_reply = Duration::ZERO;
+        let client = client(options);
         fill(&client).await;
         let mut watch = Watch::of(&client);
         for _ in 0..10 {

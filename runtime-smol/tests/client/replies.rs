@@ -16,6 +16,8 @@ use std::time::Instant;
 async fn with_one_connection(server: &FakeServer) -> (Client, Watch) {
     let mut options = options(server);
     options.pool.max_pool_size = 1;
+    // Those have tests of their own.
+    options.late_reply = Duration::ZERO;
     let client = client(options);
     ping(&client).await.expect("a ping");
     let watch = Watch::of(&client);

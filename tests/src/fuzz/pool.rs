@@ -13,5 +13,8 @@ pub fn pool(data: &[u8]) {
     let mut shape = Shape::draw(&mut choices);
     // The bytes say when it is over.
     shape.steps = 1_000;
+    if data.last().is_some_and(|byte| byte % 2 == 1) {
+        shape = shape.with_reconfiguration();
+    }
     live(&shape, &mut choices, &mut Counters::default(), None);
 }

@@ -129,6 +129,8 @@ pub struct Waiter {
     pub outcome: Outcome,
     started: u64,
     deadline: Option<u64>,
+    /// waitQueueTimeoutMS as it was when it began to wait; 0 is none.
+    limit: u64,
     /// The connection that is established for it.
     bound: Option<u64>,
     owes_wake: bool,
@@ -257,7 +259,7 @@ impl Model {
     /// The earliest thing that is due (P20).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let deadlines = self.queue().filter_map(|waiter| self.due(waiter));
+        let deadlines = self.queue().filter_map(Self::due);
         let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.options.background);
         let perishing = perishing.filter_map(|conn| self.idle_at(conn));
         let run = (self.run_due && self.options.background).then_some(self.now);
@@ -312,8 +314,8 @@ impl Model {
     }
 
     /// When the wait of a check-out is over. waitQueueTimeoutMS counts only until a connection is on its way (CMAP-26).
-    fn due(&self, waiter: &Waiter) -> Option<u64> {
-        let limit = nanos(self.options.wait_queue_timeout);
+    fn due(waiter: &Waiter) -> Option<u64> {
+        let limit = waiter.limit;
         let by_option = (limit > 0 && waiter.bound.is_none()).then(|| waiter.started.saturating_add(limit));
         // The end of time never comes.
         waiter.deadline.into_iter().chain(by_option).min().filter(|&at| at < u64::MAX - 1)
@@ -329,6 +331,11 @@ impl Model {
 
     fn total(&self) -> usize {
         self.counts().iter().sum()
+    }
+
+    /// More than there may be: only after that was lowered.
+    pub(super) fn is_beyond_max(&self) -> bool {
+        self.options.max_pool_size > 0 && self.total() > self.options.max_pool_size as usize
     }
 
     fn may_create(&self) -> bool {
@@ -434,6 +441,10 @@ impl Model {
     /// A connection that is there goes to the oldest check-out, whoever it was for (CMAP-23, CMAP-66).
     fn give(&mut self, id: u64) {
         let Some(oldest) = self.queue().next().cloned() else {
+            if self.is_beyond_max() {
+                self.close_conn(id, ClosedReason::Idle, None, Some(Place::OwesClose));
+                return;
+            }
             self.last_turn += 1;
             let (now, turn) = (self.now, self.last_turn);
             let conn = self.conn_mut(id);

@@ -100,6 +100,8 @@ kinds! {
     TimeBack = 8,
     /// A call although nothing need be due.
     Tick = 4,
+    /// Puts other options in force.
+    Reconfigure = 6,
 }
 
 /// How often each kind was done.

@@ -1,11 +1,13 @@
 //! The operations: each is done to the pool and to the model, and what both answer is compared.
 
+use super::Shape;
 use super::kind::Kind;
 use super::world::{SERVICES, World};
 use crate::choices::Choices;
 use crate::model::pool::{CheckedOut, Outcome};
 use poolhouse_core::pool::{
-    CheckOut, Claim, Clear, ConnId, EstablishError, Health, Memory, Pinned, PoolState, ServiceError, Stale, WrongMode,
+    CheckOut, Claim, Clear, ConnId, EstablishError, Health, Memory, Pinned, PoolOptions, PoolState, ServiceError,
+    Stale, WrongMode,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
@@ -63,7 +65,8 @@ impl<M: Memory> World<'_, M> {
             | Kind::TimePast
             | Kind::TimeOnly
             | Kind::TimeBack
-            | Kind::Tick => true,
+            | Kind::Tick
+            | Kind::Reconfigure => true,
         }
     }
 
@@ -167,6 +170,16 @@ impl<M: Memory> World<'_, M> {
                 self.note(|| format!("pin {:?} {pinned:?}", self.leases[place].conn()));
                 assert_eq!(self.pool.pin(&self.leases[place], pinned), Ok(()));
                 self.model.pin(self.leases[place].conn().connection_id().get(), pinned);
+            }
+            Kind::Reconfigure => {
+                let options = Shape::other_options(&self.shape.options, choices);
+                self.note(|| format!("reconfigure {options:?}"));
+                let now = self.at();
+                self.pool.reconfigure(now, options.validate().expect("options that are valid"), &mut self.log);
+                self.model.reconfigure(self.now, options);
+                let PoolOptions { load_balanced, background, .. } = self.shape.options;
+                let expected = PoolOptions { load_balanced, background, ..options };
+                assert!(self.pool.state() == PoolState::Closed || *self.pool.config().options() == expected);
             }
             Kind::PinForeign => {
                 let lease = self.foreign_lease();

@@ -184,6 +184,14 @@ impl ClientOptions {
         self
     }
 
+    /// How long the reply to an operation that was given up is waited for in the background, so that its connection need not be
+    /// closed; zero is not at all. Default 1 s.
+    #[must_use]
+    pub fn late_reply(mut self, limit: Duration) -> Self {
+        self.late_reply = limit;
+        self
+    }
+
     /// `compressors`: what messages may be compressed with, best first. Default none.
     #[must_use]
     pub fn compressors(mut self, compressors: impl IntoIterator<Item = Compressor>) -> Self {

@@ -74,7 +74,7 @@ fn load_balanced_reply_without_service_id_is_an_error() {
     let metadata = metadata();
     let error = begun(&metadata, true).handle_input(&reply(1, Flags::NONE, good)).expect_err("no serviceId");
     assert_eq!((error.cause, error.labels, error.phase), (Cause::MissingServiceId, Labels::NONE, Phase::Hello));
-    assert!(error.to_string().contains("not behind a load balancer"), "{error}");
+    assert!(error.to_string().contains("load balancing mode"), "{error}");
 }
 
 /// CMAP-92: and when it does, the connection belongs to that service.

@@ -1,8 +1,8 @@
 //! What callers ask of the pool.
 
-use super::{Conn, Event, Model, Outcome, Place, Waiter, reason_of};
+use super::{Conn, Event, Model, Outcome, Place, Waiter, nanos, reason_of};
 use poolhouse_core::Cause;
-use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolState};
+use poolhouse_core::pool::{CheckOutError, Clear, ClosedReason, Health, Pinned, PoolOptions, PoolState};
 
 /// What became of a check-out at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,7 @@ impl Model {
             outcome: Outcome::Waiting,
             started: self.now,
             deadline,
+            limit: nanos(self.options.wait_queue_timeout),
             bound: None,
             owes_wake: false,
         });
@@ -126,6 +127,7 @@ impl Model {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
             Health::Healthy if self.is_stale(&conn) => Some((ClosedReason::Stale, None)),
+            Health::Healthy if self.is_beyond_max() => Some((ClosedReason::Idle, None)),
             Health::Healthy => None,
         };
         match perished {
@@ -135,6 +137,25 @@ impl Model {
             }
             None => self.give(id),
         }
+    }
+
+    /// Other options; the mode and the background stay.
+    pub fn reconfigure(&mut self, now: u64, options: PoolOptions) {
+        self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.begin(now);
+        let PoolOptions { load_balanced, background, .. } = self.options;
+        self.options = PoolOptions { load_balanced, background, ..options };
+        for conn in self.available() {
+            if self.is_beyond_max() {
+                let reason = self.perished(&conn).unwrap_or(ClosedReason::Idle);
+                self.close_conn(conn.id, reason, None, Some(Place::OwesClose));
+            }
+        }
+        // Those that nobody has asked for yet are for whoever may be served now.
+        self.serve(self.options.background);
     }
 
     /// CMAP-93.
@@ -300,7 +321,7 @@ impl Model {
     /// The oldest check-out if it is late, or else the one that has been late for longest.
     fn next_late(&self) -> Option<u64> {
         let mut late: Vec<(u64, u64)> =
-            self.queue().filter_map(|waiter| Some((self.due(waiter)?, waiter.number))).collect();
+            self.queue().filter_map(|waiter| Some((Self::due(waiter)?, waiter.number))).collect();
         late.retain(|&(at, _)| at <= self.now);
         late.sort_unstable();
         let oldest = self.queue().next()?.number;

@@ -1,0 +1,287 @@
+//! Replies that come too late for whoever asked: the connection is kept if they come soon.
+
+use super::support::{
+    DropIt, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused, run,
+    server,
+};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::{Client, ClientOptions, Error, Event};
+use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
+use std::time::Instant;
+
+/// Longer than any test may take: what ends before was ended by something else.
+const FOR_EVER: Duration = Duration::from_secs(3600);
+/// When a late reply comes.
+const LATE: Duration = Duration::from_millis(300);
+/// When its operation ends.
+const SOON: Duration = Duration::from_millis(50);
+
+/// At most one connection, and its late replies are waited for so long.
+fn one(server: &FakeServer, late_reply: Duration) -> ClientOptions {
+    let mut options = options(server);
+    options.pool.max_pool_size = 1;
+    options.late_reply = late_reply;
+    options
+}
+
+/// So many pings are answered late.
+fn answer_late(server: &FakeServer, pings: u32, late: Duration) {
+    server.set_fail_point(FailPoint::new(FailPointMode::Times(pings), &["ping"]).block(late));
+}
+
+async fn ping_within(client: &Client, limit: Duration) -> Result<(), Error> {
+    client.check_out_by(Some(limit)).await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+}
+
+/// The connection that the next operation gets; which gets the reply to its own request.
+async fn next_connection(client: &Client) -> u64 {
+    let mut guard = client.check_out().await.expect("a connection");
+    let reply = guard.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
+    assert!(reply.contains_key("version"), "not the reply to buildInfo: {reply}");
+    guard.connection_id()
+}
+
+#[test]
+fn connection_of_an_operation_that_timed_out_is_used_again_after_its_late_reply() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, PATIENCE));
+        let id = next_connection(&client).await;
+        let mut watch = Watch::of(&client);
+        for round in 1..=3 {
+            answer_late(&server, 1, LATE);
+            assert_eq!(operation(&refused(ping_within(&client, SOON).await)), OperationError::Timeout);
+            let counts = client.pool_snapshot().expect("a server").counts;
+            assert_eq!((counts.in_use, counts.available), (1, 0), "round {round}: it is in use until it is clean");
+            assert_eq!(next_connection(&client).await, id, "round {round}");
+        }
+        at_rest(&server, &client, 1).await;
+        assert_eq!(server.accepted_count(), 2);
+        let names = watch.pool_names();
+        assert_eq!(count(&names, "ConnectionClosed"), 0);
+        assert_eq!(count(&names, "ConnectionCheckedOut"), 6);
+        assert_eq!(count(&names, "ConnectionCheckedIn"), 6);
+        client.close().await;
+    });
+}
+
+/// Whatever of the reply had come: nothing, or a part that whoever gave up had read.
+#[test]
+fn connection_of_an_operation_that_was_given_up_is_used_again_after_its_late_reply() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, PATIENCE));
+        let id = next_connection(&client).await;
+        answer_late(&server, 1, LATE);
+        assert!(poll_times(ping(&client), 1, DropIt::AtOnce).is_none());
+        assert_eq!(next_connection(&client).await, id);
+        server.inject(FaultRule::once(Fault::Trickle { gap: Duration::from_millis(5) }).on_command("ping"));
+        assert!(poll_times(ping(&client), 3, DropIt::WhenWoken).is_none(), "the reply came byte by byte");
+        assert_eq!(next_connection(&client).await, id);
+        at_rest(&server, &client, 1).await;
+        assert_eq!(server.accepted_count(), 2);
+        client.close().await;
+    });
+}
+
+#[test]
+fn connection_whose_reply_does_not_come_in_time_is_closed() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, LATE));
+        let id = next_connection(&client).await;
+        let mut watch = Watch::of(&client);
+        server.inject(FaultRule::once(Fault::Silence).on_command("ping"));
+        let begun = Instant::now();
+        assert_eq!(operation(&refused(ping_within(&client, SOON).await)), OperationError::Timeout);
+        assert_eq!(watch.until_closed().await, ClosedReason::Error);
+        assert!(begun.elapsed() >= SOON + LATE, "{:?}", begun.elapsed());
+        assert_ne!(next_connection(&client).await, id);
+        at_rest(&server, &client, 1).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn connection_is_closed_at_once_when_late_replies_are_not_waited_for() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, Duration::ZERO));
+        let id = next_connection(&client).await;
+        let mut watch = Watch::of(&client);
+        answer_late(&server, 1, FOR_EVER);
+        assert!(poll_times(ping(&client), 1, DropIt::AtOnce).is_none());
+        let counts = client.pool_snapshot().expect("a server").counts;
+        assert_eq!((counts.in_use, counts.available), (0, 0));
+        assert_eq!(watch.until_closed().await, ClosedReason::Error);
+        assert_ne!(next_connection(&client).await, id);
+        client.close().await;
+    });
+}
+
+/// What the server did not get wholly it cannot answer: nothing is waited for.
+#[test]
+fn connection_of_a_request_that_was_sent_half_is_closed_at_once() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, FOR_EVER));
+        next_connection(&client).await;
+        let mut watch = Watch::of(&client);
+        server.freeze();
+        let mut guard = client.check_out_by(Some(LATE)).await.expect("a connection");
+        // More than sockets take whose peer does not read.
+        let bytes = vec![0; 15 << 20];
+        let large = bson::doc! { "ping": 1, "x": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes } };
+        assert_eq!(operation(&refused(guard.run_command("admin", large).await)), OperationError::Timeout);
+        drop(guard);
+        assert_eq!(client.pool_snapshot().expect("a server").counts.in_use, 0);
+        assert_eq!(watch.until_closed().await, ClosedReason::Error);
+        server.thaw();
+        next_connection(&client).await;
+        client.close().await;
+    });
+}
+
+#[test]
+fn many_late_replies_at_once_lose_no_connection() {
+    const OPERATIONS: usize = 40;
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.late_reply = PATIENCE;
+        options.pool.max_pool_size = u32::try_from(OPERATIONS).expect("few");
+        options.pool.max_connecting = 8;
+        let client = client(options);
+        let mut guards = Vec::new();
+        for _ in 0..OPERATIONS {
+            guards.push(client.check_out().await.expect("a connection"));
+        }
+        drop(guards);
+        let mut watch = Watch::of(&client);
+        answer_late(&server, u32::try_from(OPERATIONS).expect("few"), LATE);
+        let tasks: Vec<_> = (0..OPERATIONS)
+            .map(|task| {
+                let client = client.clone();
+                // Some run out of time, the others are given up.
+                smol::spawn(async move {
+                    if task.is_multiple_of(2) {
+                        drop(refused(ping_within(&client, SOON).await));
+                    } else {
+                        let limit = async {
+                            smol::Timer::after(SOON).await;
+                            Ok(())
+                        };
+                        drop(smol::future::or(ping(&client), limit).await);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        at_rest(&server, &client, 1).await;
+        let counts = client.pool_snapshot().expect("a server").counts;
+        assert_eq!(counts.available as usize, OPERATIONS);
+        assert_eq!(server.accepted_count(), 1 + u64::try_from(OPERATIONS).expect("few"));
+        assert_eq!(count(&watch.pool_names(), "ConnectionClosed"), 0);
+        let again: Vec<_> = (0..OPERATIONS).map(|_| next_connection(&client)).collect();
+        for one in again {
+            one.await;
+        }
+        client.close().await;
+    });
+}
+
+/// CMAP-36: nothing is waited for, and what is returned to a closed pool is closed for that.
+#[test]
+fn close_ends_the_waiting_for_late_replies() {
+    run(async {
+        let server = server();
+        let mut options = options(&server);
+        options.late_reply = FOR_EVER;
+        let client = client(options);
+        ping(&client).await.expect("a ping");
+        let mut watch = Watch::of(&client);
+        answer_late(&server, 3, FOR_EVER);
+        let pings: Vec<_> = (0..3).map(|_| ping_within(&client, SOON)).collect();
+        for each in pings {
+            assert_eq!(operation(&refused(each.await)), OperationError::Timeout);
+        }
+        client.close().await;
+        let closed: Vec<_> = watch
+            .read_to_the_end()
+            .await
+            .iter()
+            .filter_map(|event| {
+                if let Event::Pool(PoolEvent::ConnectionClosed { reason, .. }) = event { Some(*reason) } else { None }
+            })
+            .collect();
+        assert_eq!(closed, [ClosedReason::PoolClosed; 3]);
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+    });
+}
+
+/// An operation that is under way when the client is closed, and given up later.
+#[test]
+fn operation_that_is_given_up_after_the_close_leaves_nothing() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, FOR_EVER));
+        next_connection(&client).await;
+        answer_late(&server, 1, FOR_EVER);
+        let mut guard = client.check_out().await.expect("a connection");
+        {
+            let mut pinging = Box::pin(guard.run_command("admin", bson::doc! { "ping": 1 }));
+            assert!(poll_times(&mut pinging, 1, DropIt::AtOnce).is_none());
+            client.close().await;
+        }
+        drop(guard);
+        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
+    });
+}
+
+/// CMAP-82: the server's monitor times out meanwhile.
+#[test]
+fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
+    run(async {
+        let server = server();
+        let mut options = one(&server, FOR_EVER);
+        options.monitor.heartbeat_frequency = Duration::from_millis(500);
+        options.monitor.connect_timeout = Duration::from_millis(500);
+        let client = client(options);
+        let id = next_connection(&client).await;
+        let mut watch = Watch::of(&client);
+        server.freeze();
+        assert_eq!(operation(&refused(ping_within(&client, SOON).await)), OperationError::Timeout);
+        assert!(matches!(watch.until_closed().await, ClosedReason::Stale | ClosedReason::Error));
+        server.thaw();
+        assert_ne!(next_connection(&client).await, id);
+        at_rest(&server, &client, 1).await;
+        client.close().await;
+    });
+}
+
+/// What comes instead of the reply closes the connection, and is no news of the server.
+#[test]
+fn late_reply_that_is_wrong_or_cut_closes_the_connection() {
+    run(async {
+        let server = server();
+        let client = client(one(&server, FOR_EVER));
+        let faults =
+            [Fault::WrongResponseTo, Fault::Garbage(vec![0xff; 64]), Fault::CutStream { after_bytes: 1, by: Cut::Fin }];
+        for fault in faults {
+            let id = next_connection(&client).await;
+            let mut watch = Watch::of(&client);
+            answer_late(&server, 1, LATE);
+            server.inject(FaultRule::once(fault.clone()).on_command("ping"));
+            assert_eq!(operation(&refused(ping_within(&client, SOON).await)), OperationError::Timeout);
+            assert_eq!(watch.until_closed().await, ClosedReason::Error, "{fault:?}");
+            assert_ne!(next_connection(&client).await, id, "{fault:?}");
+            eventually("one connection", || server.open_count() == 2).await;
+        }
+        assert_eq!(client.pool_snapshot().expect("a server").generation, 0);
+        client.close().await;
+    });
+}

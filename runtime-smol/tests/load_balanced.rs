@@ -1,0 +1,440 @@
+//! The client behind a fake load balancer: no monitors, services told apart, errors that are one service's own.
+
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::pool::{
+    CheckOutError, ClosedReason, Pinned, PoolCounts, PoolEvent, PoolState, Usage,
+};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::{Cause, ObjectId, ServerType};
+use poolhouse_smol::{
+    Client, ClientOptions, CommandOptions, Connection, Error, Event, Notice, PoolSnapshot, ReadMode, ReadPreference,
+    Subscription,
+};
+use poolhouse_tests::fake::balancer::FakeBalancer;
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Received};
+use smol::future::FutureExt;
+use std::time::Instant;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        smol::Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    smol::block_on(test.or(limit))
+}
+
+fn options(uri: &str) -> ClientOptions {
+    let mut options = ClientOptions::parse(uri).expect("the string is right");
+    options.timeout = Some(PATIENCE);
+    options
+}
+
+/// Two services, and a client of theirs with everything that it tells.
+fn balanced() -> (FakeBalancer, Client, Subscription) {
+    let balancer = FakeBalancer::start(2).expect("it starts");
+    let (client, events) = Client::new_subscribed(options(&balancer.uri())).expect("the options are right");
+    (balancer, client, events)
+}
+
+async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        smol::Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+async fn ping(guard: &mut Connection<'_>) -> Result<(), Error> {
+    guard.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
+}
+
+fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Error {
+    match result {
+        Ok(value) => panic!("it succeeded: {value:?}"),
+        Err(error) => error,
+    }
+}
+
+fn service(balancer: &FakeBalancer, place: usize) -> ObjectId {
+    ObjectId(balancer.service(place).bytes())
+}
+
+fn service_of(guard: &mut Connection<'_>) -> ObjectId {
+    guard.raw().established().and_then(|known| known.service_id).expect("it reached a service")
+}
+
+/// Two connections to each service.
+async fn two_of_each<'c>(balancer: &FakeBalancer, client: &'c Client) -> [[Connection<'c>; 2]; 2] {
+    let mut each = Vec::new();
+    for place in 0..2 {
+        balancer.route_to(Some(place));
+        let guards = [client.check_out().await.expect("a connection"), client.check_out().await.expect("a connection")];
+        each.push(guards);
+    }
+    balancer.route_to(None);
+    each.try_into().expect("two services")
+}
+
+fn pool(client: &Client) -> PoolSnapshot {
+    client.pool_snapshot().expect("a server")
+}
+
+fn pool_events(events: &mut Subscription) -> Vec<PoolEvent> {
+    let mut seen = Vec::new();
+    while let Some(notice) = events.try_next() {
+        match notice {
+            Notice::Event { event: Event::Pool(event), .. } => seen.push(event),
+            Notice::Event { .. } => {}
+            Notice::Lost { count } => panic!("{count} events were lost"),
+        }
+    }
+    seen
+}
+
+/// The services that were cleared.
+fn cleared(events: &[PoolEvent]) -> Vec<Option<ObjectId>> {
+    events
+        .iter()
+        .filter_map(
+            |event| if let PoolEvent::PoolCleared { service_id, .. } = event { Some(*service_id) } else { None },
+        )
+        .collect()
+}
+
+fn hellos(server: &FakeServer) -> Vec<Received> {
+    server.log().into_iter().filter(|received| received.name.eq_ignore_ascii_case("hello")).collect()
+}
+
+/// SDAM-38, LOG-19: the server is known at once, and nobody looks at it.
+#[test]
+fn load_balancer_is_not_monitored() {
+    run(async {
+        let (balancer, client, mut events) = balanced();
+        assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
+        assert_eq!(pool(&client).state, PoolState::Ready);
+        client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
+        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        client.run_command_with("admin", bson::doc! { "ping": 1 }, nearest).await.expect("another");
+        // One connection in all, and one hello on it.
+        let (one, other) = (balancer.backend(0), balancer.backend(1));
+        assert_eq!(one.accepted_count() + other.accepted_count(), 1);
+        assert_eq!(hellos(one).len() + hellos(other).len(), 1);
+        let mut sdam = Vec::new();
+        while let Some(Notice::Event { event, .. }) = events.try_next() {
+            match event {
+                Event::Heartbeat(event) => panic!("a heartbeat: {event}"),
+                Event::Sdam(event) => sdam.push(event.to_string().split(' ').next().expect("a name").to_owned()),
+                Event::Pool(_) | _ => {}
+            }
+        }
+        let expected = [
+            "TopologyOpening",
+            "TopologyDescriptionChanged",
+            "ServerOpening",
+            "ServerDescriptionChanged",
+            "TopologyDescriptionChanged",
+        ];
+        assert_eq!(sdam, expected);
+        client.close().await;
+    });
+}
+
+/// CMAP-91, CMAP-92: hello says so, and each connection is its service's; a guard stays with it for its life.
+#[test]
+fn connection_belongs_to_the_service_that_it_reached() {
+    run(async {
+        let (balancer, client, _events) = balanced();
+        let mut guards = two_of_each(&balancer, &client).await;
+        for _ in 0..10 {
+            for guard in guards.iter_mut().flatten() {
+                ping(guard).await.expect("a ping");
+            }
+        }
+        for (place, guards) in guards.iter_mut().enumerate() {
+            let backend = balancer.backend(place);
+            for guard in guards {
+                assert_eq!(service_of(guard), service(&balancer, place));
+                assert_eq!(
+                    guard.raw().established().expect("it is there").server_type,
+                    ServerType::LoadBalancer,
+                    "whatever answers"
+                );
+            }
+            assert_eq!(backend.count_of("ping"), 20);
+            let hellos = hellos(backend);
+            assert_eq!(hellos.len(), 2);
+            for hello in hellos {
+                assert_eq!(hello.name, "hello", "never by the legacy name");
+                let body = hello.body.expect("small");
+                assert_eq!(body.get_bool("loadBalanced").ok(), Some(true));
+            }
+        }
+        drop(guards);
+        assert_eq!(pool(&client).counts.available, 4);
+        client.close().await;
+    });
+}
+
+/// CMAP-75, CMAP-88, CMAP-89, SDAM-70: what befalls one service is no news of the others.
+#[test]
+fn network_error_clears_the_service_of_its_connection_only() {
+    run(async {
+        let (balancer, client, mut events) = balanced();
+        let [[mut failing, idle], mut well] = two_of_each(&balancer, &client).await;
+        drop(idle);
+        pool_events(&mut events);
+        balancer.backend(0).kill().expect("it dies");
+        let error = refused(ping(&mut failing).await);
+        assert!(matches!(error, Error::Operation(OperationError::Exchange(_))), "{error:?}");
+        let seen = pool_events(&mut events);
+        assert_eq!(cleared(&seen), [Some(service(&balancer, 0))]);
+        let PoolSnapshot { state, generation, .. } = pool(&client);
+        assert_eq!((state, generation), (PoolState::Ready, 0));
+        assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
+        drop(failing);
+        for guard in &mut well {
+            ping(guard).await.expect("a ping");
+        }
+        drop(well);
+        eventually("the connections of the other service are left", || {
+            pool(&client).counts == PoolCounts { available: 2, ..PoolCounts::default() }
+        })
+        .await;
+        let mut reasons: Vec<_> = pool_events(&mut events)
+            .iter()
+            .filter_map(
+                |event| if let PoolEvent::ConnectionClosed { reason, .. } = event { Some(*reason) } else { None },
+            )
+            .collect();
+        reasons.sort_by_key(|reason| reason.name());
+        assert_eq!(reasons, [ClosedReason::Error, ClosedReason::Stale], "the one that failed, and the idle one");
+        let accepted = balancer.backend(1).accepted_count();
+        for _ in 0..4 {
+            client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
+        }
+        assert_eq!(balancer.backend(1).accepted_count(), accepted, "those that are there are used");
+        client.close().await;
+    });
+}
+
+/// SDAM-66: the second error of connections that are stale since the first says nothing new.
+#[test]
+fn errors_of_one_service_clear_it_once() {
+    run(async {
+        let (balancer, client, mut events) = balanced();
+        let [mut both, _well] = two_of_each(&balancer, &client).await;
+        balancer.backend(0).kill().expect("it dies");
+        for guard in &mut both {
+            refused(ping(guard).await);
+        }
+        assert_eq!(cleared(&pool_events(&mut events)), [Some(service(&balancer, 0))]);
+        drop(both);
+        // Back again, it is cleared anew: it has no connections left, and counts from the beginning (CMAP-90).
+        balancer.backend(0).restart().expect("it starts");
+        balancer.route_to(Some(0));
+        let mut again = client.check_out().await.expect("a connection");
+        assert_eq!(service_of(&mut again), service(&balancer, 0));
+        balancer.backend(0).kill().expect("it dies");
+        refused(ping(&mut again).await);
+        assert_eq!(cleared(&pool_events(&mut events)), [Some(service(&balancer, 0))]);
+        drop(again);
+        client.close().await;
+    });
+}
+
+/// SDAM-70, SDAM-76: a router that shuts down is cleared; one whose primary has changed is not.
+#[test]
+fn state_changes_clear_a_service_only_when_it_shuts_down() {
+    run(async {
+        for (code, clears) in [(10107, false), (189, false), (91, true), (11600, true)] {
+            let (balancer, client, mut events) = balanced();
+            let [[mut guard, other], well] = two_of_each(&balancer, &client).await;
+            balancer.backend(0).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(code));
+            pool_events(&mut events);
+            let error = refused(ping(&mut guard).await);
+            assert!(matches!(&error, Error::Command(error) if error.code == code), "{error:?}");
+            let expected = if clears { vec![Some(service(&balancer, 0))] } else { Vec::new() };
+            assert_eq!(cleared(&pool_events(&mut events)), expected, "{code}");
+            drop((guard, other, well));
+            let left = if clears { 2 } else { 4 };
+            eventually("those of the service are closed", || pool(&client).counts.available == left).await;
+            assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
+            client.close().await;
+        }
+    });
+}
+
+/// CMAP-89: who waits in the queue goes on waiting.
+#[test]
+fn clear_of_a_service_fails_nobody_who_waits() {
+    run(async {
+        let balancer = FakeBalancer::start(2).expect("it starts");
+        let mut options = options(&balancer.uri());
+        options.pool.max_pool_size = 1;
+        let client = Client::new(options).expect("the options are right");
+        balancer.route_to(Some(0));
+        let mut held = client.check_out().await.expect("a connection");
+        let waiting = smol::spawn({
+            let client = client.clone();
+            async move {
+                let mut guard = client.check_out().await?;
+                Ok::<_, Error>(service_of(&mut guard))
+            }
+        });
+        eventually("it waits", || pool(&client).counts.waiting == 1).await;
+        balancer.backend(0).kill().expect("it dies");
+        refused(ping(&mut held).await);
+        assert_eq!(pool(&client).counts.waiting, 1);
+        balancer.route_to(None);
+        drop(held);
+        assert_eq!(waiting.await.expect("a connection to who is left"), service(&balancer, 1));
+        client.close().await;
+    });
+}
+
+/// CMAP-92: a server that names no service is none that is behind a load balancer.
+#[test]
+fn hello_without_a_service_is_an_error() {
+    run(async {
+        let server = FakeServer::start(FakeOptions::default()).expect("it starts");
+        let uri = format!("mongodb://{}/?loadBalanced=true", server.address());
+        let (client, mut events) = Client::new_subscribed(options(&uri)).expect("the options are right");
+        for _ in 0..2 {
+            let error = refused(client.run_command("admin", bson::doc! { "ping": 1 }).await);
+            let failed = CheckOutError::EstablishFailed { cause: Cause::MissingServiceId, overloaded: false };
+            assert_eq!(error.check_out(), Some(&failed));
+            let text = "attempted to initialize in load balancing mode, but the server does not support this mode";
+            assert!(error.to_string().contains(text), "{error}");
+            assert!(!error.is_retryable());
+        }
+        // CMAP-94: nothing is concluded from it.
+        assert_eq!(cleared(&pool_events(&mut events)), []);
+        assert_eq!(
+            pool(&client),
+            PoolSnapshot { state: PoolState::Ready, generation: 0, counts: PoolCounts::default() }
+        );
+        assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
+        assert_eq!(server.count_of("ping"), 0);
+        client.close().await;
+    });
+}
+
+/// CMAP-94: before a service is known there is none to be cleared.
+#[test]
+fn connection_that_reaches_no_service_clears_nothing() {
+    run(async {
+        let (balancer, client, mut events) = balanced();
+        let held = two_of_each(&balancer, &client).await;
+        for backend in balancer.backends() {
+            backend.refuse().expect("it refuses");
+        }
+        let error = refused(client.check_out().await);
+        let failed = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+        assert_eq!(error.check_out(), Some(&failed));
+        // Nor is an error in the hello.
+        for backend in balancer.backends() {
+            backend.resume().expect("it listens");
+            backend.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["hello"]).error(91));
+        }
+        let error = refused(client.check_out().await);
+        let failed = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
+        assert_eq!(error.check_out(), Some(&failed));
+        assert!(error.is_retryable());
+        assert_eq!(cleared(&pool_events(&mut events)), []);
+        drop(held);
+        assert_eq!(pool(&client).counts.available, 4, "those that are there are well");
+        client.close().await;
+    });
+}
+
+/// CMAP-93
+#[test]
+fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
+    run(async {
+        let balancer = FakeBalancer::start(1).expect("it starts");
+        let mut options = options(&balancer.uri());
+        options.pool.max_pool_size = 3;
+        options.pool.wait_queue_timeout = Duration::from_millis(50);
+        let client = Client::new(options).expect("the options are right");
+        let mut cursor = client.check_out().await.expect("a connection");
+        let mut transaction = client.check_out().await.expect("a connection");
+        let other = client.check_out().await.expect("a connection");
+        cursor.raw().pin(Pinned::Cursor);
+        transaction.raw().pin(Pinned::Transaction);
+        let error = refused(client.check_out().await);
+        let usage = Usage { max_pool_size: 3, cursors: 1, transactions: 1, others: 1 };
+        assert_eq!(error.check_out(), Some(&CheckOutError::WaitQueueTimeout { usage: Some(usage) }));
+        drop((cursor, transaction));
+        // A connection that was returned is pinned no more.
+        let again = [client.check_out().await.expect("a connection"), client.check_out().await.expect("a connection")];
+        let error = refused(client.check_out().await);
+        let usage = Usage { max_pool_size: 3, cursors: 0, transactions: 0, others: 3 };
+        assert_eq!(error.check_out(), Some(&CheckOutError::WaitQueueTimeout { usage: Some(usage) }));
+        drop((other, again));
+        client.close().await;
+    });
+}
+
+/// Routers die and come back under load; every connection that is left is one that a router has.
+#[test]
+fn load_survives_the_death_of_services() {
+    run(async {
+        let balancer = FakeBalancer::start(3).expect("it starts");
+        let mut options = options(&balancer.uri());
+        options.pool.max_pool_size = 10;
+        let client = Client::new(options).expect("the options are right");
+        let stop = alloc::sync::Arc::new(core::sync::atomic::AtomicBool::new(false));
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let (client, stop) = (client.clone(), alloc::sync::Arc::clone(&stop));
+                smol::spawn(async move {
+                    let (mut well, mut failed) = (0_u32, 0_u32);
+                    while !stop.load(core::sync::atomic::Ordering::Acquire) {
+                        let outcome = client
+                            .run_command_with("admin", bson::doc! { "ping": 1 }, CommandOptions::new().repeatable())
+                            .await;
+                        match outcome {
+                            Ok(_) => well += 1,
+                            Err(error) => {
+                                assert!(error.is_transient() || error.is_retryable(), "{error:?}");
+                                failed += 1;
+                            }
+                        }
+                        smol::future::yield_now().await;
+                    }
+                    (well, failed)
+                })
+            })
+            .collect();
+        let pings = |place: usize| balancer.backend(place).count_of("ping");
+        for round in 0..6 {
+            let place = round % 3;
+            // The pool may have lost all connections to it, and need not make a new one while it has enough: room is made.
+            let other = (place + 1) % 3;
+            let before = pings(other);
+            eventually("operations reach another", || pings(other) > before || pool(&client).counts.total() < 10).await;
+            balancer.backend(place).kill().expect("it dies");
+            let before: u64 = (0..3).map(pings).sum();
+            eventually("operations go on", || (0..3).map(pings).sum::<u64>() > before + 50).await;
+            balancer.backend(place).restart().expect("it starts");
+        }
+        stop.store(true, core::sync::atomic::Ordering::Release);
+        let mut well = 0;
+        for task in tasks {
+            well += task.await.0;
+        }
+        assert!(well > 300, "{well} operations succeeded");
+        eventually("counts agree", || {
+            let counts = pool(&client).counts;
+            let open: usize = balancer.backends().iter().map(|backend| backend.open_count()).sum();
+            counts.in_use + counts.pending + counts.waiting == 0 && open == counts.available as usize
+        })
+        .await;
+        assert_eq!((pool(&client).state, pool(&client).generation), (PoolState::Ready, 0));
+        client.close().await;
+    });
+}
+
+extern crate alloc;
