@@ -262,7 +262,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
     /// Polls for the guard; with the error that the caller passes on, since a guard is large to be moved.
     pub(super) fn poll_guard<E: From<CheckOutError>>(
         &mut self,
-        context: &mut Context<'_>,
+        context: &Context<'_>,
     ) -> Poll<Result<Guard<'h, R>, E>> {
         let (hub, deadline) = (self.hub, self.deadline);
         let Some(server) = &self.server else { return Poll::Ready(Err(CheckOutError::Cancelled.into())) };
