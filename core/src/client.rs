@@ -9,6 +9,7 @@
 pub mod clock;
 mod command;
 mod connection;
+mod database;
 mod dial;
 mod error;
 mod events;
@@ -21,19 +22,21 @@ mod tasks;
 
 pub use command::CommandOptions;
 pub use connection::Connection;
-pub use error::{CommandError, Error};
+pub use database::Database;
+pub use error::{CommandError, Error, OptionError};
 pub use events::Events;
 pub use net::{Net, Stream, Tcp};
-pub use options::ClientOptions;
+pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 pub use resolver::DnsResolver;
 
 use crate::dns::SrvPoll;
+use crate::pool::PoolOptions;
 use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
-use crate::topology::TopologyOptions;
+use crate::topology::OwnedTopologyDescription;
 use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
 use crate::{Instant, ServerType};
 use alloc::borrow::ToOwned;
@@ -88,8 +91,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Topology`], [`Error::Credential`], [`Error::Metadata`] or, with the feature `tls`, `Error::Tls`: nothing was
-    /// started.
+    /// As [`ClientOptions::validate`]; with the feature `tls`, `Error::Tls` for a file that cannot be read or used. Nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -113,30 +115,28 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        options.validate()?;
         let mut options = options;
         let login = options.take_login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
+        let (driver_name, driver_version, platform_name) =
+            options.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME);
         let metadata = ClientMetadata::new(&MetadataOptions {
             application_name: options.app_name.as_deref(),
-            driver_name: P::DRIVER_NAME,
-            driver_version: P::DRIVER_VERSION,
+            driver_name: &driver_name,
+            driver_version: &driver_version,
             os_type: os_type(),
             os_name: Some(std::env::consts::OS),
             os_architecture: Some(std::env::consts::ARCH),
             os_version: None,
-            platform: Some(P::PLATFORM_NAME),
+            platform: Some(&platform_name),
             environment: Some(&environment),
         })?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
-        let seeds: Vec<&str> = options.hosts.iter().map(String::as_str).collect();
-        let topology = TopologyOptions {
-            seeds: &seeds,
-            replica_set: options.replica_set.as_deref(),
-            direct_connection: options.direct_connection,
-            load_balanced: options.pool.load_balanced,
-        };
+        let seeds = options.seeds();
+        let topology = options.topology_options(&seeds).validate()?;
         let config = HubConfig {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
@@ -158,7 +158,7 @@ impl<P: Platform> Client<P> {
         }
         let events = Events::new(events, &options);
         let runtime = runtime.with_resolver(options.resolver.clone());
-        let hub = Hub::new(runtime, config, topology.validate()?, events).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
@@ -172,6 +172,18 @@ impl<P: Platform> Client<P> {
             tasks.spawn(hub.runtime().platform(), work);
         }
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
+    }
+
+    /// The options that it was made with. Those of its pools may have changed since: [`Client::pool_options`].
+    #[must_use]
+    pub fn options(&self) -> &ClientOptions {
+        &self.inner.options
+    }
+
+    /// What is known of the deployment: its type, and each server's last answer. A copy, which stays as it is.
+    #[must_use]
+    pub fn topology(&self) -> OwnedTopologyDescription {
+        self.inner.hub.topology()
     }
 
     /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
@@ -190,7 +202,7 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// The pool of the server, if there is one.
+    /// The pool of the first server, if there is one: of the only one, where there are no others. [`Client::servers`] has those of all.
     #[must_use]
     pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
         self.servers().first().map(|server| server.pool)
@@ -213,6 +225,37 @@ impl<P: Platform> Client<P> {
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
         self.inner.hub.runtime().tls().map_or(&[], TlsConfig::warnings)
+    }
+
+    /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections established, one at least, so
+    /// that the first operations find them. Whether it is worth failing over is for the caller to say.
+    ///
+    /// - `timeout`: zero is for ever; `serverSelectionTimeoutMS` limits the wait for the server besides.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Operation`]: no server in time, or a connection that could not be established.
+    pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
+        let connections = self.pool_options().min_pool_size.max(1);
+        let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
+        Ok(self.inner.hub.warm_up(&self.wanted(None, &[]), Some(connections), deadline).await?)
+    }
+
+    /// The options of its pools that are in force.
+    #[must_use]
+    pub fn pool_options(&self) -> PoolOptions {
+        *self.inner.hub.pool_config().options()
+    }
+
+    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background`
+    /// stay as they are. What follows at once, and what later: [`Pool::reconfigure`](crate::pool::Pool::reconfigure).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`]: an option is out of its range; nothing has changed.
+    pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
+        self.inner.hub.reconfigure_pools(options.validate()?);
+        Ok(())
     }
 
     /// The clock of events and deadlines.

@@ -28,6 +28,8 @@ mod report;
 mod runtime;
 mod select;
 mod server;
+#[cfg(feature = "alloc")]
+mod snapshot;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;

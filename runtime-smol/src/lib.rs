@@ -4,7 +4,7 @@
 //! # fn main() -> Result<(), poolhouse_smol::Error> {
 //! smol::block_on(async {
 //!     let client = poolhouse_smol::Client::connect("mongodb://127.0.0.1:27017").await?;
-//!     let reply = client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+//!     let reply = client.database("admin").run_command(bson::doc! { "ping": 1 }).await?;
 //!     println!("{reply}");
 //!     client.close().await;
 //!     Ok(())
@@ -14,27 +14,213 @@
 //!
 //! A [`Client`] keeps a pool and a monitor for each server. It is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
 //! smol's sockets and timers; its background tasks run on smol's global executor; start that
-//! with more threads by the environment variable `SMOL_THREADS`. Dropping any future of a client is safe at any point.
+//! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor. Dropping
+//! one is safe at any point.
 #![forbid(unsafe_code)]
 
 mod platform;
 
 pub use platform::Smol;
 pub use poolhouse_core;
-pub use poolhouse_core::client::{ClientOptions, CommandError, CommandOptions, Error, ServerStatus};
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{ClientOptions, DriverInfo, ReadMode, ReadPreferenceOptions};
+/// use std::time::Duration;
+///
+/// // What a connection string says, and more.
+/// let options = ClientOptions::parse("mongodb://db1.example.com,db2.example.com/shop?replicaSet=rs0&maxPoolSize=20")?
+///     .app_name("till")
+///     .driver_info(DriverInfo::new("my-odm").version("1.2"))
+///     .min_pool_size(2)
+///     .timeout(Duration::from_secs(5))
+///     .read_preference(ReadPreferenceOptions {
+///         mode: ReadMode::Nearest,
+///         tag_sets: &[&[("dc", "ny")], &[]],
+///         max_staleness_seconds: Some(120),
+///     });
+/// options.validate()?;
+/// assert_eq!(options.default_database.as_deref(), Some("shop"));
+///
+/// // An error names the option, its value and the rule.
+/// let error = options.min_pool_size(21).validate().unwrap_err();
+/// assert_eq!(error.to_string(), "minPoolSize is 21, but must be at most maxPoolSize");
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub use poolhouse_core::client::ClientOptions;
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{Client, CommandOptions, ReadMode, ReadPreference};
+/// use std::time::Duration;
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::connect(&uri).await?;
+/// // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
+/// let options = CommandOptions::new()
+///     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
+///     .with_timeout(Duration::from_secs(2))
+///     .repeatable();
+/// client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub use poolhouse_core::client::CommandOptions;
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{Client, Error};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::connect(&uri).await?;
+/// match client.run_command("admin", bson::doc! { "frobnicate": 1 }).await {
+///     Err(Error::Command(refusal)) => {
+///         assert_eq!(refusal.code, 59);
+///         assert_eq!(refusal.code_name.as_deref(), Some("CommandNotFound"));
+///     }
+///     Err(error) if error.is_timeout() => panic!("nobody answered in time: {error}"),
+///     other => panic!("{other:?}"),
+/// }
+///
+/// let error = Client::connect("mongodb://ann:pass:word@localhost").await.unwrap_err();
+/// assert_eq!(error.to_string(), "username and password must be percent-encoded (at byte 10)");
+/// # Ok::<(), Error>(())
+/// # })?;
+/// # Ok::<(), Error>(())
+/// ```
+pub use poolhouse_core::client::Error;
+pub use poolhouse_core::client::{
+    CommandError, DriverInfo, OptionError, OwnedReadPreference, ServerStatus, WriteConcern,
+};
 pub use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
-pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// // From the first event on; `client.subscribe()` begins later.
+/// let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
+/// let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
+/// client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+/// let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
+/// println!("{at:?} {event}");
+/// client.close().await;
+/// // Ends when the client has, and everything is read.
+/// let mut names = Vec::new();
+/// while let Some(notice) = pools.next().await {
+///     match notice {
+///         Notice::Event { event, .. } => names.push(event.to_string()),
+///         Notice::Lost { count } => panic!("{count} events were not read in time"),
+///     }
+/// }
+/// assert!(names.iter().any(|name| name.starts_with("ConnectionCheckedOut")), "{names:?}");
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub use poolhouse_core::shell::Subscription;
+pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot};
 #[cfg(feature = "tls")]
 pub use poolhouse_core::tls::{TlsError, TlsOptions, TlsWarning};
+pub use poolhouse_core::topology::OwnedTopologyDescription;
 
 /// A MongoDB client on smol: see [`poolhouse_core::client::Client`] for what it does.
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::{Client, ClientOptions};
+/// use std::time::Duration;
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+/// // A handle: clones are of the same client, and tasks may have their own.
+/// let task = smol::spawn({
+///     let client = client.clone();
+///     async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+/// });
+/// assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
+///
+/// for server in client.servers() {
+///     println!("{}: {:?}, {} connections idle", server.address, server.server_type, server.pool.counts.available);
+/// }
+/// let topology = client.topology();
+/// assert!(topology.get().has_writable_server());
+/// client.close().await;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
 pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
+///
+/// # Example
+///
+/// ```
+/// use poolhouse_smol::Client;
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::connect(&uri).await?;
+/// // It goes back to the pool whatever happens.
+/// let id = client
+///     .with_connection(async |connection| {
+///         connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
+///         connection.run_command("admin", bson::doc! { "hello": 1 }).await?;
+///         Ok::<_, poolhouse_smol::Error>(connection.connection_id())
+///     })
+///     .await??;
+///
+/// // Or by hand: dropping it returns it.
+/// let mut connection = client.check_out().await?;
+/// assert_eq!(connection.connection_id(), id);
+/// connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
+/// # drop(connection);
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
 pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 
 /// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
 pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
+
+/// A database of a [`Client`]: see [`poolhouse_core::client::Database`].
+///
+/// # Example
+///
+/// ```
+/// use bson::{RawDocumentBuf, doc};
+/// use poolhouse_smol::{Client, ClientOptions};
+///
+/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+/// # let uri = server.uri();
+/// # smol::block_on(async {
+/// let client = Client::new(ClientOptions::parse(&uri)?.default_database("shop"))?;
+/// let shop = client.default_database().expect("the options name one");
+/// shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
+///
+/// // The same without taking documents apart.
+/// let find = RawDocumentBuf::try_from(&doc! { "find": "orders" }).expect("a command");
+/// let reply = shop.run_raw_command(&find).await?;
+/// assert_eq!(reply.get_f64("ok").ok(), Some(1.0));
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+pub type Database = poolhouse_core::client::Database<Smol>;

@@ -10,7 +10,7 @@ static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::
 #[inline]
 #[must_use]
 pub fn now() -> Instant {
-    Instant::from_nanos(u64::try_from(ORIGIN.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    Instant::ORIGIN.saturating_add(ORIGIN.elapsed())
 }
 
 /// An instant of [`now`]'s as the standard library has it, for timers; `None` for one that is too late to be said, which is never.

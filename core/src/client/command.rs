@@ -1,19 +1,32 @@
 //! Running commands.
+//!
+//! Read first: Run Command, "Implementation requirements"; Server Selection, "Passing read preference to mongos and load balancers";
+//! Retryable Reads, "Implementing Retryable Reads".
 
+use super::options::tag_sets;
 use super::{Client, Connection, Error, Net, Platform};
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use crate::shell::{Guard, Wanted};
+use crate::wire::bson::RawDocument;
 use crate::{Instant, ServerId, ServerType};
 use alloc::string::ToString;
 use core::time::Duration;
 
 /// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+///
+/// Of the client's own options only the time limits apply by themselves: a command does not inherit the read preference, nor a read or
+/// write concern.
+///
+/// Source: Run Command, on inherited options.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CommandOptions<'a> {
-    /// Which members of a replica set may answer; `None` is the one that accepts writes.
+    /// Which members of a replica set may answer; `None` is the one that accepts writes, unless `client_read_preference` is set.
     pub read_preference: Option<ReadPreference<'a>>,
-    /// How long it may take in all, instead of what the client's options say.
+    /// Whether the client's [read preference](super::ClientOptions#structfield.read_preference) applies if there is none here.
+    /// Default false.
+    pub client_read_preference: bool,
+    /// How long it may take in all, instead of what the client's options say; zero is for ever.
     pub timeout: Option<Duration>,
     /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
     /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
@@ -24,7 +37,7 @@ impl<'a> CommandOptions<'a> {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { read_preference: None, timeout: None, repeatable: false }
+        Self { read_preference: None, client_read_preference: false, timeout: None, repeatable: false }
     }
 
     /// With a read preference.
@@ -33,7 +46,13 @@ impl<'a> CommandOptions<'a> {
         Self { read_preference: Some(read_preference), ..self }
     }
 
-    /// With a time limit of its own.
+    /// With the read preference of the client's options, which does not apply by itself.
+    #[must_use]
+    pub const fn with_client_read_preference(self) -> Self {
+        Self { client_read_preference: true, ..self }
+    }
+
+    /// With a time limit of its own; zero is for ever.
     #[must_use]
     pub const fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -49,12 +68,18 @@ impl<'a> CommandOptions<'a> {
 impl<P: Platform> Client<P> {
     /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
     ///
-    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions::timeout) allows. One that failed before it was sent is tried once more.
+    /// The command is sent as it is; `$db` is added, and a read preference where the server must be told of one. It inherits nothing
+    /// from the client's options but the time limits: see [`CommandOptions`].
+    ///
+    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. One that failed
+    /// before it was sent is tried once more.
     ///
     /// # Errors
     ///
     /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
-    /// [`Error::Bson`] for a document that cannot be encoded.
+    /// [`Error::Bson`] for a document that cannot be encoded, or is empty.
+    ///
+    /// Source: Run Command.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
@@ -71,11 +96,61 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        let deadline = self.deadline(options.timeout.or(self.inner.options.timeout));
+        self.run(database, &bytes, options, super::connection::to_document).await
+    }
+
+    /// [`Client::run_command`] without taking documents apart: the bytes are sent, and the reply is given, as they are.
+    ///
+    /// Cost: one allocation, for the reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_raw_command(
+        &self,
+        database: &str,
+        command: &bson::RawDocument,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        self.run_raw_command_with(database, command, CommandOptions::new()).await
+    }
+
+    /// [`Client::run_raw_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_raw_command_with(
+        &self,
+        database: &str,
+        command: &bson::RawDocument,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        self.run(database, command.as_bytes(), options, super::connection::to_raw_document).await
+    }
+
+    async fn run<T>(
+        &self,
+        database: &str,
+        command: &[u8],
+        options: CommandOptions<'_>,
+        read: fn(RawDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let inherited = (options.client_read_preference && options.read_preference.is_none())
+            .then_some(&self.options().read_preference);
+        let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();
+        let tag_sets = tag_sets(&pairs);
+        let read_preference = match inherited {
+            Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
+            None => options.read_preference,
+        };
+        let deadline = match options.timeout {
+            Some(timeout) => self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero())),
+            None => self.own_deadline(),
+        };
         let mut failed: Option<(ServerId, Error)> = None;
         loop {
             let deprioritized = failed.as_ref().map(|(id, _)| *id);
-            let wanted = self.wanted(options.read_preference, deprioritized.as_slice());
+            let wanted = self.wanted(read_preference, deprioritized.as_slice());
             let server = match self.inner.hub.select_server(&wanted, deadline).await {
                 Ok(server) => server,
                 // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
@@ -84,8 +159,9 @@ impl<P: Platform> Client<P> {
             let id = server.id();
             let error = match self.inner.hub.check_out_of(server, deadline).await {
                 Ok(guard) => {
-                    let preference = self.told_preference(&guard, options.read_preference);
-                    match Connection::new(guard).run(database, &bytes, preference.as_ref()).await {
+                    let preference = self.told_preference(&guard, read_preference);
+                    let mut connection = Connection::new(guard, self.pacing(deadline));
+                    match connection.run(database, command, preference.as_ref(), read).await {
                         Ok(reply) => return Ok(reply),
                         Err(error) => error,
                     }
@@ -128,7 +204,19 @@ impl<P: Platform> Client<P> {
         preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
     }
 
+    /// When the time of an operation that begins now is over.
     pub(super) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
+    }
+
+    /// The same by the client's options, where zero is for ever.
+    pub(super) fn own_deadline(&self) -> Option<Instant> {
+        self.deadline(self.options().timeout.filter(|timeout| !timeout.is_zero()))
+    }
+
+    /// The client, if `socketTimeoutMS` limits each command: where no deadline does.
+    pub(super) fn pacing(&self, deadline: Option<Instant>) -> Option<&Self> {
+        let limit = self.options().socket_timeout.filter(|limit| !limit.is_zero());
+        (deadline.is_none() && limit.is_some()).then_some(self)
     }
 }

@@ -1,6 +1,7 @@
 //! Connections in the hands of the application.
 
 use super::{Client, CommandError, Error, Net, Platform};
+use crate::Instant;
 use crate::selection::ReadPreference;
 use crate::shell::{self, Guard, OperationError};
 use crate::wire::bson::{DocumentWriter, RawDocument};
@@ -21,17 +22,16 @@ impl<P: Platform> Client<P> {
     ///
     /// [`Error::Operation`]: no server, or no connection in time.
     pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
-        self.check_out_by(self.inner.options.timeout).await
+        self.check_out_until(None, self.own_deadline()).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever.
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never.
     ///
     /// # Errors
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Connection<'_, P>, Error> {
-        let wanted = self.wanted(None, &[]);
-        Ok(Connection::new(self.inner.hub.check_out(&wanted, self.deadline(timeout)).await?))
+        self.check_out_until(None, self.deadline(timeout)).await
     }
 
     /// [`Client::check_out`] of a connection to a server of the user's choice.
@@ -40,8 +40,16 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Connection<'_, P>, Error> {
-        let wanted = self.wanted(Some(read_preference), &[]);
-        Ok(Connection::new(self.inner.hub.check_out(&wanted, self.deadline(self.inner.options.timeout)).await?))
+        self.check_out_until(Some(read_preference), self.own_deadline()).await
+    }
+
+    async fn check_out_until(
+        &self,
+        read_preference: Option<ReadPreference<'_>>,
+        deadline: Option<Instant>,
+    ) -> Result<Connection<'_, P>, Error> {
+        let guard = self.inner.hub.check_out(&self.wanted(read_preference, &[]), deadline).await?;
+        Ok(Connection::new(guard, self.pacing(deadline)))
     }
 
     /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
@@ -59,11 +67,13 @@ impl<P: Platform> Client<P> {
 /// outstanding, or after an error, is closed.
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
+    /// Whose `socketTimeoutMS` limits each command, if any does.
+    pacing: Option<&'c Client<P>>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
-    pub(super) const fn new(guard: Guard<'c, Net<P>>) -> Self {
-        Self { guard }
+    pub(super) const fn new(guard: Guard<'c, Net<P>>, pacing: Option<&'c Client<P>>) -> Self {
+        Self { guard, pacing }
     }
 
     /// Runs a command on this connection.
@@ -73,22 +83,42 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, None).await
+        self.run(database, &bytes, None, to_document).await
     }
 
-    pub(super) async fn run(
+    /// [`Connection::run_command`] without taking documents apart.
+    ///
+    /// # Errors
+    ///
+    /// As [`Connection::run_command`].
+    pub async fn run_raw_command(
+        &mut self,
+        database: &str,
+        command: &bson::RawDocument,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        self.run(database, command.as_bytes(), None, to_raw_document).await
+    }
+
+    pub(super) async fn run<T>(
         &mut self,
         database: &str,
         command: &[u8],
         read_preference: Option<&ReadPreference<'_>>,
-    ) -> Result<bson::Document, Error> {
+        read: fn(RawDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
+        if command.is_empty() {
+            return Err(Error::Bson("a command must not be empty".into()));
+        }
+        if let Some(client) = self.pacing {
+            self.guard.set_deadline(client.deadline(client.options().socket_timeout));
+        }
         let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
             body.extend(command)?;
             read_preference.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
         };
         match self.guard.run_command(database, write).await {
-            Ok(reply) => reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string())),
+            Ok(reply) => read(reply),
             Err(OperationError::Command { code, .. }) => Err(self.refusal(code)),
             Err(error) => Err(Error::Operation(error)),
         }
@@ -122,4 +152,12 @@ impl<P: Platform> fmt::Debug for Connection<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("guard", &self.guard).finish()
     }
+}
+
+pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {
+    reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string()))
+}
+
+pub(super) fn to_raw_document(reply: RawDocument<'_>) -> Result<bson::RawDocumentBuf, Error> {
+    bson::RawDocumentBuf::from_bytes(reply.as_bytes().to_vec()).map_err(|error| Error::Bson(error.to_string()))
 }

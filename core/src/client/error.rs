@@ -33,7 +33,9 @@ pub enum Error {
     Unsupported(&'static str),
     /// An option is out of its range. Nothing was started.
     Config(ConfigError),
-    /// Options that contradict each other, or a host that is no address. Nothing was started.
+    /// An option that is a text breaks its rule; a host that is none, for example. Nothing was started.
+    Option(Box<OptionError>),
+    /// Options that contradict each other. Nothing was started.
     Topology(TopologyConfigError),
     /// TLS cannot be configured as asked. Nothing was started.
     #[cfg(feature = "tls")]
@@ -51,6 +53,46 @@ pub enum Error {
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
 }
+
+/// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    option: &'static str,
+    value: String,
+    rule: &'static str,
+}
+
+impl OptionError {
+    pub(super) fn new(option: &'static str, value: &str, rule: &'static str) -> Self {
+        Self { option, value: value.into(), rule }
+    }
+
+    /// The option: its standard name, or that of the field of [`ClientOptions`](super::ClientOptions).
+    #[must_use]
+    pub const fn option(&self) -> &'static str {
+        self.option
+    }
+
+    /// The value that was given; `[redacted]` if there may be a password in it.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What the value must satisfy: a phrase that follows "must".
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        self.rule
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}, but must {}", self.option, self.value, self.rule)
+    }
+}
+
+impl core::error::Error for OptionError {}
 
 /// A server's refusal of a command.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +134,7 @@ impl Error {
             | Self::Seedlist(_)
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
@@ -114,6 +157,7 @@ impl Error {
             | Self::Seedlist(_)
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
@@ -146,6 +190,7 @@ impl Error {
             | Self::LookupNeeded
             | Self::Unsupported(_)
             | Self::Config(_)
+            | Self::Option(_)
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
@@ -166,6 +211,7 @@ impl fmt::Display for Error {
             Self::Seedlist(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not implemented: {what}"),
             Self::Config(error) => error.fmt(f),
+            Self::Option(error) => error.fmt(f),
             Self::Topology(error) => error.fmt(f),
             #[cfg(feature = "tls")]
             Self::Tls(error) => error.fmt(f),
@@ -208,6 +254,12 @@ impl From<CheckOutError> for Error {
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
+    }
+}
+
+impl From<OptionError> for Error {
+    fn from(error: OptionError) -> Self {
+        Self::Option(Box::new(error))
     }
 }
 

@@ -1,7 +1,13 @@
 //! What a client is told.
 
+mod build;
+mod read_preference;
 #[cfg(test)]
 mod tests;
+mod validate;
+
+pub use read_preference::OwnedReadPreference;
+pub(super) use read_preference::tag_sets;
 
 use super::Error;
 use super::srv::Srv;
@@ -19,7 +25,7 @@ use crate::shell::LATE_REPLY;
 use crate::shell::Login;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
-use crate::uri::{ConnectionString, Scheme, UriWarning};
+use crate::uri::{ConnectionString, Scheme, UriWarning, W};
 use crate::wire::compress::Compressors;
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -29,7 +35,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The options of a [`Client`](super::Client). Checked when the client is made.
+/// The options of a [`Client`](super::Client).
+///
+/// Begun from an address ([`ClientOptions::new`]) or a connection string ([`ClientOptions::parse`]), changed by chained methods or
+/// through the fields, and checked when the client is made, or before by [`ClientOptions::validate`]. Whatever a connection string can
+/// say can be said by methods, which are named after the standard names in snake case and without their units: `max_pool_size` for
+/// `maxPoolSize`, `timeout` for `timeoutMS`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
@@ -42,6 +53,25 @@ pub struct ClientOptions {
     pub direct_connection: bool,
     /// `appName`: what the server's logs call this client; at most 128 bytes.
     pub app_name: Option<String>,
+    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost.
+    pub driver_info: Vec<DriverInfo>,
+    /// The database of [`Client::default_database`](super::Client::default_database): of a connection string what follows the hosts,
+    /// up to a dot.
+    pub default_database: Option<String>,
+    /// `readPreference`, `readPreferenceTags`, `maxStalenessSeconds`. Default primary.
+    ///
+    /// Commands go to a server that accepts writes all the same unless their own options say otherwise; see
+    /// [`CommandOptions::with_client_read_preference`](super::CommandOptions::with_client_read_preference).
+    pub read_preference: OwnedReadPreference,
+    /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
+    pub read_concern_level: Option<String>,
+    /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
+    pub write_concern: WriteConcern,
+    /// `retryReads`, for libraries on top: what the client does twice is what may be done twice by its own
+    /// [options](super::CommandOptions::repeatable), and what was never sent. Default true.
+    pub retry_reads: bool,
+    /// `retryWrites`, for libraries on top, as `retry_reads`. Default true.
+    pub retry_writes: bool,
     /// The options of every pool.
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
@@ -50,7 +80,7 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` is for ever.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
@@ -64,6 +94,9 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
+    /// ever. `timeout` is the better one.
+    pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. Default 1 s.
     pub late_reply: Duration,
@@ -90,6 +123,13 @@ impl ClientOptions {
             replica_set: None,
             direct_connection: false,
             app_name: None,
+            driver_info: Vec::new(),
+            default_database: None,
+            read_preference: OwnedReadPreference::default(),
+            read_concern_level: None,
+            write_concern: WriteConcern::default(),
+            retry_reads: true,
+            retry_writes: true,
             pool: PoolOptions::DEFAULT,
             monitor: MonitorOptions::DEFAULT,
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
@@ -102,6 +142,7 @@ impl ClientOptions {
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
             resolver: None,
+            socket_timeout: None,
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
@@ -114,7 +155,8 @@ impl ClientOptions {
 
     /// The options of a `mongodb://` string.
     ///
-    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`].
+    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`]. One has no effect
+    /// by its nature: `serverSelectionTryOnce` is for clients without monitors.
     ///
     /// # Errors
     ///
@@ -182,6 +224,17 @@ impl ClientOptions {
             replica_set: given.replica_set.clone(),
             direct_connection: given.direct_connection.unwrap_or_default(),
             app_name: given.app_name.clone(),
+            driver_info: Vec::new(),
+            default_database: database_of(&uri),
+            read_preference: OwnedReadPreference::of_uri(&uri),
+            read_concern_level: given.read_concern_level.clone(),
+            write_concern: WriteConcern {
+                w: given.w.clone(),
+                journal: given.journal,
+                w_timeout: given.w_timeout.filter(|limit| !limit.is_zero()),
+            },
+            retry_reads: uri.retry_reads(),
+            retry_writes: uri.retry_writes(),
             pool: uri.pool_options(),
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),
@@ -193,6 +246,7 @@ impl ClientOptions {
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(&uri),
+            socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
             log: environment_log(),
@@ -236,4 +290,55 @@ impl ClientOptions {
 #[cfg(feature = "tracing")]
 fn environment_log() -> LogOptions {
     LogOptions::from_environment(|name| std::env::var(name).ok())
+}
+
+/// A namespace is a database, a dot and a collection.
+fn database_of(uri: &ConnectionString) -> Option<String> {
+    let name = uri.database()?.split('.').next()?;
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// A library on top of the client, as it is told to servers.
+///
+/// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct DriverInfo {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// What it says of its platform.
+    pub platform: Option<String>,
+}
+
+impl DriverInfo {
+    /// A library of this name. No text here may have a `|`, which separates them from each other.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), version: None, platform: None }
+    }
+
+    /// With a version.
+    #[must_use]
+    pub fn version(self, version: impl Into<String>) -> Self {
+        Self { version: Some(version.into()), ..self }
+    }
+
+    /// With what it says of its platform.
+    #[must_use]
+    pub fn platform(self, platform: impl Into<String>) -> Self {
+        Self { platform: Some(platform.into()), ..self }
+    }
+}
+
+/// A write concern; what is `None` was not said.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WriteConcern {
+    /// `w`: how many members, or which.
+    pub w: Option<W>,
+    /// `journal`.
+    pub journal: Option<bool>,
+    /// `wTimeoutMS`.
+    pub w_timeout: Option<Duration>,
 }

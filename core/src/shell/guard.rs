@@ -151,6 +151,24 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
+    /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
+    #[cfg(feature = "alloc")]
+    fn drain(&mut self, lease: Lease) -> Option<Lease> {
+        // Looked at first: most guards owe nothing, and need not know the time.
+        if !self.connection.as_ref().is_some_and(Connection::owes_reply) {
+            return Some(lease);
+        }
+        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some(connection) = self.connection.take() else { return Some(lease) };
+        match self.server.drain(Drain { lease, connection, cause, deadline }) {
+            Ok(()) => None,
+            Err(Drain { lease, connection, .. }) => {
+                self.connection = Some(connection);
+                Some(lease)
+            }
+        }
+    }
+
     /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
     #[cfg(feature = "alloc")]
     fn may_drain(&self) -> Option<(Cause, Instant)> {
@@ -202,28 +220,18 @@ impl<'h, R: Runtime> Guard<'h, R> {
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
-        let connection = self.connection.take();
         #[cfg(feature = "alloc")]
-        let (lease, connection) = match (self.may_drain(), connection) {
-            (Some((cause, deadline)), Some(connection)) if connection.owes_reply() => {
-                match self.server.drain(Drain { lease, connection, cause, deadline }) {
-                    Ok(()) => return,
-                    Err(Drain { lease, connection, .. }) => (lease, Some(connection)),
-                }
-            }
-            (_, connection) => (lease, connection),
-        };
-        let outstanding = connection.as_ref().is_some_and(|connection| !connection.is_idle());
-        let connection = connection.map(|mut connection| {
+        let Some(lease) = self.drain(lease) else { return };
+        let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if let Some(connection) = &mut self.connection {
             connection.rest();
-            connection
-        });
+        }
         let health = match self.broken {
             Some(cause) => Health::Broken(cause),
             None if outstanding => Health::Broken(Cause::Cancelled),
             None => Health::Healthy,
         };
-        self.server.check_in(self.hub.now(), lease, connection, health);
+        self.server.check_in(self.hub.now(), lease, self.connection.take(), health);
     }
 }
 

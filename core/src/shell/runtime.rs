@@ -172,6 +172,7 @@ impl core::fmt::Display for ConnectError {
 impl core::error::Error for ConnectError {}
 
 /// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock: that may run anybody's code.
+#[inline]
 #[must_use = "dropped outside the lock"]
 pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match place {

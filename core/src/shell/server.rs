@@ -323,8 +323,13 @@ impl<R: Runtime> Server<R> {
         deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Begun<R>, CheckOutError> {
-        self.step(|state, observer| match state.pool.check_out(now, deadline, observer)? {
-            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
+        let mut socket = None;
+        let place = &mut socket;
+        let begun = self.step(|state, observer| match state.pool.check_out(now, deadline, observer)? {
+            CheckOut::Granted(lease) => {
+                *place = state.take_socket(&lease);
+                Ok(CheckOut::Granted(lease))
+            }
             CheckOut::Queued(id) => {
                 while state.waiters.slots().len() <= id.index() as usize {
                     if state.waiters.try_push(None).is_err() {
@@ -337,8 +342,12 @@ impl<R: Runtime> Server<R> {
                     debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
                     *place = Some(waker.clone());
                 }
-                Ok(Begun::Queued(id))
+                Ok(CheckOut::Queued(id))
             }
+        })?;
+        Ok(match begun {
+            CheckOut::Granted(lease) => Begun::Granted(socket, lease),
+            CheckOut::Queued(id) => Begun::Queued(id),
         })
     }
 
@@ -379,18 +388,20 @@ impl<R: Runtime> Server<R> {
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
     pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Connection<R>>, health: Health) {
-        let _left = self.step(|state, observer| {
-            let mut left = connection;
+        // A socket and its buffers are moved into their place at once: each further move costs as much as the check-in itself.
+        let mut left = connection;
+        let place = &mut left;
+        let _waker = self.step(|state, observer| {
             let mut waker = None;
-            let health = if left.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+            let health = if place.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             if let Some(cell) = state.cell(lease.conn()) {
                 waker = cell.waker.take();
                 cell.deadline = None;
-                cell.socket = left.take();
+                cell.socket = place.take();
             }
             let result = state.pool.check_in(now, lease, health, observer);
             debug_assert!(result.is_ok(), "a guard returns its lease to the pool that issued it");
-            (left, waker)
+            waker
         });
     }
 

@@ -40,6 +40,9 @@ macro_rules! options {
         }
 
         impl UriOptions {
+            /// The standard names of all options.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
             /// Every option that is there, under its standard name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, OptionValue<'_>)> {
                 [$(self.$field.as_ref().map(|value| ($name, value.view()))),*].into_iter().flatten()

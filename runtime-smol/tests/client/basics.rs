@@ -92,7 +92,7 @@ fn options_out_of_range_start_nothing() {
         let mut named = options(&server);
         named.app_name = Some("n".repeat(129));
         assert!(matches!(refused(Client::new(named)), Error::Metadata(_)));
-        assert!(matches!(refused(Client::new(ClientOptions::new("a:0"))), Error::Topology(_)));
+        assert!(matches!(refused(Client::new(ClientOptions::new("a:0"))), Error::Option(_)));
         for uri in
             ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {

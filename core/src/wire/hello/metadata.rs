@@ -53,7 +53,7 @@ impl fmt::Display for MetadataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ApplicationNameTooLong { length_bytes } => {
-                write!(f, "application name of {length_bytes} bytes exceeds {APPLICATION_NAME_BYTES_MAX}")
+                write!(f, "appName is {length_bytes} bytes long, but must be at most {APPLICATION_NAME_BYTES_MAX}")
             }
             Self::TooLong => write!(f, "driver name and version do not fit {METADATA_BYTES_MAX} bytes of metadata"),
         }

@@ -1,0 +1,128 @@
+//! What options must fulfil, each alone and all together.
+
+use super::super::{Error, OptionError};
+use super::ClientOptions;
+use crate::config::ConfigError;
+use crate::topology::{TopologyConfigError, TopologyOptions};
+use crate::wire::hello::{APPLICATION_NAME_BYTES_MAX, MetadataError};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+const HOST_RULE: &str = "be host, host:port, [ipv6]:port, or the path of a unix socket";
+const HOST_RULE_URI: &str =
+    "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
+
+impl ClientOptions {
+    /// Checks what [`Client::new`](crate::client::Client::new) checks, and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`Error::Config`] and
+    /// [`Error::Option`] tell the value and the rule, [`Error::Topology`] and [`Error::Metadata`] the rule.
+    /// [`Error::Credential`]: what is missing or not supported, and nothing secret.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.pool.validate()?;
+        self.monitor.validate()?;
+        let seeds = self.seeds();
+        if seeds.is_empty() {
+            return Err(ConfigError::new("hosts", 0, "be at least one").into());
+        }
+        match self.topology_options(&seeds).validate() {
+            Ok(_) => {}
+            Err(TopologyConfigError::BadSeed(place)) => return Err(bad_host(&self.hosts, place)),
+            Err(
+                error @ (TopologyConfigError::DirectWithManySeeds
+                | TopologyConfigError::LoadBalancedWithManySeeds
+                | TopologyConfigError::LoadBalancedAndDirect
+                | TopologyConfigError::LoadBalancedWithReplicaSet),
+            ) => return Err(error.into()),
+        }
+        if self.server_selection_timeout.as_millis() == 0 {
+            return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
+        }
+        if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
+            return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());
+        }
+        self.read_preference.validate()?;
+        let length_bytes = self.app_name.as_ref().map_or(0, String::len);
+        if length_bytes > APPLICATION_NAME_BYTES_MAX {
+            return Err(MetadataError::ApplicationNameTooLong { length_bytes }.into());
+        }
+        // On a copy, whose secrets are wiped.
+        self.clone().take_login()?;
+        self.validate_texts()
+    }
+
+    fn validate_texts(&self) -> Result<(), Error> {
+        let texts = [
+            ("replicaSet", &self.replica_set),
+            ("default_database", &self.default_database),
+            ("readConcernLevel", &self.read_concern_level),
+        ];
+        for (option, text) in texts {
+            if text.as_ref().is_some_and(String::is_empty) {
+                return Err(OptionError::new(option, "", "not be empty").into());
+            }
+        }
+        for info in &self.driver_info {
+            if info.name.is_empty() {
+                return Err(OptionError::new("driver_info.name", "", "not be empty").into());
+            }
+            let texts = [
+                ("driver_info.name", Some(&info.name)),
+                ("driver_info.version", info.version.as_ref()),
+                ("driver_info.platform", info.platform.as_ref()),
+            ];
+            for (option, text) in texts {
+                if let Some(text) = text.filter(|text| text.contains('|')) {
+                    return Err(OptionError::new(option, text, "have no |, which separates libraries").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(in super::super) fn seeds(&self) -> Vec<&str> {
+        self.hosts.iter().map(String::as_str).collect()
+    }
+
+    pub(in super::super) fn topology_options<'a>(&'a self, seeds: &'a [&'a str]) -> TopologyOptions<'a> {
+        TopologyOptions {
+            seeds,
+            replica_set: self.replica_set.as_deref(),
+            direct_connection: self.direct_connection,
+            load_balanced: self.pool.load_balanced,
+        }
+    }
+
+    /// What servers are told of the driver and the libraries on top of it: names, versions, platforms.
+    ///
+    /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
+    pub(in super::super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {
+        let mut told = (name.to_owned(), version.to_owned(), platform.to_owned());
+        for info in &self.driver_info {
+            let parts = [
+                (&mut told.0, Some(&info.name)),
+                (&mut told.1, info.version.as_ref()),
+                (&mut told.2, info.platform.as_ref()),
+            ];
+            for (text, more) in parts {
+                if let Some(more) = more.filter(|more| !more.is_empty()) {
+                    text.push('|');
+                    text.push_str(more);
+                }
+            }
+        }
+        told
+    }
+}
+
+/// What is no host may be a whole connection string, with a password in it: that is not shown.
+fn bad_host(hosts: &[String], place: usize) -> Error {
+    let host = hosts.get(place).map_or("", String::as_str);
+    let is_uri = host.contains("://");
+    let rule = if is_uri { HOST_RULE_URI } else { HOST_RULE };
+    let shown = if is_uri || host.contains('@') { "[redacted]" } else { host };
+    OptionError::new("hosts", shown, rule).into()
+}

@@ -1,0 +1,89 @@
+//! What errors say, and what nothing says: secrets.
+
+use super::support::refused;
+use poolhouse_smol::{Client, ClientOptions, Error};
+
+/// Each says what is wrong, and where or with which option.
+#[test]
+fn refused_string_says_what_is_wrong_and_where() {
+    let cases = [
+        ("", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
+        ("localhost:27017", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
+        ("mongodb://", "a host is missing; the path of a unix socket must be percent-encoded (at byte 10)"),
+        ("mongodb://a,,b", "a host is missing; the path of a unix socket must be percent-encoded (at byte 12)"),
+        ("mongodb://a:99999", "a port must be a number from 1 to 65535 (at byte 12)"),
+        ("mongodb://a b", "neither a host name, an address nor the path of a unix socket (at byte 10)"),
+        ("mongodb://ann:a/b@c", "a port must be a number from 1 to 65535 (at byte 14)"),
+        ("mongodb://ann:p@ss@a", "username and password must be percent-encoded (at byte 10)"),
+        ("mongodb://ann:100%@a", "a percent sign must be percent-encoded (%25) (at byte 17)"),
+        ("mongodb://a/?maxPoolSize", "an option must have the form name=value (at byte 13)"),
+        ("mongodb://a/?loadBalanced=true&replicaSet=b", "loadBalanced: cannot be given together with replicaSet"),
+        ("mongodb://a,b/?directConnection=true", "directConnection: cannot be used with more than one host"),
+        ("mongodb://a/?minPoolSize=5&maxPoolSize=4", "minPoolSize: must be at most maxPoolSize"),
+        (
+            "mongodb://a/?readPreferenceTags=dc:ny",
+            "readPreferenceTags: cannot be given together with readPreference=primary, which is the default",
+        ),
+        ("mongodb://a/?srvMaxHosts=1", "srvMaxHosts: belongs to mongodb+srv:// only"),
+        ("mongodb+srv://a:1/", "mongodb+srv:// must have one host name, and no port (at byte 14)"),
+    ];
+    for (uri, told) in cases {
+        let error = refused(smol::block_on(Client::connect(uri)));
+        assert!(matches!(error, Error::Uri(_)), "{uri}: {error:?}");
+        assert_eq!(error.to_string(), told, "{uri}");
+    }
+}
+
+/// What is only doubtful is a warning, by its standard name.
+#[test]
+fn doubtful_option_is_a_warning_that_can_be_read() {
+    let options = ClientOptions::parse("mongodb://a/?maxPoolsize=x&foo=1&waitQueueSize=2&heartbeatFrequencyMS=1");
+    let warnings: Vec<_> = options.expect("right").warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    for (warning, begin) in warnings.iter().zip(["maxPoolSize: ", "foo: ", "waitQueueSize: ", "heartbeatFrequencyMS: "])
+    {
+        assert!(warning.starts_with(begin), "{warning}");
+    }
+}
+
+/// Whatever becomes of them: options, clients, errors.
+#[test]
+fn nothing_shows_a_password() {
+    for uri in [
+        "mongodb://ann:hunter2@localhost:1/",
+        "mongodb://ann:hunter2@localhost:1/?authMechanism=PLAIN",
+        "mongodb://ann:hunter2:@localhost:1/",
+        "mongodb://ann:hunter2%@localhost:1/",
+        "mongodb://ann:hunter2@/",
+        "mongodb://ann:hunter2@localhost:0/",
+        "mongodb://ann:hunter2",
+        "mongodb://localhost:1/?proxyHost=p&proxyUsername=u&proxyPassword=hunter2",
+        "mongodb://localhost:1/?tls=true&tlsCertificateKeyFilePassword=hunter2",
+        "mongodb://localhost:1/?hunter2",
+    ] {
+        let mut shown = match ClientOptions::parse(uri) {
+            Ok(options) => format!("{options:?} {:?} {:?}", options.validate(), Client::new(options.clone())),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        let host = ClientOptions::new(uri).validate();
+        shown += &format!("{host:?} {:?}", host.as_ref().map_err(ToString::to_string));
+        assert!(!shown.contains("hunter2"), "{uri}: {shown}");
+    }
+}
+
+/// A failed selection tells the topology as it was, and with it why the server is not there.
+#[test]
+fn server_that_is_not_there_is_told_with_its_address_and_why() {
+    super::support::run(async {
+        // Bound and dropped: nobody listens there.
+        let address = {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.local_addr().expect("bound").to_string()
+        };
+        let options = ClientOptions::new(&*address).server_selection_timeout(core::time::Duration::from_millis(300));
+        let client = Client::new(options).expect("right");
+        let error = refused(client.run_command("admin", bson::doc! { "ping": 1 }).await);
+        let told = error.to_string();
+        assert!(error.is_timeout() && told.contains(&address), "{told}");
+    });
+}
