@@ -225,8 +225,8 @@ impl ClientOptions {
             direct_connection: given.direct_connection.unwrap_or_default(),
             app_name: given.app_name.clone(),
             driver_info: Vec::new(),
-            default_database: database_of(&uri),
-            read_preference: OwnedReadPreference::of_uri(&uri),
+            default_database: database_of(uri),
+            read_preference: OwnedReadPreference::of_uri(uri),
             read_concern_level: given.read_concern_level.clone(),
             write_concern: WriteConcern {
                 w: given.w.clone(),
@@ -245,7 +245,7 @@ impl ClientOptions {
             allow_plain_without_tls: false,
             timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
             #[cfg(feature = "tls")]
-            tls: TlsOptions::from_uri(&uri),
+            tls: TlsOptions::from_uri(uri),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
             late_reply: LATE_REPLY,
             #[cfg(feature = "tracing")]
