@@ -202,8 +202,10 @@ fn network_error_clears_the_service_of_its_connection_only() {
             pool(&client).counts == PoolCounts { available: 2, ..PoolCounts::default() }
         })
         .await;
-        let mut reasons: Vec<_> = pool_events(&mut events)
+        // The idle one may have been closed before `seen` was read.
+        let mut reasons: Vec<_> = seen
             .iter()
+            .chain(&pool_events(&mut events))
             .filter_map(
                 |event| if let PoolEvent::ConnectionClosed { reason, .. } = event { Some(*reason) } else { None },
             )
