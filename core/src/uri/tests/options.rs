@@ -10,8 +10,9 @@ const ALL: &str = "mongodb://ann:x@a/db?appName=app&authMechanism=SCRAM-SHA-1&au
     &tlsAllowInvalidHostnames=true&tlsCAFile=/ca&tlsCertificateKeyFile=/key&tlsCertificateKeyFilePassword=s&tlsDisableOCSPEndpointCheck=true\
     &w=2&waitQueueTimeoutMS=11&wTimeoutMS=12&zlibCompressionLevel=6";
 
+/// CMAP-08
 #[test]
-fn every_option_has_its_standard_name_cmap_08() {
+fn every_option_has_its_standard_name() {
     let uri = quiet(ALL);
     let elsewhere = quiet("mongodb+srv://a/?srvMaxHosts=2&srvServiceName=x&tlsInsecure=true");
     let others = quiet("mongodb://a/?tlsAllowInvalidCertificates=true");
@@ -61,8 +62,9 @@ fn default_that_is_said_differs_from_one_that_is_not() {
     assert_ne!(uri, quiet("mongodb://a/"));
 }
 
+/// CMAP-01, CMAP-02, CMAP-03, CMAP-04, CMAP-05, CMAP-06
 #[test]
-fn pool_options_come_from_their_standard_names_cmap_01_to_06() {
+fn pool_options_come_from_their_standard_names() {
     let uri = quiet(ALL);
     let wanted = PoolOptions {
         max_pool_size: 5,
@@ -77,8 +79,9 @@ fn pool_options_come_from_their_standard_names_cmap_01_to_06() {
     assert!(quiet("mongodb://a/?loadBalanced=true").pool_options().load_balanced);
 }
 
+/// MON-01, MON-23
 #[test]
-fn monitor_options_come_from_their_standard_names_mon_01_mon_23() {
+fn monitor_options_come_from_their_standard_names() {
     let options = quiet(ALL).monitor_options();
     assert_eq!(options.heartbeat_frequency, Duration::from_millis(501));
     assert_eq!(options.connect_timeout, Duration::from_millis(1));

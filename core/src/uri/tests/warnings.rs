@@ -1,7 +1,8 @@
 use super::*;
 
+/// CMAP-09
 #[test]
-fn wait_queue_size_and_multiple_are_retired_and_say_what_to_do_cmap_09() {
+fn wait_queue_size_and_multiple_are_retired_and_say_what_to_do() {
     let advice = "no longer exists, ignored; instead, bound the number of tasks that use the client, or set timeoutMS";
     let found = warnings("mongodb://a/?waitQueueSize=5&WAITQUEUEMULTIPLE=2");
     assert_eq!(

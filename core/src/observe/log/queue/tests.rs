@@ -38,8 +38,9 @@ fn address_of_a_server_is_known_without_its_context() {
     assert_eq!(captured[0].text("serverHost"), "b");
 }
 
+/// LOG-37
 #[test]
-fn nothing_is_noted_down_when_nobody_listens_log_37() {
+fn nothing_is_noted_down_when_nobody_listens() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     publish(&queue);
     let off = LogQueue::new(LogOptions::OFF);

@@ -61,8 +61,9 @@ fn check(captured: &Captured, message: &str, fields: &[(&str, capture::Value)]) 
     captured.check(CONNECTION, &all);
 }
 
+/// LOG-21, LOG-23, LOG-24, LOG-25, LOG-27, LOG-32
 #[test]
-fn life_of_a_connection_is_logged_in_order_log_21_log_23_log_24_log_25_log_27_log_32() {
+fn life_of_a_connection_is_logged_in_order() {
     let captured = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
         world.ready();
@@ -84,8 +85,9 @@ fn life_of_a_connection_is_logged_in_order_log_21_log_23_log_24_log_25_log_27_lo
     assert_eq!(captured.len(), 9);
 }
 
+/// LOG-22, LOG-33
 #[test]
-fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other_log_22_log_33() {
+fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
     let options = PoolOptions {
         max_pool_size: 5,
         min_pool_size: 1,
@@ -108,8 +110,9 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other_log_22_
     check(&captured[0], "Connection pool created", &[("maxConnecting", 9_u64.into())]);
 }
 
+/// LOG-23, LOG-28
 #[test]
-fn cleared_pool_is_logged_once_while_it_is_paused_log_23_log_28() {
+fn cleared_pool_is_logged_once_while_it_is_paused() {
     let captured = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
         world.ready();
@@ -120,8 +123,9 @@ fn cleared_pool_is_logged_once_while_it_is_paused_log_23_log_28() {
     assert_eq!(captured.len(), 3, "no message for a pool that is paused already");
 }
 
+/// LOG-23
 #[test]
-fn cleared_service_is_named_in_hex_log_23() {
+fn cleared_service_is_named_in_hex() {
     let captured = capture(|| {
         let options = PoolOptions { load_balanced: true, ..PoolOptions::DEFAULT };
         let mut world = World::new(options, LogOptions::DEFAULT);
@@ -138,8 +142,9 @@ fn cleared_service_is_named_in_hex_log_23() {
     check(cleared, "Connection pool cleared", &[("serviceId", "abababababababababababab".into())]);
 }
 
+/// LOG-25
 #[test]
-fn closed_connection_says_why_in_the_four_fixed_texts_log_25() {
+fn closed_connection_says_why_in_the_four_fixed_texts() {
     let stale = capture(|| {
         let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
         world.ready();
@@ -178,8 +183,9 @@ fn closed_connection_says_why_in_the_four_fixed_texts_log_25() {
     );
 }
 
+/// LOG-26
 #[test]
-fn failed_check_out_says_why_in_the_three_fixed_texts_log_26() {
+fn failed_check_out_says_why_in_the_three_fixed_texts() {
     let timeout = capture(|| {
         let options = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
         let mut world = World::new(options, LogOptions::DEFAULT);
@@ -227,8 +233,9 @@ fn failed_check_out_says_why_in_the_three_fixed_texts_log_26() {
     );
 }
 
+/// LOG-21
 #[test]
-fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets_log_21() {
+fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets() {
     let created = |address: &'static str| {
         let mut captured = capture(|| {
             let mut logs = Within::new(Logs::default(), EventContext::of_server(address));
@@ -248,8 +255,9 @@ fn unix_socket_has_a_host_and_no_port_and_ipv6_no_brackets_log_21() {
     unknown[0].check(CONNECTION, &[message]);
 }
 
+/// LOG-40
 #[test]
-fn sentences_follow_the_templates_log_40() {
+fn sentences_follow_the_templates() {
     let captured = capture(|| {
         let options = PoolOptions { max_pool_size: 1, max_connecting: 3, ..PoolOptions::DEFAULT };
         let mut world = World::new(options, TEXT);

@@ -10,14 +10,16 @@ fn from(variables: &[(&str, &str)]) -> LogOptions {
     })
 }
 
+/// LOG-34
 #[test]
-fn nothing_set_restricts_nothing_log_34() {
+fn nothing_set_restricts_nothing() {
     assert_eq!(from(&[]), LogOptions::DEFAULT);
     assert_eq!(LogOptions::DEFAULT.document_length_max, 1000, "LOG-36");
 }
 
+/// LOG-34
 #[test]
-fn each_component_has_its_level_and_all_is_for_the_others_log_34() {
+fn each_component_has_its_level_and_all_is_for_the_others() {
     let options = from(&[("MONGODB_LOG_CONNECTION", "Debug"), ("MONGODB_LOG_ALL", "off")]);
     assert_eq!((options.connection, options.topology), (LevelFilter::DEBUG, LevelFilter::OFF));
     let options = from(&[("MONGODB_LOG_TOPOLOGY", "ERROR")]);
@@ -35,8 +37,9 @@ fn each_component_has_its_level_and_all_is_for_the_others_log_34() {
     }
 }
 
+/// LOG-34
 #[test]
-fn settings_that_make_no_sense_count_as_not_set_log_34() {
+fn settings_that_make_no_sense_count_as_not_set() {
     let options = from(&[
         ("MONGODB_LOG_CONNECTION", "loud"),
         ("MONGODB_LOG_TOPOLOGY", ""),

@@ -16,8 +16,9 @@ fn life(options: LogOptions) {
     topology.close(now, &mut logs);
 }
 
+/// LOG-35, LOG-38, LOG-39
 #[test]
-fn components_are_filtered_by_target_by_any_subscriber_log_35_log_38_log_39() {
+fn components_are_filtered_by_target_by_any_subscriber() {
     let of = |captured: alloc::vec::Vec<Captured>| {
         let count = |target: &str| captured.iter().filter(|event| event.target == target).count();
         (count(CONNECTION), count(TOPOLOGY))
@@ -28,8 +29,9 @@ fn components_are_filtered_by_target_by_any_subscriber_log_35_log_38_log_39() {
     assert_eq!(of(capture_where(|meta| *meta.level() < Level::DEBUG, || life(LogOptions::DEFAULT))), (0, 0), "LOG-38");
 }
 
+/// LOG-34
 #[test]
-fn minimum_level_of_a_component_holds_whoever_listens_log_34() {
+fn minimum_level_of_a_component_holds_whoever_listens() {
     let connection = LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT };
     assert!(capture(|| life(connection)).iter().all(|event| event.target == CONNECTION));
     let topology = LogOptions { connection: LevelFilter::WARN, ..LogOptions::DEFAULT };
@@ -37,8 +39,9 @@ fn minimum_level_of_a_component_holds_whoever_listens_log_34() {
     assert_eq!(capture(|| life(LogOptions::OFF)), []);
 }
 
+/// LOG-37
 #[test]
-fn no_component_is_active_when_nobody_listens_log_37() {
+fn no_component_is_active_when_nobody_listens() {
     let logs = Logs::default();
     assert!(capture_where(|_| false, || assert!(!logs.logs_connections() && !logs.logs_topology())).is_empty());
     capture(|| assert!(logs.logs_connections() && logs.logs_topology()));

@@ -112,8 +112,9 @@ fn server() -> [(&'static str, Value); 2] {
     [("serverHost", "db.example".into()), ("serverPort", 27018_u64.into())]
 }
 
+/// LOG-29, LOG-30
 #[test]
-fn life_of_a_topology_is_logged_in_order_log_29_log_30() {
+fn life_of_a_topology_is_logged_in_order() {
     let captured = capture(|| {
         let mut world = World::new(LogOptions::DEFAULT);
         world.control.close(world.now, &mut world.logs);
@@ -133,8 +134,9 @@ fn life_of_a_topology_is_logged_in_order_log_29_log_30() {
     assert_eq!(captured.len(), 8);
 }
 
+/// LOG-29, LOG-31, LOG-33
 #[test]
-fn heartbeats_are_logged_with_their_connection_log_29_log_31_log_33() {
+fn heartbeats_are_logged_with_their_connection() {
     let captured = life(LogOptions::DEFAULT, "hello");
     let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
         event.check(TOPOLOGY, &[&[message(text), id()], &server()[..], fields].concat());
@@ -158,8 +160,9 @@ fn heartbeats_are_logged_with_their_connection_log_29_log_31_log_33() {
     assert_eq!((started.len(), succeeded.len(), failed.len()), (3, 1, 2));
 }
 
+/// LOG-36
 #[test]
-fn reply_is_cut_at_the_limit_between_characters_log_36() {
+fn reply_is_cut_at_the_limit_between_characters() {
     let cut = |limit: usize, text: &str| {
         let options = LogOptions { document_length_max: limit, ..LogOptions::DEFAULT };
         let captured = life(options, text);
@@ -176,8 +179,9 @@ fn reply_is_cut_at_the_limit_between_characters_log_36() {
     assert_eq!(cut(usize::MAX, &long).len(), 5020);
 }
 
+/// LOG-40
 #[test]
-fn sentences_follow_the_templates_log_40() {
+fn sentences_follow_the_templates() {
     let captured = life(TEXT, "hi");
     assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY), "one field only");
     let texts: Vec<&str> = captured.iter().map(Captured::message).collect();
