@@ -96,7 +96,7 @@ fn a_long_limit_does_not_hold_up_a_short_one() {
     });
 }
 
-/// CMAP-36: connections in use outlive the pool; the pool's clock does not.
+/// CMAP-37: connections in use outlive the pool; the pool's clock does not.
 #[test]
 fn operation_ends_at_its_limit_also_after_the_client_was_closed() {
     let server = silent_server();

@@ -18,8 +18,8 @@
 //! # }
 //! ```
 //!
-//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65); SERVERS.md of the design for what a real
-//! server was seen to do.
+//! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). Where they are silent it does what a real mongod was
+//! seen to do.
 
 mod auth;
 pub mod balancer;

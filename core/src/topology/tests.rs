@@ -5,6 +5,7 @@ mod events;
 mod hostile;
 mod members;
 mod seeds;
+mod table;
 mod update;
 
 use super::*;

@@ -65,7 +65,7 @@ fn sixty_four_tasks_share_ten_connections() {
     });
 }
 
-/// A `ConfigError` names the option, and nothing is started: no connection reaches the server (CMAP-05..10, MON-24).
+/// A `ConfigError` names the option, and nothing is started: no connection reaches the server (CMAP-03, CMAP-05, MON-24).
 #[test]
 fn options_out_of_range_start_nothing() {
     run(async {
@@ -197,7 +197,7 @@ fn name(event: &Event) -> Option<&'static str> {
     })
 }
 
-/// Nothing is missed, and descriptions change before pools do (CMAP-101, LOG-20, MON-52).
+/// Nothing is missed, and descriptions change before pools do (CMAP-101, LOG-02, MON-52).
 #[test]
 fn events_come_in_order_from_the_beginning() {
     run(async {
@@ -457,7 +457,7 @@ fn whoever_is_woken_may_look_at_the_client() {
     run(client.close());
 }
 
-/// CMAP-90, CMAP-91: behind a load balancer nobody checks the server; a connection that fails makes those to its
+/// SDAM-38, CMAP-88, CMAP-89: behind a load balancer nobody checks the server; a connection that fails makes those to its
 /// service stale, and the pool stays ready.
 #[test]
 fn load_balancer_is_not_checked_and_cleared_by_service() {

@@ -50,7 +50,7 @@ fn refused_connection_fails_selection_at_the_deadline() {
     });
 }
 
-/// CMAP-95, CMAP-98: a refused connection is overload, not news of the server.
+/// CMAP-95, SDAM-68: a refused connection is overload, not news of the server.
 #[test]
 fn refused_connection_for_an_operation_clears_nothing() {
     run(async {
@@ -72,7 +72,7 @@ fn refused_connection_for_an_operation_clears_nothing() {
     });
 }
 
-/// A black hole: what connects is never answered. connectTimeoutMS ends it (MON-34, CMAP-96).
+/// A black hole: what connects is never answered. connectTimeoutMS ends it (CMAP-95).
 #[test]
 fn silent_server_ends_at_the_connect_timeout() {
     run(async {
@@ -150,7 +150,7 @@ fn silent_listener_is_checked_again_and_never_known() {
     });
 }
 
-/// An error code in the handshake of an application's connection clears the pool and marks the server (CMAP-53, SDAM-83).
+/// An error code in the handshake of an application's connection clears the pool and marks the server (SDAM-75, CMAP-86).
 #[test]
 fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     run(async {
@@ -176,7 +176,7 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
     });
 }
 
-/// A handshake that is hung up on or blocked is overload: labelled, and nothing is cleared (CMAP-95..98).
+/// A handshake that is hung up on or blocked is overload: labelled, and nothing is cleared (CMAP-95, SDAM-68).
 #[test]
 fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
     run(async {
@@ -242,7 +242,7 @@ fn check_that_fails_clears_the_pool_until_the_next_good_one() {
     });
 }
 
-/// SDAM-73..81: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
 #[test]
 fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
     let cases = [

@@ -194,7 +194,7 @@ fn many_late_replies_at_once_lose_no_connection() {
     });
 }
 
-/// CMAP-36: nothing is waited for, and what is returned to a closed pool is closed for that.
+/// CMAP-37: nothing is waited for, and what is returned to a closed pool is closed for that.
 #[test]
 fn close_ends_the_waiting_for_late_replies() {
     run(async {

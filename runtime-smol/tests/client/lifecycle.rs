@@ -214,7 +214,7 @@ fn server_that_comes_late_is_found() {
     });
 }
 
-/// CMAP-57, CMAP-59: the pool is filled to minPoolSize in the background, and again after the server was away.
+/// CMAP-54, CMAP-57: the pool is filled to minPoolSize in the background, and again after the server was away.
 #[test]
 fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async {
@@ -236,7 +236,7 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
     });
 }
 
-/// CMAP-18, CMAP-58: connections that nobody uses are closed after maxIdleTimeMS, without anybody's doing.
+/// CMAP-19, CMAP-57: connections that nobody uses are closed after maxIdleTimeMS, without anybody's doing.
 #[test]
 fn idle_connections_are_closed_in_time() {
     run(async {

@@ -115,7 +115,7 @@ fn raw(elements: &[&[u8]]) -> Vec<u8> {
 }
 
 /// Whatever keeps the reply from being there, the operation ends at its deadline, its connection is closed, the pool is
-/// not cleared (SDAM-72), and memory stays bounded.
+/// not cleared (SDAM-71), and memory stays bounded.
 #[test]
 fn reply_that_does_not_come_in_time_ends_at_the_deadline() {
     let cases = [
@@ -201,7 +201,7 @@ fn bytes_nobody_asked_for_are_never_the_next_reply() {
     });
 }
 
-/// A connection that the server ends while it is idle fails the operation that meets it, which clears the pool (SDAM-71).
+/// A connection that the server ends while it is idle fails the operation that meets it, which clears the pool (SDAM-72, SDAM-73).
 #[test]
 fn connection_that_died_while_idle_fails_once() {
     run(async {
@@ -219,7 +219,7 @@ fn connection_that_died_while_idle_fails_once() {
             gets_its_own_reply(&client).await;
             let names = watch.pool_names();
             assert_eq!(count(&names, "PoolCleared"), 1);
-            // The pool is cleared before the connection goes back (SDAM-65).
+            // The pool is cleared before the connection goes back (CMAP-87).
             let place = |name| names.iter().position(|each| *each == name);
             assert!(place("PoolCleared") < place("ConnectionCheckedIn"), "{names:?}");
             client.close().await;
@@ -265,7 +265,7 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
 }
 
 /// After every byte of a handshake's reply: the check-out fails with the backpressure labels, and neither the server's
-/// description nor the pool changes (CMAP-95, CMAP-98, MON-21).
+/// description nor the pool changes (CMAP-95, SDAM-68, MON-21).
 #[test]
 fn handshake_cut_after_any_byte_fails_its_check_out_only() {
     run(async {

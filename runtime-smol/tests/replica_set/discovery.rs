@@ -7,7 +7,7 @@ use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
-/// SDAM-27: one seed, be it a secondary, will do.
+/// SDAM-02: one seed, be it a secondary, will do.
 #[test]
 fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     run_set(|set, secondary| async move {
@@ -18,7 +18,7 @@ fn set_is_discovered_from_one_seed_that_is_a_secondary() {
     });
 }
 
-/// Without `replicaSet` in the string, too.
+/// SDAM-02: without `replicaSet` in the string, too.
 #[test]
 fn set_is_discovered_without_its_name() {
     run_set(|set, secondary| async move {
@@ -57,7 +57,7 @@ fn commands_go_to_the_primary_only() {
     });
 }
 
-/// SDAM-30: a member of another set is no member of this one.
+/// SDAM-46: a member of another set is no member of this one.
 #[test]
 fn set_of_another_name_is_never_selected_and_the_error_shows_it() {
     super::support::run(async {
@@ -77,7 +77,7 @@ fn set_of_another_name_is_never_selected_and_the_error_shows_it() {
     });
 }
 
-/// A direct connection checks the name, and keeps the server (SDAM-29).
+/// A direct connection checks the name, and keeps the server (SDAM-34).
 #[test]
 fn direct_connection_to_a_member_of_another_set_fails_selection() {
     super::support::run(async {
@@ -93,7 +93,7 @@ fn direct_connection_to_a_member_of_another_set_fails_selection() {
     });
 }
 
-/// The text of a selection error names each server with its type and error (SDAM-88).
+/// The text of a selection error names each server with its type and error (SDAM-22).
 #[test]
 fn selection_error_shows_the_topology() {
     super::support::run(async {

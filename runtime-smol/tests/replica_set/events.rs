@@ -1,8 +1,12 @@
 //! Events of the topology, in their order (LOG-01..10).
 
-use super::support::{eventually, options, ping, run, still_set};
+use super::support::{client, eventually, known, options, ping, run, still_set};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::pool::PoolEvent;
-use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::poolhouse_core::topology::{OwnedSdamEvent, TopologyType};
 use poolhouse_smol::{Client, Event, Notice};
 
 fn name_of(event: &OwnedSdamEvent) -> String {
@@ -27,7 +31,7 @@ fn events_are_in_order_from_opening_to_closing() {
         let uri = set.uri_of(&[primary]);
         let (client, mut events) = Client::new_subscribed(options(&uri)).expect("the options are right");
         ping(&client).await.expect("a ping");
-        super::support::known(&client, &set).await;
+        known(&client, &set).await;
         let gone = (primary + 1) % 3;
         set.remove(gone);
         eventually("it is removed", || client.servers().len() == 2).await;
@@ -67,5 +71,53 @@ fn events_are_in_order_from_opening_to_closing() {
         assert_eq!(of(|event| matches!(event, PoolEvent::PoolClosed { .. })), 3);
         let created = of(|event| matches!(event, PoolEvent::ConnectionCreated { .. }));
         assert_eq!(of(|event| matches!(event, PoolEvent::ConnectionClosed { .. })), created);
+    });
+}
+
+/// SDAM-62: whoever looks sees the topology before an update or after it, never half of it, and keeps what was seen.
+#[test]
+fn snapshots_are_whole_while_the_set_changes() {
+    run(async {
+        let set = still_set();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let first = client.topology();
+        let shown = first.get().to_string();
+        let stop = Arc::new(AtomicBool::new(false));
+        // Looks that saw no primary, and looks that saw one.
+        let looks = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (client, stop, looks) = (client.clone(), Arc::clone(&stop), Arc::clone(&looks));
+                std::thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let seen = client.topology();
+                        let seen = seen.get();
+                        let is_primary = seen.servers().filter(|server| server.server_type() == ServerType::RsPrimary);
+                        let primaries = is_primary.count();
+                        let with_primary = seen.topology_type() == TopologyType::ReplicaSetWithPrimary;
+                        assert_eq!(primaries, usize::from(with_primary), "{seen}");
+                        assert_eq!(seen.has_writable_server(), with_primary, "{seen}");
+                        looks[primaries].fetch_add(1, Ordering::Relaxed);
+                        std::thread::sleep(Duration::from_micros(100));
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..10 {
+            let primary = set.primary().expect("a primary");
+            let [without, with] = [0, 1].map(|primaries| looks[primaries].load(Ordering::Relaxed));
+            set.step_down();
+            eventually("it is seen without a primary", || looks[0].load(Ordering::Relaxed) > without).await;
+            set.elect((primary + 1) % 3);
+            known(&client, &set).await;
+            eventually("it is seen with one", || looks[1].load(Ordering::Relaxed) > with).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().expect("each look was whole");
+        }
+        assert_eq!(first.get().to_string(), shown);
+        client.close().await;
     });
 }

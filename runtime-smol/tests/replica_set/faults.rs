@@ -25,7 +25,7 @@ fn patient(set: &FakeReplicaSet) -> ClientOptions {
     options
 }
 
-/// MON-16, MON-65: the stream tells a step-down at once. The times are printed; what is asserted is that the next poll, a
+/// MON-30, MON-65: the stream tells a step-down at once. The times are printed; what is asserted is that the next poll, a
 /// minute away, was not waited for.
 #[test]
 fn step_down_is_learnt_from_the_stream() {
@@ -55,7 +55,7 @@ fn step_down_is_learnt_from_the_stream() {
     });
 }
 
-/// SDAM-85: who waits for a primary has it when it is elected, not at the next check.
+/// MON-18: who waits for a primary has it when it is elected, not at the next check.
 #[test]
 fn selection_wakes_when_the_primary_is_elected() {
     run(async {
@@ -96,7 +96,7 @@ async fn pool_cleared(events: &mut poolhouse_smol::Subscription) -> Event {
     next(events, "PoolCleared", |event| matches!(event, Event::Pool(PoolEvent::PoolCleared { .. }))).await.1
 }
 
-/// A step-down clears no pool and closes no connection by itself (SDAM-74: since 4.2).
+/// A step-down clears no pool and closes no connection by itself (SDAM-83: since 4.2).
 #[test]
 fn step_down_keeps_connections() {
     run(async {
@@ -138,7 +138,7 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
     });
 }
 
-/// The connections in use of a member that is silent are interrupted, and their operations go on elsewhere (CMAP-60, MON-34).
+/// The connections in use of a member that is silent are interrupted, and their operations go on elsewhere (MON-54, CMAP-82).
 #[test]
 fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
     run(async {

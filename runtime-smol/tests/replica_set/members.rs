@@ -13,7 +13,7 @@ use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::{CommandOptions, Event, ReadPreference};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 
-/// Its pool and its connections are closed, and the last of its tasks ends, which frees it (SDAM-33, CMAP-36).
+/// Its pool and its connections are closed, and the last of its tasks ends, which frees it (SDAM-57, SDAM-59, CMAP-36).
 #[test]
 fn removed_member_is_given_up_wholly() {
     run(async {

@@ -80,7 +80,7 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
     });
 }
 
-/// CMAP-95..98: an establishment that failed by overload never reached the server, and is retried without leave.
+/// CMAP-95, SDAM-68: an establishment that failed by overload never reached the server, and is retried without leave.
 #[test]
 fn establishment_that_is_labelled_is_retried() {
     run(async {

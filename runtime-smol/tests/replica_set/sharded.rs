@@ -29,6 +29,7 @@ fn pings(routers: &FakeMongoses) -> Vec<u64> {
     routers.servers().iter().map(|router| router.count_of("ping")).collect()
 }
 
+/// SDAM-03: all of them are monitored, and used.
 #[test]
 fn operations_are_spread_over_routers_and_told_the_preference() {
     run(async {

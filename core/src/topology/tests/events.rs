@@ -57,7 +57,7 @@ fn stale_primary_that_insists_makes_no_events() {
     assert_eq!(net.lines(), Vec::<String>::new());
 }
 
-/// LOG-05: PossiblePrimary is a kind of Unknown.
+/// SDAM-20, LOG-05: PossiblePrimary is a kind of Unknown.
 #[test]
 fn possible_primary_alone_is_no_event() {
     let mut net = ready(&["a", "b"]);

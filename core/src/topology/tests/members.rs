@@ -274,6 +274,7 @@ fn clock_that_goes_back_is_held() {
     assert_eq!(net.see("a").last_update_time(), latest);
 }
 
+/// SDAM-62: a copy is a snapshot; what changes later does not change it.
 #[test]
 fn copies_show_the_topology_as_it_was() {
     let mut net = ready(&["a", "b"]);

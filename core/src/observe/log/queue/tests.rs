@@ -84,6 +84,42 @@ fn subscriber_may_publish_and_deliver_itself() {
     });
 }
 
+/// LOG-01: changes by several threads are told in their order, and by one of the threads at a time.
+#[test]
+fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
+    const THREADS: u32 = 4;
+    const EACH: u32 = 1000;
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    // What stands for the lock that changes are made under.
+    let changes = Mutex::new(0);
+    let (busy, emitted, begin) =
+        (AtomicBool::new(false), Mutex::new(alloc::vec::Vec::new()), std::sync::Barrier::new(THREADS as usize));
+    let emit = |next| {
+        assert!(!busy.swap(true, Ordering::SeqCst), "two at once");
+        let Next::Entry(Entry { event: Event::Pool(PoolEvent::PoolReady { pool }), .. }) = next else {
+            panic!("none was lost")
+        };
+        emitted.lock().expect("not poisoned").push(pool);
+        assert!(busy.swap(false, Ordering::SeqCst), "another one was here");
+    };
+    let work = || {
+        capture(|| {
+            begin.wait();
+            for _ in 0..EACH {
+                {
+                    let mut changes = changes.lock().expect("not poisoned");
+                    *changes += 1;
+                    queue.publish(Instant::ORIGIN, EventRef::Pool(&ready(*changes)));
+                }
+                queue.shared.empty(emit);
+            }
+        });
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+    let expected: alloc::vec::Vec<PoolId> = (1..=THREADS * EACH).map(PoolId::new).collect();
+    assert_eq!(*emitted.lock().expect("not poisoned"), expected);
+}
+
 #[test]
 fn subscriber_that_panics_does_not_end_the_log() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
