@@ -9,6 +9,7 @@ pub mod dns;
 pub mod fake;
 pub mod fuzz;
 pub mod handshake;
+pub mod invariants;
 pub mod model;
 pub mod mongod;
 pub mod rng;

@@ -1,4 +1,5 @@
-//! A control machine, a host that does what the test says, and a log of events in the order in which they came.
+//! A control machine, a host that does what the test says, and a log of events in the order in which they came. The invariants S are listed in
+//! `tests/src/invariants.rs`.
 
 mod app;
 mod lines;

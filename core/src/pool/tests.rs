@@ -1,4 +1,4 @@
-//! What a pool does by itself, requirement by requirement, on both kinds of memory.
+//! What a pool does by itself, requirement by requirement, on both kinds of memory. The invariants P are listed in `tests/src/invariants.rs`.
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests look at the kinds that they are about")]
 
 mod bad_input;

@@ -2,7 +2,8 @@
 //!
 //! It keeps every connection and every sample there ever was, counts time in 128 bits that cannot overflow, and says
 //! after each input what must have been seen: events, outcome, actions, the next instant. It shares no code with the
-//! machine but the types at its border. On top of the comparison, [`Trace`] checks the events by themselves.
+//! machine but the types at its border. On top of the comparison, [`Trace`] checks the events by themselves. Comments name the
+//! [invariants](crate::invariants) S1..S21.
 
 mod trace;
 

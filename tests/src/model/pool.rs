@@ -1,6 +1,6 @@
 //! What a pool must do, said as simply as possible: two lists that every question walks through.
 //!
-//! Written from CMAP-01..102 and the invariants P1..P54. It shares value types with the machine (causes,
+//! Written from CMAP-01..102 and the [invariants](crate::invariants) P1..P54. It shares value types with the machine (causes,
 //! reasons, errors), but no logic: durations are nanoseconds, connections and check-outs are numbers.
 
 mod commands;

@@ -33,7 +33,7 @@ fn a_clear_raises_the_generation_and_pauses_and_then_says_so() {
     });
 }
 
-/// CMAP-78, CMAP-79, DESIGN decision 5
+/// CMAP-78, CMAP-79: what was created before it is stale all the same
 #[test]
 fn a_clear_of_a_paused_pool_raises_the_generation_in_silence() {
     on_each_memory!(DEFAULT, |world| {
@@ -62,7 +62,7 @@ fn a_second_clear_makes_stale_what_the_first_let_finish() {
     });
 }
 
-/// CMAP-80, DESIGN decision 4, P39
+/// CMAP-80, P39: also those whose connection is being established; that one is closed as stale when it is there
 #[test]
 fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
     on_each_memory!(PoolOptions { max_connecting: 2, wait_queue_timeout: ms(1_000), ..DEFAULT }, |world| {
@@ -157,7 +157,7 @@ fn a_second_interrupt_reaches_connections_two_generations_old_and_none_that_is_n
     });
 }
 
-/// CMAP-85, P30, DESIGN decision 4
+/// CMAP-85, P30: with the flag, what is being established does not wait for its end
 #[test]
 fn an_interrupt_ends_what_is_being_established_in_the_order_cleared_closed_failed() {
     on_each_memory!(DEFAULT, |world| {

@@ -50,7 +50,7 @@ fn a_connection_that_is_lost_is_replaced() {
     });
 }
 
-/// DESIGN decision: one at a time in the background
+/// CMAP-56: one at a time in the background, so that whoever waits takes it before the next is begun
 #[test]
 fn the_background_establishes_one_connection_at_a_time() {
     on_each_memory!(PoolOptions { max_connecting: 8, ..MIN_3 }, |world| {
@@ -61,7 +61,7 @@ fn the_background_establishes_one_connection_at_a_time() {
     });
 }
 
-/// DESIGN decision: never beyond minPoolSize
+/// CMAP-54: what minPoolSize asks for, and no more: connections for waiters count too
 #[test]
 fn the_background_never_goes_beyond_the_minimum() {
     on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |world| {
