@@ -40,6 +40,10 @@
 //! - A pool is marked ready after the update, and only if the server is then still known (9).
 //! - A reply without `me` has no mismatch (10).
 //! - The description of a load balancer has no wire versions (11).
+//! - Handshakes say `backpressure: "2"`, a string, as the newer text has it (12); see [`wire::hello`](crate::wire::hello).
+//! - What goes into a description beside the average is the minimum of the last round trips, and no percentile (13).
+//! - In a [scan](crate::scan) a hello that is answered with the label SystemOverloadedError has failed, for the events; neither its connection
+//!   nor the server's description changes, and the topology is not told (15).
 //! - PossiblePrimary equals Unknown: that change alone makes no event.
 //! - A removed server is told by ServerClosed only, even if its description changed in the same step.
 //! - ServerOpening of servers found later comes before the TopologyDescriptionChanged that has them.
