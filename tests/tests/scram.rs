@@ -1,11 +1,14 @@
-//! Conversations of SCRAM that others have worked out, from a file.
+//! Conversations of SCRAM that others have worked out: our own passwords and nonces by Python's `hashlib` and `hmac`, in
+//! `scenarios/scram/vectors.json`, and those of a file in the same form.
 //!
-//! `POOLHOUSE_SCRAM_VECTORS` names it; else it is `scram_vectors.json` beside the folder of the official tests. Each case is
-//! run on the bare conversation, and as rounds of a handshake whose replies are cut at every byte.
+//! `POOLHOUSE_SCRAM_VECTORS` names that file; else it is `scram_vectors.json` beside the folder of the official tests, if it is there: a
+//! checkout of the specifications has none, which is no failure. Each case is run on the bare conversation, and as rounds of a
+//! handshake whose replies are cut at every byte.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use poolhouse_core::auth::{
     AuthError, Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, Nonce, Round, Scram,
 };
@@ -14,7 +17,7 @@ use poolhouse_core::wire::bson::{DocumentWriter, RawValue};
 use poolhouse_core::wire::handshake::Next;
 use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use poolhouse_tests::handshake::{client, with};
-use poolhouse_tests::{spec, suite::Suite};
+use poolhouse_tests::spec::{self, SkipReason};
 use serde_json::Value;
 
 /// The name of the environment variable that names the file.
@@ -34,29 +37,62 @@ struct Vector {
 }
 
 fn main() -> ExitCode {
-    let found = vectors();
-    let mut suite = Suite::new("scram").skip_if(found.as_ref().err());
-    match found {
-        Ok(vectors) => {
-            for (index, vector) in vectors.into_iter().enumerate() {
-                suite = suite.case(format!("{}_{index}", vector.mechanism), move || vector.hold());
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/scram/vectors.json");
+    add(&mut trials, "own::", &own);
+    match others() {
+        Ok(file) => add(&mut trials, "", &file),
+        Err(reason) => {
+            if !arguments.list {
+                eprintln!("skipped: scram vectors of others: {reason}");
             }
+            let reason = reason.to_string();
+            trials.push(Trial::ignorable_test("vectors of others", move || Ok(Completion::ignored_with(reason))));
         }
-        Err(_) => suite = suite.case("vectors", || ()),
     }
-    suite.run()
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn vectors() -> Result<Vec<Vector>, String> {
+/// Adds a case for each vector of a file; one that fails if it cannot be read or has none.
+fn add(trials: &mut Vec<Trial>, prefix: &str, file: &Path) {
+    match vectors(file) {
+        Ok(vectors) => {
+            for (index, vector) in vectors.into_iter().enumerate() {
+                let name = format!("{prefix}{}_{index}", vector.mechanism);
+                trials.push(Trial::test(name, move || {
+                    vector.hold();
+                    Ok(())
+                }));
+            }
+        }
+        Err(error) => trials.push(Trial::test(format!("{prefix}vectors"), move || Err(Failed::from(error)))),
+    }
+}
+
+/// The file of the vectors of others.
+fn others() -> Result<PathBuf, SkipReason> {
     let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    let path: PathBuf = match (named(VECTORS), named(spec::SPEC_DIR)) {
-        (Some(file), _) => spec::resolve(Path::new(&file)),
-        (None, Some(folder)) => spec::resolve(Path::new(&folder)).join("../scram_vectors.json"),
-        (None, None) => return Err(format!("neither {VECTORS} nor {} is set", spec::SPEC_DIR)),
+    if let Some(file) = named(VECTORS) {
+        // Whoever names it means it: that it cannot be read is for the case to say.
+        return Ok(spec::resolve(Path::new(&file)));
+    }
+    let Some(folder) = named(spec::SPEC_DIR) else {
+        return Err(SkipReason::new(format!("neither {VECTORS} nor {} is set", spec::SPEC_DIR)));
     };
-    let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = spec::resolve(Path::new(&folder)).join("../scram_vectors.json");
+    if file.exists() {
+        Ok(file)
+    } else {
+        Err(SkipReason::new(format!("{VECTORS} is not set, and there is no {}", file.display())))
+    }
+}
+
+fn vectors(path: &Path) -> Result<Vec<Vector>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
     let json: Value = serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))?;
-    let cases = json.as_array().ok_or_else(|| format!("{}: no array", path.display()))?;
+    let cases = json.as_array().filter(|cases| !cases.is_empty());
+    let cases = cases.ok_or_else(|| format!("{}: no array of cases", path.display()))?;
     cases.iter().map(Vector::parse).collect()
 }
 
