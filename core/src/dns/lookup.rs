@@ -246,6 +246,7 @@ impl Lookup {
                 self.owe(self.transport);
             }
             Reply::Failed { code } => self.fail(LookupError::ServerFailed { code }),
+            Reply::Referral => self.fail(LookupError::Referral),
             // A stream belongs to the one question: whatever else is in it, is wrong.
             Reply::Malformed | Reply::Foreign | Reply::Truncated => self.fail(LookupError::Malformed),
         }

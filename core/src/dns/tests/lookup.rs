@@ -202,6 +202,65 @@ fn server_that_fails_is_followed_by_the_next_one() {
     assert!(!error.is_not_found());
 }
 
+/// The parser has no names for all of them, and none for those of which a part stands in the record of EDNS.
+#[test]
+fn response_code_is_told_as_it_was_sent() {
+    for code in [6_u16, 11, 15, 16, 0x123, 0xFF0] {
+        let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(1) });
+        started(&mut lookup, 0);
+        let edns = || OPT { opt_codes: Vec::new(), udp_packet_size: 1_232, version: 0 };
+        let mut bytes = reply_with(lookup.request(), |packet| *packet.opt_mut() = Some(edns()));
+        let [high, low] = (code >> 4 << 8 | code & 15).to_be_bytes();
+        bytes[3] |= low;
+        // The last record: its time to live begins six bytes before its end, with the rest of the code.
+        let place = bytes.len() - 6;
+        bytes[place] = high;
+        lookup.handle_datagram(at(1), server(1), &bytes);
+        assert_eq!(lookup.into_result(), Err(LookupError::ServerFailed { code }), "{code}");
+    }
+}
+
+/// A server that resolves nothing for its clients names others to ask. That is no answer.
+#[test]
+fn referral_is_followed_by_the_next_server() {
+    let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(2) });
+    let referral = |request: &[u8]| {
+        reply_with(request, |packet| {
+            packet.remove_flags(PacketFlag::RECURSION_AVAILABLE);
+            packet.name_servers = vec![record("com", 9, RData::NS(NS(Name::new("a.gtld-servers.net").unwrap())))];
+        })
+    };
+    started(&mut lookup, 0);
+    let bytes = referral(lookup.request());
+    lookup.handle_datagram(at(1), server(1), &bytes);
+    assert_eq!(started(&mut lookup, 1), LookupAction::Datagram(server(2)));
+    let bytes = referral(lookup.request());
+    lookup.handle_datagram(at(2), server(2), &bytes);
+    let error = lookup.into_result().unwrap_err();
+    assert_eq!(error, LookupError::Referral);
+    assert!(!error.is_not_found());
+}
+
+/// Without records, a server that resolves, or has authority, or names one that has, does answer.
+#[test]
+fn missing_records_are_believed_of_servers_that_know() {
+    let changes: [fn(&mut Packet<'_>); 3] = [
+        |packet| packet.set_flags(PacketFlag::RECURSION_AVAILABLE),
+        |packet| packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER),
+        |packet| packet.name_servers = vec![soa("example.com")],
+    ];
+    for change in changes {
+        let mut lookup = lookup(&config(2));
+        started(&mut lookup, 0);
+        let bytes = reply_with(lookup.request(), |packet| {
+            packet.remove_flags(PacketFlag::RECURSION_AVAILABLE);
+            change(packet);
+        });
+        lookup.handle_datagram(at(1), server(1), &bytes);
+        assert_eq!(lookup.into_result(), Err(LookupError::NoRecords));
+    }
+}
+
 #[test]
 fn server_that_does_not_know_of_sizes_is_asked_once_more_without() {
     for code in [RCODE::FormatError, RCODE::NotImplemented] {
