@@ -53,6 +53,49 @@ fn answer_at_the_deadline_is_late() {
     assert_eq!(started(&mut lookup, 5_000), LookupAction::Datagram(server(1)));
 }
 
+/// A server that says something at the last moment each time, and never what was asked for, wins no time by it.
+#[test]
+fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
+    let mut aliases = 0_u32;
+    let mut alias = |request: &[u8]| {
+        aliases += 1;
+        let asked = Packet::parse(request).unwrap().questions[0].qname.to_string();
+        reply(request, vec![cname(&asked, 30, &alloc::format!("_mongodb._tcp.a{aliases}.example.com"))])
+    };
+    let mut cut = |request: &[u8]| reply_with(request, |packet| packet.set_flags(PacketFlag::TRUNCATION));
+    let mut format_error = |request: &[u8]| refusal(request, RCODE::FormatError);
+    let says: [&mut dyn FnMut(&[u8]) -> Vec<u8>; 3] = [&mut alias, &mut cut, &mut format_error];
+    for (case, say) in says.into_iter().enumerate() {
+        let mut lookup = lookup(&config(1));
+        let mut now = 0;
+        while !lookup.is_done() && lookup.poll_action(at(now), 7).is_some() {
+            let until = lookup.poll_timeout().unwrap();
+            assert!(until > at(now) && until <= at(10_000), "case {case}: {until:?}");
+            now = (now + 4_999).min(9_999);
+            let bytes = say(lookup.request());
+            lookup.handle_datagram(at(now), server(1), &bytes);
+            lookup.handle_stream(at(now), &prefixed(&bytes)[..1]);
+            now += 1;
+            if lookup.poll_timeout() == Some(at(now)) {
+                lookup.handle_timeout(at(now));
+            }
+        }
+        assert!(lookup.is_done() && now == 10_000, "case {case}: {now}");
+        assert_eq!(lookup.into_result(), Err(LookupError::Timeout), "case {case}");
+    }
+}
+
+/// Of a host that slept meanwhile, or whose timers are late.
+#[test]
+fn no_server_is_asked_after_the_time_of_all_attempts() {
+    let mut lookup = lookup(&config(3));
+    started(&mut lookup, 0);
+    lookup.handle_failed();
+    assert_eq!(lookup.poll_action(at(30_000), 7), None);
+    assert!(lookup.is_done());
+    assert_eq!(lookup.into_result(), Err(LookupError::Timeout));
+}
+
 #[test]
 fn servers_take_turns_when_the_configuration_says_so() {
     let config = ResolverConfig { rotate: true, attempts: 1, ..config(3) };
