@@ -1,3 +1,5 @@
+mod timers;
+
 use super::*;
 
 #[test]
