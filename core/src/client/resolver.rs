@@ -1,7 +1,7 @@
 //! The built-in resolver: lookups over a platform's sockets.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::{Platform, Stream, Tcp};
 use crate::Instant;

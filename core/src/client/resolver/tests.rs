@@ -1,4 +1,4 @@
-mod timers;
+pub(in crate::client) mod timers;
 
 use super::*;
 

@@ -12,13 +12,13 @@ use futures_io::{AsyncRead, AsyncWrite};
 
 /// Virtual time: each sleep takes half of what is left, and a millisecond.
 #[derive(Clone, Debug, Default)]
-struct Hasty {
+pub(in crate::client) struct Hasty {
     now_ms: Arc<AtomicU64>,
     looks: Arc<AtomicU64>,
 }
 
 /// A stream that nobody has.
-enum Socket {}
+pub(in crate::client) enum Socket {}
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {
