@@ -25,8 +25,9 @@
 //!
 //! By the specification an unknown option, or a value that is not allowed, is ignored with a warning; whoever parses writes
 //! [`ConnectionString::warnings`] to the log. A string that is no connection string, an escape that is none, options that contradict each
-//! other and credentials that cannot work are errors. Neither ever has a value in it, nor does `Debug` or `Display` of
-//! anything here have a password; passwords are overwritten in memory when they are dropped.
+//! other and credentials that cannot work are errors. Neither ever has a value in it, nor the name of an unknown option that may be a part
+//! of a password ([`UriWarning`]); nor does `Debug` or `Display` of anything here have a password; passwords are overwritten in memory
+//! when they are dropped.
 //!
 //! # Cost
 //!
@@ -37,7 +38,8 @@
 //! - Of an option that is repeated, the last value that is allowed counts. `tls` and `ssl` must agree, and the options of a proxy stand alone.
 //! - A percent sign that escapes nothing is an error everywhere, not only in the username: a `proxyHost` or a `tlsCAFile` that is ignored
 //!   for that would be a surprise. So is an `authMechanism` that is not known.
-//! - An at-sign in the path is an error: it ends a password in which a slash was not escaped. `%40` is meant.
+//! - An at-sign in the path is an error, and in an option that is not known: it ends a password in which a slash or a question mark was not
+//!   escaped. `%40` is meant.
 //! - The old spellings of booleans (`1`, `yes`, `True`, ..) count, with a warning, but not for `directConnection` and `loadBalanced`, which
 //!   never had them.
 //! - `MONGODB-AWS` takes no username, password or token from a connection string. Official tests from before that change disagree.

@@ -159,7 +159,9 @@ impl Vector {
         let client = client();
         let mechanism = Mechanism::from_name(&self.mechanism);
         let credential = Credential { mechanism, ..Credential::new(&self.username, &self.password) };
-        let options = AuthenticationOptions { nonce: self.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
+        // The second one serves no conversation that is known.
+        let nonce = self.nonce().with_second("never-needed-here").expect("a nonce");
+        let options = AuthenticationOptions { nonce, ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
         let mut handshake = with(&client, Authentication::new(credential, options).expect("can be used"));
         let payload = |text: &str, d: &mut DocumentWriter<'_, Vec<u8>>, done| {
             d.int32("conversationId", 1)?.boolean("done", done)?.binary("payload", 0, text.as_bytes()).map(drop)

@@ -19,7 +19,7 @@ use crate::wire::{AuthError, Authenticator, EncodeError, Round, Sink};
 pub struct AuthenticationOptions {
     /// What makes this conversation unlike every other.
     pub nonce: Nonce,
-    /// Begin together with hello, which saves a round trip. On by default.
+    /// Begin together with hello, which saves a round trip. On by default. By SCRAM only if the nonce has a second one.
     pub speculative: bool,
     /// Whether the connection is private: TLS, or a unix socket. Off by default.
     pub secure: bool,
@@ -135,9 +135,14 @@ impl<'a> Authentication<'a> {
         Ok(scram.with_keys(keys).with_iterations_max(self.options.iterations_max))
     }
 
-    /// Whether hello carries the first message.
+    /// Whether hello carries the first message. If nothing comes of it, SCRAM begins anew under the second nonce.
     const fn speculates(&self) -> bool {
-        self.options.speculative && matches!(self.way, Way::Scram(_) | Way::X509)
+        let can = match self.way {
+            Way::Scram(_) => self.options.nonce.has_second(),
+            Way::X509 => true,
+            Way::Undecided | Way::Plain => false,
+        };
+        self.options.speculative && can
     }
 
     /// What begins the conversation.
@@ -220,9 +225,9 @@ impl Authenticator for Authentication<'_> {
             (Some(_), Way::Scram(scram)) => scram.mechanism(),
             (Some(_), Way::Undecided | Way::X509 | Way::Plain) => return Ok(Round::Another),
         };
-        if speculated {
+        if let (true, Some(second)) = (speculated, self.options.nonce.second()) {
             // The first nonce was on the wire already.
-            self.options.nonce = self.options.nonce.successor();
+            self.options.nonce = second;
         }
         self.way = Way::Scram(self.scram(wanted)?);
         Ok(Round::Another)

@@ -4,7 +4,7 @@ use super::ClientOptions;
 use crate::Instant;
 use crate::observe::EventContext;
 #[cfg(feature = "tracing")]
-use crate::observe::log::LogQueue;
+use crate::observe::log::{LogQueue, Logs};
 #[cfg(feature = "metrics")]
 use crate::observe::metrics::Metrics;
 use crate::shell::{EventRef, Publish, Subscribers};
@@ -29,6 +29,12 @@ impl Events {
             #[cfg(feature = "metrics")]
             metrics: Metrics::new(),
         }
+    }
+
+    /// Where log messages go that are of no event.
+    #[cfg(feature = "tracing")]
+    pub(super) const fn logs(&self) -> &Logs {
+        self.logs.logs()
     }
 
     /// The subscribers.

@@ -1,7 +1,7 @@
 //! The built-in resolver: lookups over a platform's sockets.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::{Platform, Stream, Tcp};
 use crate::Instant;
@@ -34,7 +34,8 @@ const DATAGRAM_BYTES_MAX: usize = 4_096;
 
 /// Asks name servers over UDP, and over TCP what is too long for that.
 ///
-/// Each lookup takes at most as long as its configuration says: with the usual one 10 s for each name server. Nothing is cached.
+/// Each question takes at most as long as its configuration says, with all that servers make of it: with the usual one 10 s for each name
+/// server. Nothing is cached.
 /// Cancel-safe: dropping a lookup gives it up.
 #[derive(Clone)]
 pub struct DnsResolver<P> {
@@ -60,7 +61,13 @@ impl<P: Platform> DnsResolver<P> {
         let mut lookup = Lookup::new(config, name, kind, self.platform.entropy())?;
         while !lookup.is_done() {
             let action = lookup.poll_action(self.platform.now(), self.secret()?);
-            let (Some(action), Some(until)) = (action, lookup.poll_timeout()) else { continue };
+            let Some(until) = lookup.poll_timeout() else { continue };
+            let Some(action) = action else {
+                // A timer that fired early has ended the attempt before its time: what is left of that is waited for.
+                self.platform.sleep_until(until).await;
+                lookup.handle_timeout(self.platform.now());
+                continue;
+            };
             match before(&self.platform, until, self.attempt(&mut lookup, action, until)).await {
                 Some(Ok(())) => {}
                 Some(Err(_)) => lookup.handle_failed(),

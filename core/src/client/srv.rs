@@ -2,9 +2,16 @@
 //!
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation".
 
+#[cfg(all(test, feature = "tracing"))]
+mod tests;
+
 use super::{Net, Platform};
 use crate::dns::{Resolver, SrvPoll, SrvQuestion};
+#[cfg(feature = "tracing")]
+use crate::observe::log::SrvPolled;
 use crate::shell::Hub;
+#[cfg(feature = "tracing")]
+use crate::topology::TopologyId;
 use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -23,7 +30,8 @@ pub(super) struct Srv {
     pub(super) ttl: Duration,
 }
 
-/// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed.
+/// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed. With the feature `tracing` a
+/// lookup that failed is logged, and so are hosts that did not count.
 pub(super) async fn run<P: Platform>(
     hub: Arc<Hub<Net<P>>>,
     closing: Arc<Event>,
@@ -63,8 +71,15 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     let entropy = u64::from(platform.entropy()) << 32 | u64::from(platform.entropy());
     let current = current.iter().map(String::as_str);
     // A lookup that failed is made up for soon, and the hosts are those of before as long as that lasts.
-    if let Ok(Some(hosts)) = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy)
-    {
+    let changed = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy);
+    #[cfg(feature = "tracing")]
+    hub.events().logs().srv_polled(&SrvPolled {
+        topology: TopologyId::new(hub.config().first_pool),
+        name: &name,
+        failure: changed.as_ref().err(),
+        poll,
+    });
+    if let Ok(Some(hosts)) = changed {
         // On the heap there is room for as many as a message can have.
         let _ = hub.change_seeds(hosts.iter().map(|host| host.as_str()));
     }

@@ -23,6 +23,8 @@ pub enum LookupError {
         /// Its response code: 2 is SERVFAIL, 5 is REFUSED.
         code: u16,
     },
+    /// The last server that was asked named others to ask, and had no answer: it resolves nothing for its clients.
+    Referral,
     /// The last server that was asked gave an answer that cannot be read.
     Malformed,
     /// The last server that was asked could not be reached.
@@ -50,6 +52,7 @@ impl fmt::Display for LookupError {
             Self::Text => f.write_str("a TXT record is not UTF-8"),
             Self::Aliases => f.write_str("the name has too many aliases, or they form a loop"),
             Self::ServerFailed { code } => write!(f, "the name server failed with code {code}"),
+            Self::Referral => f.write_str("the name server only knows others to ask"),
             Self::Malformed => f.write_str("the name server's answer cannot be read"),
             Self::Unreachable => f.write_str("the name server cannot be reached"),
             Self::Timeout => f.write_str("the name server did not answer in time"),

@@ -46,6 +46,9 @@ enum State {
 
 /// A question to the name servers of a configuration, asked until one answers: a machine without I/O.
 ///
+/// It lasts no longer than the time of one server, times their number, times the attempts, counted from the first action. Aliases, answers
+/// that are cut off and refusals to understand, each of which makes for another question, share that time.
+///
 /// Take [`Lookup::poll_action`] and do it; report what is received by [`Lookup::handle_datagram`] or [`Lookup::handle_stream`], a
 /// socket that failed by [`Lookup::handle_failed`], and the time by [`Lookup::handle_timeout`]; until [`Lookup::into_result`] is due, as
 /// [`Lookup::is_done`] says.
@@ -55,6 +58,8 @@ pub struct Lookup {
     kind: RecordKind,
     servers: Vec<SocketAddr>,
     timeout: Duration,
+    /// When all is over, whatever is under way; from the first action on.
+    deadline: Option<Instant>,
     transport: Transport,
     /// Attempts that are left after this one.
     left: u32,
@@ -96,6 +101,7 @@ impl Lookup {
             kind,
             servers: servers.into(),
             timeout: config.timeout,
+            deadline: None,
             transport,
             left,
             at: first,
@@ -145,18 +151,30 @@ impl Lookup {
         }
     }
 
-    /// Gives up waiting for a server whose time is over. Before that it changes nothing.
+    /// Gives up waiting for a server whose time is over, and all of it if there is no more time. Before that it changes nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        if self.poll_timeout().is_some_and(|until| until <= now) {
+        if self.poll_timeout().is_none_or(|until| until > now) {
+            return;
+        }
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.finish(Err(LookupError::Timeout));
+        } else {
             self.fail(LookupError::Timeout);
         }
     }
 
-    /// The next attempt, if it is due.
+    /// The next attempt, if it is due. If there is no time for one, the lookup comes to its end.
     ///
     /// - `entropy`: makes the id of the question, and should be such that nobody can guess it.
     pub fn poll_action(&mut self, now: Instant, entropy: u32) -> Option<LookupAction> {
         let State::Owes(over) = self.state else { return None };
+        let attempts = self.left.saturating_add(1);
+        let all = self.timeout.saturating_mul(attempts);
+        let deadline = *self.deadline.get_or_insert_with(|| now.saturating_add(all));
+        if deadline <= now {
+            self.finish(Err(LookupError::Timeout));
+            return None;
+        }
         let [_, _, id @ ..] = entropy.to_be_bytes();
         self.id = u16::from_be_bytes(id);
         let message = match message::encode(self.id, &self.name, self.kind, self.edns) {
@@ -172,7 +190,7 @@ impl Lookup {
         self.request.extend_from_slice(&length.to_be_bytes());
         self.request.extend_from_slice(&message);
         self.received.clear();
-        self.state = State::Waits { over, until: now.saturating_add(self.timeout) };
+        self.state = State::Waits { over, until: now.saturating_add(self.timeout).min(deadline) };
         let server = *self.servers.get(self.at)?;
         Some(match over {
             Transport::Datagram => LookupAction::Datagram(server),
@@ -207,7 +225,7 @@ impl Lookup {
         matches!(self.state, State::Done)
     }
 
-    /// What was found; before the end, what was wrong with the last server.
+    /// What was found; [`LookupError::Timeout`] before the end.
     ///
     /// # Errors
     ///
@@ -246,6 +264,7 @@ impl Lookup {
                 self.owe(self.transport);
             }
             Reply::Failed { code } => self.fail(LookupError::ServerFailed { code }),
+            Reply::Referral => self.fail(LookupError::Referral),
             // A stream belongs to the one question: whatever else is in it, is wrong.
             Reply::Malformed | Reply::Foreign | Reply::Truncated => self.fail(LookupError::Malformed),
         }

@@ -4,6 +4,7 @@
 
 use super::answer::{Answer, RecordKind, SrvAnswer, SrvRecord};
 use super::error::LookupError;
+use super::outline::outline;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Write;
@@ -65,6 +66,8 @@ pub(super) enum Reply {
     Malformed,
     /// The server failed; its response code.
     Failed { code: u16 },
+    /// Nothing, and the server is none to know: it has no authority, and does not ask others.
+    Referral,
     /// The name does not exist.
     NoSuchName,
     /// There is nothing of that kind.
@@ -79,7 +82,7 @@ pub(super) enum Reply {
     Found(Answer),
 }
 
-/// Reads a message as the reply to a question. At most `steps_max` aliases are followed.
+/// Reads a message as the reply to a question. At most `steps_max` aliases are followed. Linear in the message.
 pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_max: u32) -> Reply {
     let is_reply = header_buffer::has_flags(bytes, PacketFlag::RESPONSE).unwrap_or(false);
     if header_buffer::id(bytes) != Ok(id) || !is_reply {
@@ -100,10 +103,12 @@ pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_
     if count > RECORDS_MAX {
         return Reply::Malformed;
     }
-    let Ok(packet) = Packet::parse(bytes) else { return Reply::Malformed };
+    let mut bytes = bytes.to_vec();
+    let Some(outline) = outline(&mut bytes, record_type(kind).into()) else { return Reply::Malformed };
+    let Ok(packet) = Packet::parse(&bytes) else { return Reply::Malformed };
     let Ok(asked) = Name::new(name) else { return Reply::Foreign };
     // Servers that do not understand the question need not repeat it.
-    let code = packet.rcode() as u16;
+    let code = outline.code;
     let is_ours = |question: &Question<'_>| {
         question.qname == asked
             && question.qtype == QTYPE::TYPE(record_type(kind))
@@ -118,14 +123,16 @@ pub(super) fn decode(bytes: &[u8], id: u16, name: &str, kind: RecordKind, steps_
         return Reply::Foreign;
     }
     match code {
-        0 => find(&packet, &asked, kind, steps_max),
+        0 => find(&packet, &asked, kind, steps_max, outline.names_authority),
         3 => Reply::NoSuchName,
         code => Reply::Failed { code },
     }
 }
 
 /// Follows the aliases of an answer from the name that was asked for to its records.
-fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32) -> Reply {
+///
+/// - `names_authority`: whether the message has a start of authority.
+fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32, names_authority: bool) -> Reply {
     let mut owner = asked;
     let mut ttl = u32::MAX;
     let mut steps = 0;
@@ -149,9 +156,12 @@ fn find(packet: &Packet<'_>, asked: &Name<'_>, kind: RecordKind, steps_max: u32)
         ttl = ttl.min(alias_ttl);
     }
     // A start of authority with an alias says that the alias has none.
-    let is_known = packet.name_servers.iter().any(|record| record.rdata.type_code() == TYPE::SOA);
-    if steps == 0 || is_known {
+    if names_authority {
         return Reply::NoRecords;
+    }
+    if steps == 0 {
+        let knows = [PacketFlag::AUTHORITATIVE_ANSWER, PacketFlag::RECURSION_AVAILABLE];
+        return if knows.iter().any(|flag| packet.has_flags(*flag)) { Reply::NoRecords } else { Reply::Referral };
     }
     let name = presented(owner);
     if is_name(&name) { Reply::Alias { name, steps } } else { Reply::NoRecords }

@@ -8,11 +8,15 @@ use super::seedlist::{SrvQuestion, choose};
 use crate::Instant;
 use crate::topology::TopologyType;
 use crate::uri::Host;
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 /// The hosts are not looked up more often than this, as long as lookups succeed.
 pub const SRV_POLL_INTERVAL_MIN: Duration = Duration::from_secs(60);
+
+/// So many hosts that do not count are kept, for the log.
+const FOREIGN_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -33,6 +37,8 @@ pub struct SrvPoll {
     heartbeat_frequency: Duration,
     state: State,
     foreign_count: usize,
+    /// The first of them.
+    foreign: Vec<String>,
 }
 
 impl SrvPoll {
@@ -42,7 +48,7 @@ impl SrvPoll {
     /// - `heartbeat_frequency`: how long to wait after a lookup that failed.
     #[must_use]
     pub fn new(now: Instant, question: SrvQuestion, ttl: Duration, heartbeat_frequency: Duration) -> Self {
-        Self { question, heartbeat_frequency, state: rest(now, ttl), foreign_count: 0 }
+        Self { question, heartbeat_frequency, state: rest(now, ttl), foreign_count: 0, foreign: Vec::new() }
     }
 
     /// Takes note of what the topology has turned out to be.
@@ -68,7 +74,7 @@ impl SrvPoll {
     ///
     /// # Errors
     ///
-    /// The lookup's own, or [`SeedlistError::NoHosts`]. They are for the log.
+    /// The lookup's own, or [`SeedlistError::NoHosts`]. They are for the log, as [`SrvPoll::foreign_hosts`] are.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn handle_answer<'a>(
@@ -79,6 +85,7 @@ impl SrvPoll {
         entropy: u64,
     ) -> Result<Option<Vec<Host>>, SeedlistError> {
         self.foreign_count = 0;
+        self.foreign.clear();
         if self.state != State::Asks {
             return Ok(None);
         }
@@ -89,7 +96,12 @@ impl SrvPoll {
             match self.question.check(record) {
                 Some(host) if hosts.contains(&host) => {}
                 Some(host) => hosts.push(host),
-                None => self.foreign_count += 1,
+                None => {
+                    self.foreign_count += 1;
+                    if self.foreign.len() < FOREIGN_MAX {
+                        self.foreign.push(record.target.clone());
+                    }
+                }
             }
         }
         if hosts.is_empty() {
@@ -141,6 +153,12 @@ impl SrvPoll {
     #[must_use]
     pub const fn foreign_count(&self) -> usize {
         self.foreign_count
+    }
+
+    /// The first eight of them, as the DNS has them.
+    #[must_use]
+    pub fn foreign_hosts(&self) -> &[String] {
+        &self.foreign
     }
 }
 

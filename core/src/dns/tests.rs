@@ -14,7 +14,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use core::time::Duration;
-use simple_dns::rdata::{A, CNAME, NULL, RData, SOA, SRV, TXT};
+use simple_dns::rdata::{A, CNAME, NS, NULL, OPT, RData, SOA, SRV, TXT};
 use simple_dns::{CLASS, Name, Packet, PacketFlag, QCLASS, QTYPE, RCODE, ResourceRecord, TYPE};
 
 const NAME: &str = "_mongodb._tcp.cluster.example.com";

@@ -18,7 +18,10 @@
 //! DEBUG poolhouse::connection: Connection ready: address=localhost:27017, driver-generated ID=1, established in=1.25 ms
 //! ```
 //!
-//! One message is a *warning*: a topology that has lost its last server.
+//! Three messages are *warnings*: a topology that has lost its last server, and, of a client that looks the hosts of a `mongodb+srv://`
+//! string up again and again, a lookup that failed or found no host (`srvName`, `failure`), and hosts that did not count because they are
+//! outside the domain (`srvName`, `count`, and the first eight as `hosts`). Nobody else hears of these two; they come as often as the
+//! lookups.
 //!
 //! Where messages go (stdout, stderr, a file) is the subscriber's affair (LOG-35). When nobody listens, nothing is formatted: the
 //! cost is that of [`tracing::enabled!`], some loads and compares.
@@ -29,12 +32,16 @@
 mod emit;
 #[cfg(all(feature = "async", feature = "std"))]
 mod queue;
+#[cfg(feature = "client")]
+mod srv;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 
 #[cfg(all(feature = "async", feature = "std"))]
 pub use queue::{LOG_QUEUE_EVENTS, LogQueue};
+#[cfg(feature = "client")]
+pub(crate) use srv::SrvPolled;
 
 use super::{EventContext, Truncated};
 use crate::Instant;

@@ -59,7 +59,8 @@ impl UriError {
 pub enum UriErrorKind {
     /// It begins neither with `mongodb://` nor with `mongodb+srv://`.
     Scheme,
-    /// The username or the password has a character that must be percent-encoded.
+    /// The username or the password has a character that must be percent-encoded. An at-sign in the path, or in an option that is not
+    /// known, says so too.
     UserInfo,
     /// A percent sign without two hexadecimal digits after it.
     Escape,
@@ -146,13 +147,15 @@ impl core::error::Error for UriError {}
 
 /// Something in a connection string that has been ignored, or will be some day. It is for the log.
 ///
-/// Names the option by its standard name and says where it is (the byte at which its name begins); no value is in it.
+/// Names the option by its standard name and says where it is (the byte at which its name begins); no value is in it. An option that is
+/// not known has its own name, but none behind a password among the options, or where there is an at-sign in any of them: a part of a
+/// password in which something was not escaped would look the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriWarning {
     /// The option is not known and has been ignored.
     Unknown {
-        /// Its name, if that is short, plain text, and cannot be a part of a password.
+        /// Its name, if that is at most 64 bytes of plain text and cannot be a part of a password.
         name: Option<String>,
         /// Where.
         offset: usize,

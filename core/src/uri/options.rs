@@ -31,6 +31,13 @@ macro_rules! options {
             /// Every option.
             pub(super) const ALL: &[Self] = &[$(Self::$key),*];
 
+            /// Whether nobody may see its value.
+            pub(super) const fn is_secret(self) -> bool {
+                match self {
+                    $(Self::$key => <$type as Value>::IS_SECRET,)*
+                }
+            }
+
             /// Its standard name.
             pub(super) const fn name(self) -> &'static str {
                 match self {

@@ -48,8 +48,8 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Some(name) => parse_database(name, begin + end + 1)?,
         None => None,
     };
-    // Without an at-sign in its place, one in the options may end a password that had to be escaped.
-    let mut parser = Parser { hides_names: user.is_none() && query.contains('@'), ..Parser::default() };
+    // An at-sign in the options may end a password in which a question mark was not escaped.
+    let mut parser = Parser { hides_names: query.contains('@'), ..Parser::default() };
     parser.query(query, uri.len() - query.len(), |_| true)?;
     check::presence(scheme, parser.seen)?;
     check::values(scheme, hosts.len(), &parser.options)?;
@@ -125,7 +125,7 @@ struct Parser {
     by_old_name: Keys,
     /// Whether properties of a mechanism were given that could not be read.
     broken_properties: bool,
-    /// Whether the names of unknown options are kept out of warnings.
+    /// Whether the names of unknown options are kept out of warnings, because they may be parts of a password.
     hides_names: bool,
     /// `gssapiServiceName`, and where it is.
     service_name: Option<(String, usize)>,
@@ -166,6 +166,8 @@ impl Parser {
                 }
                 Some(Named::GssapiServiceName) => self.service_name = Some((value.as_str().into(), offset)),
                 Some(Named::Retired(option, instead)) => self.warn(UriWarning::Retired { option, instead, offset }),
+                // More likely than for an option that nobody knows, it ends a password that had to be escaped.
+                None if pair.contains('@') => return Err(UriError::at(UriErrorKind::UserInfo, offset)),
                 None => {
                     let is_plain = name.len() <= NAME_MAX && name.bytes().all(|byte| byte.is_ascii_graphic());
                     let name = (is_plain && !self.hides_names).then(|| name.into());
@@ -211,6 +213,8 @@ impl Parser {
     }
 
     fn value(&mut self, key: Key, value: &str, offset: usize) -> Result<(), UriError> {
+        // The delimiter that follows may be one that had to be escaped.
+        self.hides_names |= key.is_secret();
         let before = self.options.tls;
         let mut note = Note::default();
         self.seen.insert(key);

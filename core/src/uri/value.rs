@@ -82,6 +82,9 @@ pub(super) struct Note {
 
 /// A type that options have.
 pub(super) trait Value: Sized {
+    /// Whether nobody may see it.
+    const IS_SECRET: bool = false;
+
     fn view(&self) -> OptionValue<'_>;
 
     /// What becomes of the value that was there before.
@@ -127,6 +130,8 @@ impl Value for String {
 }
 
 impl Value for Secret {
+    const IS_SECRET: bool = true;
+
     fn view(&self) -> OptionValue<'_> {
         OptionValue::Secret(self)
     }

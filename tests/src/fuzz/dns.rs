@@ -98,17 +98,26 @@ fn conversation(choices: &mut impl Choices, data: &[u8]) {
     let mut lookup = Lookup::new(&config, NAME, kind, choices.below(9)).expect("a name");
     let mut now = Instant::ORIGIN;
     let (mut begun, mut server) = (0, config.servers[0]);
+    // However often servers make it ask once more.
+    let time = config.timeout * u32::try_from(attempts_max).expect("a few");
+    let mut deadline = None;
     while !lookup.is_done() {
         if let Some(action) = lookup.poll_action(now, choices.below(4)) {
             begun += 1;
             // Each attempt, each over a stream once more, one more for the size of datagrams and one for each alias.
             assert!(begun <= 2 * (attempts_max + 9), "attempts without end");
+            deadline.get_or_insert(now.saturating_add(time));
             let (LookupAction::Datagram(to) | LookupAction::Stream(to)) = action;
             server = to;
             assert!(config.servers.contains(&to));
         }
+        if lookup.is_done() {
+            assert!(deadline.is_some_and(|deadline| deadline <= now), "there is time for an attempt");
+            break;
+        }
         let until = lookup.poll_timeout().expect("an attempt has its time");
         assert!(until > now);
+        assert!(deadline.is_some_and(|deadline| until <= deadline), "it lasts too long");
         match choices.below(8) {
             0 | 1 => lookup.handle_datagram(now, server, &spoken(&lookup, choices, data)),
             2 => {

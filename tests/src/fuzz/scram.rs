@@ -81,7 +81,7 @@ fn replies(document: RawDocument<'_>) {
         for speculative in [false, true] {
             let credential = Credential { mechanism, ..Credential::new("user", "nobody knows it") };
             let options = AuthenticationOptions {
-                nonce: nonce(),
+                nonce: nonce().with_second("a-second-one-that-is-not-known").expect("a nonce"),
                 speculative,
                 secure: true,
                 iterations_max: ITERATIONS_MAX,

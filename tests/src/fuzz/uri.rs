@@ -29,6 +29,16 @@ pub fn uri(data: &[u8]) {
     if let Err(error) = ConnectionString::parse(&named) {
         assert!(!format!("{error} {error:?}").contains(PASSWORD), "an error with the password in it");
     }
+    // What a password looks like in which something was not escaped.
+    for broken in [
+        format!("mongodb://ann:p@1?{PASSWORD}={text}@a/"),
+        format!("mongodb://a/?tlsCertificateKeyFilePassword=p&{PASSWORD}={text}"),
+    ] {
+        if let Some(uri) = whole(&broken) {
+            let warned = uri.warnings().iter().any(|warning| format!("{warning} {warning:?}").contains(PASSWORD));
+            assert!(!warned, "a warning with a part of the password in it");
+        }
+    }
     if let Some(uri) = whole(&pieces(data)) {
         resolves(&uri, "replicaSet=rs&authSource=b");
     }

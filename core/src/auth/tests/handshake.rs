@@ -16,11 +16,13 @@ fn client() -> ClientMetadata {
     ClientMetadata::new(&options).expect("short")
 }
 
+const SECOND_NONCE: &str = "the-second-nonce-of-the-client";
+
 /// "user" with "pencil" and the nonce of the known conversation.
 fn authentication(mechanism: Option<Mechanism>, speculative: bool) -> Authentication<'static> {
     let credential = Credential { mechanism, ..Credential::new("user", "pencil") };
     let options = AuthenticationOptions {
-        nonce: SHA_256.nonce(),
+        nonce: SHA_256.nonce().with_second(SECOND_NONCE).expect("a nonce"),
         speculative,
         secure: true,
         ..AuthenticationOptions::new([0; ENTROPY_BYTES])
@@ -212,9 +214,27 @@ fn unanswered_beginning_falls_back_to_what_the_server_lists() {
         let request = talk.sent();
         assert_eq!(at(&request, "mechanism"), Some(RawValue::String(wanted)));
         let first = payload(&request, "payload");
-        assert!(first.starts_with("n,,n=user,r=") && !first.contains(SHA_256.nonce), "{first}");
+        assert_eq!(first, format!("n,,n=user,r={SECOND_NONCE}"));
         assert_eq!(talk.handshake.authenticator().mechanism().map(Mechanism::name), Some(wanted));
     }
+}
+
+/// What is begun with hello may have to be begun anew, which takes a second nonce.
+#[test]
+fn nothing_is_begun_in_hello_with_a_nonce_that_serves_once() {
+    let client = client();
+    let options = || AuthenticationOptions { nonce: SHA_256.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
+    let credential = Credential { mechanism: None, ..Credential::new("user", "pencil") };
+    let mut talk = Talk::new(&client, Authentication::new(credential, options()).expect("can be used"));
+    let request = talk.sent();
+    assert_eq!(at(&request, "speculativeAuthenticate"), None);
+    assert_eq!(at(&request, "saslSupportedMechs"), Some(RawValue::String("admin.user")));
+    assert_eq!(talk.told(|d| hello_with_mechanisms(d, &["SCRAM-SHA-256"])), Ok(Next::Transmit));
+    assert_eq!(payload(&talk.sent(), "payload"), format!("n,,n=user,r={}", SHA_256.nonce));
+    // X.509 has none.
+    let credential = Credential { username: None, password: None, mechanism: Some(Mechanism::X509), ..credential };
+    let mut talk = Talk::new(&client, Authentication::new(credential, options()).expect("can be used"));
+    assert!(at(&talk.sent(), "speculativeAuthenticate").is_some());
 }
 
 /// A named mechanism is never exchanged for another, and one that was begun is not for a weaker one.
@@ -455,7 +475,7 @@ fn keys_given_spare_the_next_connection_the_work() {
     let client = client();
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", &[0; 3], 4096).expect("allowed");
     let options = AuthenticationOptions {
-        nonce: SHA_256.nonce(),
+        nonce: SHA_256.nonce().with_second(SECOND_NONCE).expect("a nonce"),
         keys: Some(keys),
         ..AuthenticationOptions::new([0; ENTROPY_BYTES])
     };

@@ -274,16 +274,45 @@ fn first_message_of_a_server_has_a_longest() {
 #[test]
 fn nonces_are_printable_and_differ_with_their_entropy() {
     let nonce = Nonce::from_entropy([0xff; ENTROPY_BYTES]);
-    assert_eq!(nonce.as_bytes(), "/".repeat(32).as_bytes());
+    assert_eq!(nonce.as_bytes().len(), 32);
+    assert!(nonce.as_bytes().is_ascii());
     assert_ne!(Nonce::from_entropy([1; ENTROPY_BYTES]), Nonce::from_entropy([2; ENTROPY_BYTES]));
-    let next = nonce.successor();
-    assert_eq!(next.as_bytes().len(), 32);
-    assert_ne!(next, nonce);
-    assert_ne!(next, Nonce::from_entropy([1; ENTROPY_BYTES]).successor());
     let max = "x".repeat(NONCE_BYTES_MAX + 1);
     for text in ["", "0123456789abcde", "0123456789abcde,", "0123456789abcde ", "0123456789abcd\u{e9}", &max] {
         assert_eq!(Nonce::from_text(text), Err(AuthError::NonceProhibited), "{text}");
+        assert_eq!(SHA_256.nonce().with_second(text), Err(AuthError::NonceProhibited), "{text}");
     }
     assert!(Nonce::from_text("0123456789abcdef").is_ok());
     assert!(Nonce::from_text(&max[1..]).is_ok());
+    assert_eq!(SHA_256.nonce().with_second(SHA_256.nonce), Err(AuthError::NonceProhibited), "the same again");
+}
+
+/// The first has been on the wire when the second is needed: whoever has seen it knows no more of the second.
+#[test]
+fn second_nonce_does_not_follow_from_the_first() {
+    use base64ct::{Base64, Encoding};
+    use sha2::{Digest, Sha256};
+
+    let entropy = [0xA5; ENTROPY_BYTES];
+    let nonce = Nonce::from_entropy(entropy);
+    let second = nonce.second().expect("made of the same entropy");
+    assert_eq!((second.as_bytes().len(), second.second()), (32, None));
+    assert_ne!(second.as_bytes(), nonce.as_bytes());
+    let base64 = |bytes: &[u8]| Base64::encode_string(&bytes[..ENTROPY_BYTES]).into_bytes();
+    let of_label =
+        |label: &[u8], secret: &[u8]| base64(&Sha256::new().chain_update(label).chain_update(secret).finalize());
+    // Neither the entropy itself is sent, nor is the second made of what is.
+    assert_ne!(nonce.as_bytes(), base64(&entropy));
+    let label = b"poolhouse second nonce";
+    assert_ne!(second.as_bytes(), of_label(label, nonce.as_bytes()));
+    assert_eq!(second.as_bytes(), of_label(label, &entropy));
+    assert_eq!(nonce.as_bytes(), of_label(b"poolhouse first nonce", &entropy));
+}
+
+#[test]
+fn nonce_of_a_text_has_a_second_if_that_is_given() {
+    let nonce = SHA_256.nonce();
+    assert_eq!(nonce.second(), None);
+    let second = nonce.with_second("another-one-of-theirs").expect("a nonce").second();
+    assert_eq!(second, Nonce::from_text("another-one-of-theirs").ok());
 }

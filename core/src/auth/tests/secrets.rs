@@ -46,7 +46,7 @@ fn next(error: AuthError) -> Option<AuthError> {
 /// User, password, nonces, salt, and what is made of them, in every spelling that a formatter might use.
 fn secrets(keys: &ScramKeys, proof: &str) -> Vec<String> {
     let mut secrets: Vec<String> =
-        ["us3r", "p3ncil", SHA_256.nonce, "%hvYDpWUa2RaTCAfuxFIlj", "W22ZaJ0SNY7soEsUEjb6gQ"]
+        ["us3r", "p3ncil", SHA_256.nonce, "never-shown", "%hvYDpWUa2RaTCAfuxFIlj", "W22ZaJ0SNY7soEsUEjb6gQ"]
             .map(String::from)
             .to_vec();
     secrets.push(proof.to_string());
@@ -91,7 +91,7 @@ fn no_secret_is_in_any_debug_or_display() {
     for mechanism in [None, Some(Mechanism::SCRAM_SHA_1), Some(Mechanism::SCRAM_SHA_256), Some(Mechanism::Plain)] {
         let credential = Credential { mechanism, ..credential };
         let options = AuthenticationOptions {
-            nonce: SHA_256.nonce(),
+            nonce: SHA_256.nonce().with_second("never-sent-never-shown").expect("a nonce"),
             secure: true,
             keys: Some(keys.clone()),
             ..AuthenticationOptions::new([0; ENTROPY_BYTES])

@@ -1,3 +1,5 @@
+pub(in crate::client) mod timers;
+
 use super::*;
 
 #[test]

@@ -53,6 +53,49 @@ fn answer_at_the_deadline_is_late() {
     assert_eq!(started(&mut lookup, 5_000), LookupAction::Datagram(server(1)));
 }
 
+/// A server that says something at the last moment each time, and never what was asked for, wins no time by it.
+#[test]
+fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
+    let mut aliases = 0_u32;
+    let mut alias = |request: &[u8]| {
+        aliases += 1;
+        let asked = Packet::parse(request).unwrap().questions[0].qname.to_string();
+        reply(request, vec![cname(&asked, 30, &alloc::format!("_mongodb._tcp.a{aliases}.example.com"))])
+    };
+    let mut cut = |request: &[u8]| reply_with(request, |packet| packet.set_flags(PacketFlag::TRUNCATION));
+    let mut format_error = |request: &[u8]| refusal(request, RCODE::FormatError);
+    let says: [&mut dyn FnMut(&[u8]) -> Vec<u8>; 3] = [&mut alias, &mut cut, &mut format_error];
+    for (case, say) in says.into_iter().enumerate() {
+        let mut lookup = lookup(&config(1));
+        let mut now = 0;
+        while !lookup.is_done() && lookup.poll_action(at(now), 7).is_some() {
+            let until = lookup.poll_timeout().unwrap();
+            assert!(until > at(now) && until <= at(10_000), "case {case}: {until:?}");
+            now = (now + 4_999).min(9_999);
+            let bytes = say(lookup.request());
+            lookup.handle_datagram(at(now), server(1), &bytes);
+            lookup.handle_stream(at(now), &prefixed(&bytes)[..1]);
+            now += 1;
+            if lookup.poll_timeout() == Some(at(now)) {
+                lookup.handle_timeout(at(now));
+            }
+        }
+        assert!(lookup.is_done() && now == 10_000, "case {case}: {now}");
+        assert_eq!(lookup.into_result(), Err(LookupError::Timeout), "case {case}");
+    }
+}
+
+/// Of a host that slept meanwhile, or whose timers are late.
+#[test]
+fn no_server_is_asked_after_the_time_of_all_attempts() {
+    let mut lookup = lookup(&config(3));
+    started(&mut lookup, 0);
+    lookup.handle_failed();
+    assert_eq!(lookup.poll_action(at(30_000), 7), None);
+    assert!(lookup.is_done());
+    assert_eq!(lookup.into_result(), Err(LookupError::Timeout));
+}
+
 #[test]
 fn servers_take_turns_when_the_configuration_says_so() {
     let config = ResolverConfig { rotate: true, attempts: 1, ..config(3) };
@@ -200,6 +243,65 @@ fn server_that_fails_is_followed_by_the_next_one() {
     let error = lookup.into_result().unwrap_err();
     assert_eq!(error, LookupError::ServerFailed { code: 2 });
     assert!(!error.is_not_found());
+}
+
+/// The parser has no names for all of them, and none for those of which a part stands in the record of EDNS.
+#[test]
+fn response_code_is_told_as_it_was_sent() {
+    for code in [6_u16, 11, 15, 16, 0x123, 0xFF0] {
+        let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(1) });
+        started(&mut lookup, 0);
+        let edns = || OPT { opt_codes: Vec::new(), udp_packet_size: 1_232, version: 0 };
+        let mut bytes = reply_with(lookup.request(), |packet| *packet.opt_mut() = Some(edns()));
+        let [high, low] = (code >> 4 << 8 | code & 15).to_be_bytes();
+        bytes[3] |= low;
+        // The last record: its time to live begins six bytes before its end, with the rest of the code.
+        let place = bytes.len() - 6;
+        bytes[place] = high;
+        lookup.handle_datagram(at(1), server(1), &bytes);
+        assert_eq!(lookup.into_result(), Err(LookupError::ServerFailed { code }), "{code}");
+    }
+}
+
+/// A server that resolves nothing for its clients names others to ask. That is no answer.
+#[test]
+fn referral_is_followed_by_the_next_server() {
+    let mut lookup = lookup(&ResolverConfig { attempts: 1, ..config(2) });
+    let referral = |request: &[u8]| {
+        reply_with(request, |packet| {
+            packet.remove_flags(PacketFlag::RECURSION_AVAILABLE);
+            packet.name_servers = vec![record("com", 9, RData::NS(NS(Name::new("a.gtld-servers.net").unwrap())))];
+        })
+    };
+    started(&mut lookup, 0);
+    let bytes = referral(lookup.request());
+    lookup.handle_datagram(at(1), server(1), &bytes);
+    assert_eq!(started(&mut lookup, 1), LookupAction::Datagram(server(2)));
+    let bytes = referral(lookup.request());
+    lookup.handle_datagram(at(2), server(2), &bytes);
+    let error = lookup.into_result().unwrap_err();
+    assert_eq!(error, LookupError::Referral);
+    assert!(!error.is_not_found());
+}
+
+/// Without records, a server that resolves, or has authority, or names one that has, does answer.
+#[test]
+fn missing_records_are_believed_of_servers_that_know() {
+    let changes: [fn(&mut Packet<'_>); 3] = [
+        |packet| packet.set_flags(PacketFlag::RECURSION_AVAILABLE),
+        |packet| packet.set_flags(PacketFlag::AUTHORITATIVE_ANSWER),
+        |packet| packet.name_servers = vec![soa("example.com")],
+    ];
+    for change in changes {
+        let mut lookup = lookup(&config(2));
+        started(&mut lookup, 0);
+        let bytes = reply_with(lookup.request(), |packet| {
+            packet.remove_flags(PacketFlag::RECURSION_AVAILABLE);
+            change(packet);
+        });
+        lookup.handle_datagram(at(1), server(1), &bytes);
+        assert_eq!(lookup.into_result(), Err(LookupError::NoRecords));
+    }
 }
 
 #[test]

@@ -70,12 +70,20 @@ fn hosts_outside_the_domain_do_not_count() {
     let mut poll = poll("", 60);
     let mixed = ["evil.com:1", "a.test.com:1", "c.test.com:1", "test.com:1"];
     assert_eq!(change(&mut poll, &mixed, 0).unwrap(), ["a.test.com:1", "c.test.com:1"]);
-    assert_eq!(poll.foreign_count(), 2);
+    assert_eq!((poll.foreign_count(), poll.foreign_hosts()), (2, &["evil.com".into(), "test.com".into()][..]));
     let due = poll.poll_timeout().unwrap();
     poll.poll_question(due).unwrap();
     let foreign = answer(&["evil.com:1"], 600);
     assert_eq!(poll.handle_answer(due, Ok(&foreign), CURRENT.into_iter(), 0), Err(SeedlistError::NoHosts));
+    assert_eq!(poll.foreign_hosts(), ["evil.com"]);
     assert_eq!((poll.foreign_count(), poll.poll_timeout()), (1, Some(due.saturating_add(HEARTBEAT))));
+    // Of many, the first few are kept.
+    let many: Vec<String> = (0..20).map(|place| alloc::format!("evil{place}.com:1")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).chain(CURRENT).collect();
+    assert_eq!(change(&mut poll, &many, 0), None);
+    assert_eq!((poll.foreign_count(), poll.foreign_hosts().len()), (20, 8));
+    assert_eq!(change(&mut poll, &CURRENT, 0), None);
+    assert_eq!((poll.foreign_count(), poll.foreign_hosts().len()), (0, 0));
 }
 
 #[test]

@@ -121,3 +121,81 @@ fn name_that_points_at_itself_is_an_error() {
         assert_eq!(is_sound, pointer == 12, "{pointer}: {result:?}");
     }
 }
+
+/// The reply with these records behind its question, byte by byte.
+fn raw(answers: u16, records: &[u8]) -> Option<Result<Answer, LookupError>> {
+    let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
+    lookup.poll_action(at(0), 7).unwrap();
+    let mut bytes = reply_with(lookup.request(), |packet| *packet.opt_mut() = None);
+    bytes[6..8].copy_from_slice(&answers.to_be_bytes());
+    bytes.extend_from_slice(records);
+    lookup.handle_datagram(at(1), server(1), &bytes);
+    lookup.is_done().then(|| lookup.into_result())
+}
+
+fn raw_record(owner: &[u8], kind: u16, data: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(data.len()).unwrap();
+    [owner, &kind.to_be_bytes(), &[0, 1, 0, 0, 0, 9], &length.to_be_bytes(), data].concat()
+}
+
+fn pointer(to: usize) -> [u8; 2] {
+    (0xC000 | u16::try_from(to).unwrap()).to_be_bytes()
+}
+
+/// 2 bytes of a pointer, 10 of the rest.
+const RECORD_HEAD: usize = 12;
+
+/// A record in which each of so many pointers points at the one before; the first at the question.
+fn chain(length: usize) -> Vec<u8> {
+    let begin = 12 + NAME.len() + 2 + 4 + RECORD_HEAD;
+    let before = |place: usize| if place == 0 { 12 } else { begin + 2 * (place - 1) };
+    let pointers: Vec<u8> = (0..length).flat_map(|place| pointer(before(place))).collect();
+    raw_record(&pointer(12), 10, &pointers)
+}
+
+/// Where the last pointer of such a record is.
+fn end_of_chain(length: usize) -> usize {
+    12 + NAME.len() + 2 + 4 + RECORD_HEAD + 2 * (length - 1)
+}
+
+#[test]
+fn name_is_followed_no_further_than_the_length_of_its_message_pays_for() {
+    // One such name is dear, but one only.
+    let length = 7_000;
+    let end = pointer(end_of_chain(length));
+    let host = [&[0, 0, 0, 0, 0, 1][..], &end].concat();
+    let one = [chain(length), raw_record(&end, 33, &host)].concat();
+    assert_eq!(raw(2, &one), hosts(&[&alloc::format!("{NAME}:1")], 9));
+    // Three bytes of a message cannot each cost thousands of steps.
+    let question = pointer(12);
+    for (owner, kind, data) in [(end, 1, &[1, 2, 3, 4][..]), (question, 33, &host), (question, 5, &end)] {
+        let many = [chain(length), raw_record(&owner, kind, data).repeat(900)].concat();
+        let is_refused = matches!(raw(901, &many), Some(Err(LookupError::Malformed)));
+        assert!(is_refused, "{kind}");
+    }
+}
+
+/// What is dear to read, or cannot be read, is not even looked at where it is of no interest.
+#[test]
+fn records_of_other_kinds_are_not_read() {
+    let beyond = pointer(0x3FFF);
+    // NS, MINFO, MX, A.
+    for (kind, data) in [(2, &beyond[..]), (14, &[beyond, beyond].concat()), (15, &[0, 0]), (1, &[1])] {
+        let other = raw_record(&pointer(12), kind, data);
+        let host = raw_record(&pointer(12), 33, b"\0\0\0\0\0\x01\x01a\x01b\0");
+        assert_eq!(raw(2, &[other, host].concat()), hosts(&["a.b:1"], 9), "{kind}");
+    }
+}
+
+#[test]
+fn long_names_of_many_records_are_followed() {
+    // Names of 34 labels, as those of IPv6 addresses are, a pointer each.
+    let name = ["a"; 34].join(".");
+    let records: Vec<_> = (0..900).map(|last| record(&name, 1, RData::A(A { address: last }))).collect();
+    let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, &name, RecordKind::A, 0).unwrap();
+    lookup.poll_action(at(0), 7).unwrap();
+    let mut packet = Packet::parse(lookup.request()).unwrap().into_reply();
+    packet.answers = records;
+    lookup.handle_datagram(at(1), server(1), &packet.build_bytes_vec_compressed().unwrap());
+    assert!(matches!(lookup.into_result(), Ok(Answer::Addresses(found)) if found.len() == 900));
+}

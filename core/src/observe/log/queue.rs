@@ -61,6 +61,12 @@ impl LogQueue {
         Self { logs: Logs::new(options), shared: Arc::default(), address: None }
     }
 
+    /// What emits on the spot, for what is told where no lock is held.
+    #[cfg(feature = "client")]
+    pub(crate) const fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
     fn entry(&self, event: &EventRef<'_>, context: &EventContext<'_>) -> Entry {
         let address = match (&self.address, context.address) {
             (Some(known), None) => Some(Arc::clone(known)),

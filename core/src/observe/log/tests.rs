@@ -1,6 +1,6 @@
 //! Every message with every field, as a subscriber gets them.
 
-pub(in crate::observe::log) mod capture;
+pub(crate) mod capture;
 mod connection;
 mod options;
 mod silence;

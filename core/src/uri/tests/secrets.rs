@@ -46,12 +46,42 @@ fn error_has_nothing_of_the_string_in_it() {
     }
 }
 
+/// A password in which a question mark was not escaped looks like options; the at-sign behind it gives it away.
 #[test]
-fn part_of_a_password_is_not_taken_for_an_unknown_option_that_may_be_named() {
-    let uri = "mongodb://ann:123?hunter2=x@a/";
-    assert_eq!(warnings(uri), ["unknown option, ignored (at byte 18)"]);
-    assert!(!format!("{:?} {}", parse(uri), parse(uri)).contains("hunter"));
-    assert_eq!(parse("mongodb://ann:1@a/?foo=b@c").warnings()[0].option(), Some("foo"));
+fn part_of_a_password_is_not_taken_for_an_unknown_option() {
+    for (uri, offset) in [
+        ("mongodb://ann:123?hunter2=x@a/", 18),
+        ("mongodb://ann:p@123?hunter2=1@a/", 20),
+        ("mongodb://ann:p@123?hunter2=1&3@=a/", 30),
+        ("mongodb://ann:p@123?w=1;hunter2=1@a/", 24),
+        ("mongodb://ann:p@123/?hunter2=@a", 21),
+    ] {
+        let error = error(uri);
+        assert_eq!((error.kind(), error.offset()), (UriErrorKind::UserInfo, Some(offset)), "{uri}");
+    }
+    assert_eq!(warnings("mongodb://ann:1@a/?foo=b%40c"), ["foo: unknown option, ignored (at byte 19)"]);
+}
+
+/// An at-sign may stand in the value of an option that is known. What is not known there may be a part of a password.
+#[test]
+fn unknown_options_have_no_name_where_passwords_may_be() {
+    for (uri, offset) in [
+        ("mongodb://ann:p@123?hunter2=1&appName=x@a/", 20),
+        ("mongodb://ann:1@a/?appName=@x@&hunter2=1", 31),
+        ("mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=ab&hunter2=ef", 58),
+        ("mongodb://a/?tlsCertificateKeyFilePassword=ab&hunter2=ef", 46),
+        ("mongodb://a/?TLSCERTIFICATEKEYFILEPASSWORD=ab;hunter2=ef", 46),
+    ] {
+        let uri = parse(uri);
+        let shown = format!("{uri} {uri:?}");
+        assert!(!shown.contains("hunter"), "{shown}");
+        assert_eq!(uri.warnings(), [UriWarning::Unknown { name: None, offset }]);
+    }
+    // What was before it is no part of it.
+    assert_eq!(
+        warnings("mongodb://a/?foo=1&tlsCertificateKeyFilePassword=x")[0],
+        "foo: unknown option, ignored (at byte 13)"
+    );
 }
 
 #[test]
