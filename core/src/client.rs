@@ -234,7 +234,8 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Operation`]: no server in time, or a connection that could not be established.
+    /// [`Error::Operation`]: no server or not so many connections in time, or a connection to it could not be established meanwhile:
+    /// see [`Hub::warm_up`].
     pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
         let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));

@@ -10,6 +10,7 @@ use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::login::Refusal;
 use super::runtime::{Lock, Runtime, register};
+use super::warm_up::Warmer;
 use crate::machine::Machine;
 use crate::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
@@ -36,6 +37,10 @@ pub(super) struct State<R: Runtime> {
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Stores>::PerConn<Worker>,
+    /// Those who wait until the pool is filled; as many as connections can be.
+    pub(super) warmers: <R::Memory as Stores>::PerConn<Warmer>,
+    /// How many of them there are.
+    pub(super) warming: u32,
     pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
@@ -133,6 +138,9 @@ impl<R: Runtime> State<R> {
                 return found;
             }
         }
+        if let Some(waker) = self.take_warmer() {
+            return Some(Chore::Wake(waker));
+        }
         if self.overdue {
             let mut cells = self.cells.slots_mut().iter_mut();
             if let Some(waker) = cells.find_map(Cell::take_overdue) {
@@ -176,6 +184,14 @@ impl<R: Runtime> State<R> {
             *cell = Cell::new(Some(id));
         }
         true
+    }
+
+    /// A connection could not be established. Late news of one that the pool gave up changes nothing.
+    fn fail_establish(&mut self, now: Instant, id: ConnId, error: EstablishError, observer: &mut Tap<'_, R::Events>) {
+        let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
+        if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
+            self.fail_warmers(failed);
+        }
     }
 
     /// Marks the operations whose time is over, and tells when the next one's will be.
@@ -235,6 +251,8 @@ impl<R: Runtime> Server<R> {
             cells: Store::EMPTY,
             waiters: Store::EMPTY,
             workers: Store::EMPTY,
+            warmers: Store::EMPTY,
+            warming: 0,
             clock: None,
             armed: None,
             refusal: None,
@@ -265,7 +283,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Changes the pool, then does what it owes.
-    fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         let (result, mut chore) = self.state.with(|state| {
             let result = change(state, &mut Tap::of_server(&self.events, self.address()));
             (result, state.chore())
@@ -309,7 +327,12 @@ impl<R: Runtime> Server<R> {
     }
 
     pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
-        self.change_quietly(|state, observer| state.pool.reconfigure(now, config, observer));
+        self.change_quietly(|state, observer| {
+            state.pool.reconfigure(now, config, observer);
+            if state.warming > 0 {
+                state.retarget(now, observer);
+            }
+        });
     }
 
     pub(super) fn close_quietly(&self, now: Instant) {
@@ -474,7 +497,7 @@ impl<R: Runtime> Server<R> {
                     return (Poll::Ready(Some(id)), None);
                 }
                 let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
-                let _ = state.pool.handle_establish_failed(now, id, error, observer);
+                state.fail_establish(now, id, error, observer);
             }
             if state.pool.state() == PoolState::Closed {
                 return (Poll::Ready(None), None);
@@ -537,8 +560,7 @@ impl<R: Runtime> Server<R> {
     pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
         self.change_quietly(|state, observer| {
             let waker = state.cell(id).and_then(|cell| cell.waker.take());
-            // Late news of a connection that the pool gave up changes nothing.
-            let _ = state.pool.handle_establish_failed(now, id, error, observer);
+            state.fail_establish(now, id, error, observer);
             waker
         })
     }
