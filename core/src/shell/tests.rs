@@ -2,6 +2,7 @@
 
 #[cfg(feature = "auth")]
 mod login;
+mod monitor;
 mod wakers;
 mod warm_up;
 mod wide;
