@@ -46,8 +46,10 @@ pub(super) struct State<R: Runtime> {
     armed: Option<Instant>,
     /// Why the last connection that was not established was not authenticated, if that was it.
     refusal: Option<Refusal>,
-    /// Operations were found overdue, and are to be woken.
-    overdue: bool,
+    /// Where the waking of operations that were found overdue has come to; `None` when it is done.
+    overdue: Option<usize>,
+    /// Where the waking of operations has come to once the pool is closed. From then on none is added.
+    closing: usize,
     #[cfg(feature = "alloc")]
     pub(super) late: Late<R>,
 }
@@ -141,17 +143,16 @@ impl<R: Runtime> State<R> {
         if let Some(waker) = self.take_warmer() {
             return Some(Chore::Wake(waker));
         }
-        if self.overdue {
-            let mut cells = self.cells.slots_mut().iter_mut();
-            if let Some(waker) = cells.find_map(Cell::take_overdue) {
+        if let Some(place) = &mut self.overdue {
+            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
                 return Some(Chore::Wake(waker));
             }
-            self.overdue = false;
+            self.overdue = None;
         }
         if self.pool.state() == PoolState::Closed {
             // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
-            let mut cells = self.cells.slots_mut().iter_mut();
-            if let Some(waker) = cells.find_map(|cell| cell.deadline.take().and(cell.waker.take())) {
+            let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
+            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
                 return Some(Chore::Wake(waker));
             }
             let workers = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting);
@@ -200,7 +201,7 @@ impl<R: Runtime> State<R> {
         for cell in self.cells.slots_mut() {
             if cell.deadline.is_some_and(|at| at <= now) {
                 cell.expired = cell.deadline;
-                self.overdue = true;
+                self.overdue = Some(0);
             } else if is_earlier(cell.deadline, next) {
                 next = cell.deadline;
             }
@@ -222,6 +223,18 @@ impl<R: Runtime> State<R> {
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
         self.cell(lease.conn()).and_then(|cell| cell.socket.take())
     }
+}
+
+/// What the next of `items` gives that gives something, from the one at `place` on; `place` is then behind it.
+fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
+    while let Some(item) = items.get_mut(*place) {
+        *place += 1;
+        let taken = take(item);
+        if taken.is_some() {
+            return taken;
+        }
+    }
+    None
 }
 
 /// Whether `one` comes before `other`; none is never.
@@ -256,7 +269,8 @@ impl<R: Runtime> Server<R> {
             clock: None,
             armed: None,
             refusal: None,
-            overdue: false,
+            overdue: None,
+            closing: 0,
             #[cfg(feature = "alloc")]
             late: Late::EMPTY,
         };

@@ -1,5 +1,6 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+mod crowd;
 #[cfg(feature = "auth")]
 mod login;
 mod monitor;
