@@ -37,6 +37,8 @@ pub(super) struct State<R: Runtime> {
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Stores>::PerConn<Worker>,
+    /// How many of them are called: each will establish one of the connections that are owed.
+    called: u32,
     /// Those who wait until the pool is filled; as many as connections can be.
     pub(super) warmers: <R::Memory as Stores>::PerConn<Warmer>,
     /// How many of them there are.
@@ -91,17 +93,19 @@ enum Worker {
     /// It is at work, or about to look for some.
     Busy,
     Waiting(Waker),
+    /// It was woken, and has not looked yet.
+    Called,
 }
 
 impl Worker {
-    /// The waker of one that waits, which then is at work.
+    /// The waker of one that waits, which then is called.
     fn take_waiting(&mut self) -> Option<Waker> {
         if !matches!(self, Self::Waiting(_)) {
             return None;
         }
-        match core::mem::replace(self, Self::Busy) {
+        match core::mem::replace(self, Self::Called) {
             Self::Waiting(waker) => Some(waker),
-            Self::Free | Self::Busy => None,
+            Self::Free | Self::Busy | Self::Called => None,
         }
     }
 }
@@ -155,11 +159,10 @@ impl<R: Runtime> State<R> {
             if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
                 return Some(Chore::Wake(waker));
             }
-            let workers = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting);
-            return workers.or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.call_worker().or_else(|| self.clock.take()).map(Chore::Wake);
         }
-        if self.pool.owes_establish() {
-            if let Some(waker) = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting) {
+        if self.pool.owed_establish_count() > self.called {
+            if let Some(waker) = self.call_worker() {
                 return Some(Chore::Wake(waker));
             }
         }
@@ -167,6 +170,20 @@ impl<R: Runtime> State<R> {
             return self.clock.take().map(Chore::Wake);
         }
         None
+    }
+
+    /// The waker of a worker that has nothing to do.
+    fn call_worker(&mut self) -> Option<Waker> {
+        let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
+        self.called += 1;
+        Some(waker)
+    }
+
+    /// A worker's place becomes `now`. Gives what it was, to be dropped without the lock.
+    fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
+        let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
+        self.called -= u32::from(matches!(before, Worker::Called));
+        Some(before)
     }
 
     /// The cell of a connection, unless the place is another's by now.
@@ -264,6 +281,7 @@ impl<R: Runtime> Server<R> {
             cells: Store::EMPTY,
             waiters: Store::EMPTY,
             workers: Store::EMPTY,
+            called: 0,
             warmers: Store::EMPTY,
             warming: 0,
             clock: None,
@@ -497,31 +515,28 @@ impl<R: Runtime> Server<R> {
 
     /// A worker ends. What it may have been woken for is another's.
     pub(super) fn leave_workers(&self, worker: usize) {
-        let _left = self.step(|state, _| {
-            let place = state.workers.slots_mut().get_mut(worker)?;
-            Some(core::mem::replace(place, Worker::Free))
-        });
+        let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
     }
 
     /// The next connection to establish; `None` once the pool is closed.
     pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
         let (polled, _replaced) = self.step(|state, observer| {
+            let before = state.replace_worker(worker, Worker::Busy);
             while let Some(id) = state.pool.poll_establish() {
                 if state.occupy(id) {
-                    return (Poll::Ready(Some(id)), None);
+                    return (Poll::Ready(Some(id)), before);
                 }
                 let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
                 state.fail_establish(now, id, error, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return (Poll::Ready(None), None);
+                return (Poll::Ready(None), before);
             }
-            let replaced = state.workers.slots_mut().get_mut(worker).and_then(|place| match place {
-                Worker::Waiting(kept) if kept.will_wake(waker) => None,
-                Worker::Waiting(_) | Worker::Free | Worker::Busy => {
-                    Some(core::mem::replace(place, Worker::Waiting(waker.clone())))
-                }
-            });
+            let (waits, replaced) = match before {
+                Some(Worker::Waiting(kept)) if kept.will_wake(waker) => (kept, None),
+                before => (waker.clone(), before),
+            };
+            state.replace_worker(worker, Worker::Waiting(waits));
             (Poll::Pending, replaced)
         });
         polled

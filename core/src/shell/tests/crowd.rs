@@ -95,3 +95,59 @@ fn no_more_than_so_many_late_replies_are_waited_for() {
     drop(guards);
     assert_eq!(house.counts(), [0, 0, 1, 0]);
 }
+
+#[test]
+fn no_more_workers_are_woken_than_there_is_work() {
+    let (mut house, clock) = house();
+    house.stop(clock);
+    assert_eq!(house.rings().iter().sum::<usize>(), 0);
+    let mut first = house.check_out(None);
+    assert!(poll(&mut first).is_pending());
+    assert_eq!(house.rings().iter().sum::<usize>(), 1, "one connection is to be established");
+    // The others, while that worker has not looked yet.
+    let mut more: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
+    for one in &mut more {
+        assert!(poll(one).is_pending());
+    }
+    assert_eq!(house.rings().iter().sum::<usize>(), 2);
+    for worker in 0..8 {
+        house.poll(worker);
+    }
+    for one in more.iter_mut().chain([&mut first]) {
+        assert!(matches!(poll(one), Poll::Ready(Ok(_))));
+    }
+}
+
+#[test]
+fn work_of_a_worker_that_ends_before_it_looked_is_another_workers() {
+    let (mut house, clock) = house();
+    house.stop(clock);
+    let mut waiting = house.check_out(None);
+    assert!(poll(&mut waiting).is_pending());
+    let woken = house.rings().iter().position(|&rings| rings > 0).expect("a worker");
+    house.stop(woken);
+    assert_eq!(house.rings().iter().sum::<usize>(), 1);
+    for worker in 0..7 {
+        house.poll(worker);
+    }
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
+}
+
+/// A worker may be polled without having been woken, and is at work then.
+#[test]
+fn worker_that_found_work_by_itself_is_not_counted_on() {
+    let (mut house, clock) = house();
+    house.stop(clock);
+    house.bench.dial(Dial::Hangs);
+    let mut waiting: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
+    assert!(poll(&mut waiting[0]).is_pending());
+    let woken = house.rings().iter().position(|&rings| rings > 0).expect("a worker");
+    let other = usize::from(woken == 0);
+    // It takes what the other was woken for.
+    house.poll(other);
+    house.poll(woken);
+    assert!(poll(&mut waiting[1]).is_pending());
+    assert_eq!(house.rings()[other], 0, "it is at work");
+    house.run();
+    assert_eq!(house.counts(), [2, 0, 0, 2]);
+}
