@@ -46,7 +46,7 @@ pub(super) struct State<R: Runtime> {
     pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
-    /// Why the last connection that was not established was not authenticated, if that was it.
+    /// Why a connection was not authenticated, the last of them; until one is established.
     refusal: Option<Refusal>,
     /// Where the waking of operations that were found overdue has come to; `None` when it is done.
     overdue: Option<usize>,
@@ -550,15 +550,15 @@ impl<R: Runtime> Server<R> {
         connection: Connection<R>,
         known: Established,
     ) -> Option<Connection<R>> {
-        let (late, _waker) = self.step(|state, observer| {
+        let (late, _waker, _refusal) = self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
-            let Some(cell) = state.cell(id) else { return (Some(connection), None) };
+            let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
             let waker = cell.waker.take();
             cell.known = Some(known);
             cell.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
-                Ok(()) => (None, waker),
-                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker),
+                Ok(()) => (None, waker, state.refusal.take()),
+                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker, None),
             }
         });
         late
@@ -574,9 +574,10 @@ impl<R: Runtime> Server<R> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
-    /// Why a connection is about to be reported as not established, for those who wait for it.
-    pub(super) fn note_refusal(&self, refusal: Option<Refusal>) {
-        let _before = self.state.with(|state| core::mem::replace(&mut state.refusal, refusal));
+    /// Why a connection is about to be reported as not established, for those who wait for it. Other failures do not hide it
+    /// from those who have not asked yet.
+    pub(super) fn note_refusal(&self, refusal: Refusal) {
+        let _before = self.state.with(|state| state.refusal.replace(refusal));
     }
 
     /// The error of a check-out of this server.
