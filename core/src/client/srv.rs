@@ -24,6 +24,8 @@ pub(super) struct Srv {
 }
 
 /// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed.
+///
+/// - `closing`: notified after the hub was closed.
 pub(super) async fn run<P: Platform>(
     hub: Arc<Hub<Net<P>>>,
     closing: Arc<Event>,
