@@ -60,8 +60,6 @@ struct Inner<P: Platform> {
     hub: Arc<Hub<Net<P>>>,
     options: ClientOptions,
     tasks: Arc<Tasks<P>>,
-    /// Notified when the client is closed.
-    closing: Arc<Event>,
 }
 
 /// Pools of all clients of the process have different numbers. Each client takes a range that it will not use up.
@@ -163,15 +161,16 @@ impl<P: Platform> Client<P> {
         let tasks = Arc::new(Tasks::new());
         let clock = Arc::clone(&hub);
         tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
-        tasks.spawn(hub.runtime().platform(), start_servers(Arc::clone(&hub), Arc::downgrade(&tasks)));
         let closing = Arc::new(Event::new());
+        let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks), Arc::clone(&closing));
+        tasks.spawn(hub.runtime().platform(), starter);
         if let (Some(srv), Some(resolver)) = (&options.srv, &options.resolver) {
             let now = hub.runtime().platform().now();
             let poll = SrvPoll::new(now, srv.question.clone(), srv.ttl, options.monitor.heartbeat_frequency);
             let work = srv::run(Arc::clone(&hub), Arc::clone(&closing), Arc::clone(resolver), poll);
             tasks.spawn(hub.runtime().platform(), work);
         }
-        Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
+        Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
     /// The options that it was made with. Those of its pools may have changed since: [`Client::pool_options`].
@@ -234,7 +233,8 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Operation`]: no server in time, or a connection that could not be established.
+    /// [`Error::Operation`]: no server or not so many connections in time, or a connection to it could not be established meanwhile:
+    /// see [`Hub::warm_up`].
     pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
         let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
@@ -271,12 +271,12 @@ impl<P: Platform> Client<P> {
     }
 
     /// Closes the client: operations that wait fail at once, idle connections are closed, connections in use are
-    /// closed when they are returned. Returns when all background tasks have ended.
+    /// closed when they are returned. Returns when all background tasks have ended, and ends the subscriptions; if it is dropped before,
+    /// those end at once, and the tasks by themselves.
     pub async fn close(&self) {
+        let _subscribers = CloseOnDrop(self.inner.hub.events().subscribers());
         self.inner.hub.close();
-        self.inner.closing.notify(usize::MAX);
         self.inner.tasks.all_ended().await;
-        self.inner.hub.events().subscribers().close();
     }
 }
 
@@ -292,6 +292,15 @@ impl<P: Platform> fmt::Debug for Client<P> {
     }
 }
 
+/// Ends the subscriptions when it is dropped.
+struct CloseOnDrop<'a>(&'a Subscribers);
+
+impl Drop for CloseOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         self.hub.close();
@@ -299,8 +308,8 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
-async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone. Then notifies `closing`.
+async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>, closing: Arc<Event>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
         for task in hub.server_tasks(&server) {
@@ -308,6 +317,7 @@ async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>
             tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
         }
     }
+    closing.notify(usize::MAX);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

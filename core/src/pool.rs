@@ -33,12 +33,13 @@
 //! - Interruption reaches pending connections too (4). A clear without it lets them finish and then closes
 //!   them as stale; their waiters fail at once like all others (5).
 //! - Stale means: another generation than the pool's (6).
-//! - In the background one connection is established at a time, never beyond `minPoolSize` (16). After a
+//! - In the background one connection is established at a time, never beyond what is asked for (16). After a
 //!   failure that did not clear the pool the next attempt waits 100 ms, doubling up to 10 s.
 //! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with [`CheckOutError::Cancelled`]; one that had
 //!   been granted emits ConnectionCheckedIn.
 //! - Closing the pool abandons what is being established.
-//! - Options may change while the pool lives: see [`Pool::reconfigure`].
+//! - Options may change while the pool lives: see [`Pool::reconfigure`]. It can be filled beyond `minPoolSize`, once: see
+//!   [`Pool::set_fill_target`].
 //! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
 
 mod check;
@@ -46,6 +47,7 @@ mod clear;
 mod deadlines;
 mod error;
 mod event;
+mod fill;
 mod memory;
 mod options;
 mod reconfigure;
@@ -116,6 +118,8 @@ pub struct Pool<M: Memory> {
     /// Not before then is the next one established in the background, after one failed.
     populate_at: Option<Instant>,
     backoff: Duration,
+    /// So many connections are established once, beyond `minPoolSize`; 0 is none.
+    fill_target: u32,
     /// Stale connections may be among the available ones.
     sweep_due: bool,
     /// A place for a connection became free after somebody had found none.
@@ -156,6 +160,7 @@ impl<M: Memory> Pool<M> {
             background: NIL,
             populate_at: None,
             backoff: BACKOFF_FIRST,
+            fill_target: 0,
             sweep_due: false,
             serve_due: false,
             shrunk: false,
@@ -310,7 +315,7 @@ impl<M: Memory> Pool<M> {
         self.state = PoolState::Ready;
         self.cleared_by = None;
         observer.on_event(now, &PoolEvent::PoolReady { pool: self.id });
-        if self.config.options.background {
+        if self.is_in_background() {
             self.populate(now, observer);
         }
     }
@@ -525,7 +530,12 @@ impl<M: Memory> Pool<M> {
     /// Whether [`Pool::poll_establish`] has something.
     #[must_use]
     pub const fn owes_establish(&self) -> bool {
-        self.conns.len(conn::OWES_ESTABLISH) > 0
+        self.owed_establish_count() > 0
+    }
+
+    /// How many connections [`Pool::poll_establish`] has.
+    pub(crate) const fn owed_establish_count(&self) -> u32 {
+        self.conns.len(conn::OWES_ESTABLISH)
     }
 
     /// The next action that is not [`PoolAction::Establish`], or `None`.
@@ -550,7 +560,7 @@ impl<M: Memory> Pool<M> {
     fn release(&mut self, index: u32) -> ConnId {
         let conn = ConnId(self.conns.key(index));
         if !self.conns.has_place() {
-            let populates = self.config.options.background && self.wants_population();
+            let populates = self.is_in_background() && self.wants_population();
             self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || populates;
         }
         self.conns.remove(index);
@@ -570,7 +580,7 @@ impl<M: Memory> Machine for Pool<M> {
     /// Source: CMAP, "Background Thread" and "WaitQueue" (CMAP-25, CMAP-54, CMAP-57..59).
     fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         let now = self.begin(now, observer);
-        if self.config.options.background {
+        if self.is_in_background() {
             self.sweep(now, observer);
         }
         self.serve_due = false;
@@ -582,7 +592,7 @@ impl<M: Memory> Machine for Pool<M> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let due = (self.serve_due && self.could_serve()) || (self.sweep_due && self.config.options.background);
+        let due = (self.serve_due && self.could_serve()) || (self.sweep_due && self.is_in_background());
         if due {
             return Some(self.now);
         }
@@ -590,7 +600,7 @@ impl<M: Memory> Machine for Pool<M> {
         let idle = self.idle_expiry();
         let populate = self.populate_at.filter(|_| {
             // A fixed capacity may end below minPoolSize.
-            self.config.options.background && self.wants_population() && self.conns.has_place()
+            self.is_in_background() && self.wants_population() && self.conns.has_place()
         });
         [deadline, idle, populate].into_iter().flatten().min()
     }

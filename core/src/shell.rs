@@ -36,7 +36,6 @@ mod task;
 #[cfg(feature = "std")]
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "alloc")]
 mod warm_up;
 
 pub use connection::ExchangeError;

@@ -75,6 +75,13 @@ impl Shape {
         self
     }
 
+    /// Lets the pool be filled now and then.
+    #[must_use]
+    pub fn with_filling(mut self) -> Self {
+        self.weights[Kind::Fill as usize] = 10;
+        self
+    }
+
     /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
     pub fn draw(choices: &mut impl Choices) -> Self {
         let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
@@ -93,7 +100,7 @@ impl Shape {
         let uniform = choices.one_in(4);
         let mut weights = [10; Kind::COUNT];
         for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
-            if kind == Kind::Reconfigure {
+            if matches!(kind, Kind::Reconfigure | Kind::Fill) {
                 *weight = 0;
                 continue;
             }
@@ -142,6 +149,9 @@ pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result
     // Even ones live as they did before there was such a thing, and are pinned.
     if !seed.is_multiple_of(2) {
         shape = shape.with_reconfiguration();
+    }
+    if seed % 4 == 3 {
+        shape = shape.with_filling();
     }
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));

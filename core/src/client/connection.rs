@@ -63,8 +63,9 @@ impl<P: Platform> Client<P> {
     }
 }
 
-/// A connection that is checked out. Dropping it returns it to its pool; one that is dropped while a reply is
-/// outstanding, or after an error, is closed.
+/// A connection that is checked out. Dropping it returns it to its pool. One that is dropped after an error is closed; one that is dropped
+/// while a reply is outstanding, or after its time was over, is kept if the reply comes soon: see
+/// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
     /// Whose `socketTimeoutMS` limits each command, if any does.
@@ -80,7 +81,8 @@ impl<'c, P: Platform> Connection<'c, P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use.
+    /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use, unless nothing had been sent: see
+    /// [`Guard::run_command`]. After an [`Error::Command`] it is as good as before.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
         self.run(database, &bytes, None, to_document).await

@@ -98,7 +98,7 @@ pub struct ClientOptions {
     /// ever. `timeout` is the better one.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
-    /// connection need not be closed; zero is not at all. Default 1 s.
+    /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
     pub late_reply: Duration,
     /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]

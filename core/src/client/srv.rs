@@ -32,6 +32,8 @@ pub(super) struct Srv {
 
 /// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed. With the feature `tracing` a
 /// lookup that failed is logged, and so are hosts that did not count.
+///
+/// - `closing`: notified after the hub was closed.
 pub(super) async fn run<P: Platform>(
     hub: Arc<Hub<Net<P>>>,
     closing: Arc<Event>,

@@ -27,7 +27,9 @@ impl<M: Memory> Pool<M> {
         if self.state != PoolState::Ready {
             assert!(counts.waiting == 0, "somebody waits in a pool that is not ready");
         }
+        assert!(self.fill_target == 0 || !self.is_filled(self.fill_target), "a fill target that is reached stands");
         if self.state == PoolState::Closed {
+            assert!(self.fill_target == 0, "a closed pool is to be filled");
             assert!(counts.pending == 0 && counts.available == 0, "connections are left in a closed pool");
         }
         if self.background != NIL {

@@ -67,6 +67,7 @@ impl<M: Memory> Pool<M> {
         self.sweep_due = false;
         self.serve_due = false;
         self.populate_at = None;
+        self.fill_target = 0;
         observer.on_event(now, &PoolEvent::PoolClosed { pool: self.id });
     }
 

@@ -70,7 +70,7 @@ impl<M: Memory> Pool<M> {
         let conn = ConnId(self.conns.transfer_back(index, conn::AVAILABLE, conn::IN_USE));
         let duration = core::time::Duration::ZERO;
         observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-        if !self.config.options.background {
+        if !self.is_in_background() {
             self.populate(now, observer);
         }
         CheckOut::Granted(Lease { conn, pool: self.id })
@@ -111,7 +111,7 @@ impl<M: Memory> Pool<M> {
     #[inline]
     fn serve_check_out(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         self.serve(now, observer);
-        if !self.config.options.background {
+        if !self.is_in_background() {
             self.populate(now, observer);
         }
     }
@@ -159,7 +159,7 @@ impl<M: Memory> Pool<M> {
             let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
             self.bind(index, oldest);
         }
-        if self.config.options.background {
+        if self.is_in_background() {
             self.populate(now, observer);
         }
     }
@@ -173,7 +173,7 @@ impl<M: Memory> Pool<M> {
 
     /// Whether somebody has use for a place that became free.
     pub(super) fn could_serve(&self) -> bool {
-        let populates = self.config.options.background && self.wants_population() && self.populate_at.is_none();
+        let populates = self.is_in_background() && self.wants_population() && self.populate_at.is_none();
         self.may_create() && self.conns.has_place() && (self.waiters.len(waiter::UNBOUND) > 0 || populates)
     }
 
@@ -187,8 +187,9 @@ impl<M: Memory> Pool<M> {
         Some(key.index)
     }
 
-    /// Establishes one connection in the background if there are fewer than `minPoolSize`.
+    /// Establishes one connection in the background if there are fewer than `minPoolSize`, or than the fill target.
     pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
+        self.note_filled();
         if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
             self.populate_at = None;
             if let Some(index) = self.create(now, observer) {
@@ -200,7 +201,7 @@ impl<M: Memory> Pool<M> {
     pub(super) fn wants_population(&self) -> bool {
         self.state == PoolState::Ready
             && self.background == NIL
-            && self.counts().total() < self.config.options.min_pool_size
+            && self.counts().total() < self.config.options.min_pool_size.max(self.fill_goal(self.fill_target))
     }
 
     /// Gives a connection that is established to the oldest waiter, or makes it available.
@@ -477,7 +478,7 @@ impl<M: Memory> Pool<M> {
     /// When the next available connection will have been idle for too long.
     pub(super) fn idle_expiry(&self) -> Option<Instant> {
         let options = &self.config.options;
-        if options.max_idle_time.is_zero() || !options.background {
+        if options.max_idle_time.is_zero() || !self.is_in_background() {
             return None;
         }
         let oldest = self.conns.get(self.conns.front(conn::AVAILABLE)?);

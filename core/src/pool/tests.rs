@@ -7,6 +7,7 @@ mod check_out;
 mod clear;
 mod close;
 mod establish;
+mod fill;
 mod fixed;
 mod load_balanced;
 mod options;

@@ -368,7 +368,7 @@ impl<R: Runtime> Drop for Connection<R> {
 }
 
 /// Lets the other tasks of the thread run.
-async fn yield_now() {
+pub(super) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
         if core::mem::replace(&mut yielded, true) {

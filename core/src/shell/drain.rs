@@ -5,6 +5,8 @@
 //! the clock task of the server's pool, and thrown away; then the connection goes back as good as new. To the pool it is in use until then: it
 //! counts towards `maxPoolSize`, nobody else is given it, and `ConnectionCheckedIn` follows when it is clean, or when it is closed.
 //!
+//! A server has at most 64 of them; what comes on top is closed at once, as each reply that comes has all of them looked at.
+//!
 //! Nothing is drained that was not sent whole, that broke the protocol, whose pool was cleared since, or while the clock task does not run.
 
 use super::connection::Connection;
@@ -16,6 +18,9 @@ use crate::{Cause, Instant};
 use alloc::vec::Vec;
 use core::pin::pin;
 use core::task::{Context, Poll};
+
+/// How many late replies of a server are waited for.
+const DRAINS_MAX: usize = 64;
 
 /// A connection whose reply is late.
 pub(super) struct Drain<R: Runtime> {
@@ -31,12 +36,14 @@ pub(super) struct Drain<R: Runtime> {
 pub(super) struct Late<R: Runtime> {
     /// Not taken over by the clock task yet.
     fresh: Vec<Drain<R>>,
+    /// How many it has taken over.
+    taken: usize,
     /// Whether there is a task that will.
     attended: bool,
 }
 
 impl<R: Runtime> Late<R> {
-    pub(super) const EMPTY: Self = Self { fresh: Vec::new(), attended: false };
+    pub(super) const EMPTY: Self = Self { fresh: Vec::new(), taken: 0, attended: false };
 }
 
 impl<R: Runtime> Server<R> {
@@ -47,7 +54,8 @@ impl<R: Runtime> Server<R> {
             let closed = state.pool.state() == PoolState::Closed;
             let current = state.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation);
             let place = state.late.fresh.try_reserve(1);
-            if closed || !current || !state.late.attended || place.is_err() {
+            let full = state.late.fresh.len() + state.late.taken >= DRAINS_MAX;
+            if closed || !current || full || !state.late.attended || place.is_err() {
                 return (Err(drain), None, None);
             }
             let Some(cell) = state.cell(conn).filter(|cell| !cell.interrupted) else {
@@ -88,7 +96,10 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
     pub(super) fn poll(&mut self, context: &mut Context<'_>, at: Option<Instant>) -> bool {
         let Self { hub, server, drains } = self;
         let now = hub.now();
-        let mut fresh = server.state.with(|state| core::mem::take(&mut state.late.fresh));
+        let mut fresh = server.state.with(|state| {
+            state.late.taken += state.late.fresh.len();
+            core::mem::take(&mut state.late.fresh)
+        });
         drains.append(&mut fresh);
         let mut place = 0;
         while let Some(drain) = drains.get_mut(place) {
@@ -96,6 +107,7 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
                 Poll::Pending => place += 1,
                 Poll::Ready(health) => {
                     let Drain { lease, connection, .. } = drains.swap_remove(place);
+                    server.state.with(|state| state.late.taken = state.late.taken.saturating_sub(1));
                     server.check_in(now, lease, Some(connection), health);
                 }
             }
@@ -108,6 +120,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
     fn drop(&mut self) {
         let (closed, fresh) = self.server.state.with(|state| {
             state.late.attended = false;
+            state.late.taken = 0;
             (state.pool.state() == PoolState::Closed, core::mem::take(&mut state.late.fresh))
         });
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {

@@ -48,7 +48,7 @@ pub struct HubConfig {
     /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
     pub zlib_compression_level: Option<u32>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its connection need not be
-    /// closed; zero is not at all. See [`LATE_REPLY`]. Only with feature `alloc`.
+    /// closed; zero is not at all. At most 64 at a time of a server. See [`LATE_REPLY`]. Only with feature `alloc`.
     pub late_reply: Duration,
     /// What the client says of itself.
     pub metadata: ClientMetadata,

@@ -50,7 +50,7 @@ impl fmt::Display for LoginFailure {
 
 impl core::error::Error for LoginFailure {}
 
-/// What a server has said of the last authentication that failed, for those who waited for its connection.
+/// What a server has said of the last authentication that failed since one succeeded, for those who waited for its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) cause: crate::Cause,
@@ -92,12 +92,14 @@ impl<R: Runtime> Hub<R> {
     ) -> HandshakeError {
         #[cfg(not(feature = "alloc"))]
         let _ = connection;
-        server.note_refusal(error.authentication.map(|wrong| Refusal {
-            cause: error.cause,
-            error: wrong,
-            #[cfg(feature = "alloc")]
-            message: self.message(connection, wrong),
-        }));
+        if let Some(wrong) = error.authentication {
+            server.note_refusal(Refusal {
+                cause: error.cause,
+                error: wrong,
+                #[cfg(feature = "alloc")]
+                message: self.message(connection, wrong),
+            });
+        }
         error
     }
 

@@ -10,6 +10,7 @@ use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::login::Refusal;
 use super::runtime::{Lock, Runtime, register};
+use super::warm_up::Warmer;
 use crate::machine::Machine;
 use crate::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
@@ -36,13 +37,21 @@ pub(super) struct State<R: Runtime> {
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Stores>::PerConn<Worker>,
+    /// How many of them are called: each will establish one of the connections that are owed.
+    called: u32,
+    /// Those who wait until the pool is filled; as many as connections can be.
+    pub(super) warmers: <R::Memory as Stores>::PerConn<Warmer>,
+    /// How many of them there are.
+    pub(super) warming: u32,
     pub(super) clock: Option<Waker>,
     /// What the clock task sleeps for; `None` when it sleeps until it is woken.
     armed: Option<Instant>,
-    /// Why the last connection that was not established was not authenticated, if that was it.
+    /// Why a connection was not authenticated, the last of them; until one is established.
     refusal: Option<Refusal>,
-    /// Operations were found overdue, and are to be woken.
-    overdue: bool,
+    /// Where the waking of operations that were found overdue has come to; `None` when it is done.
+    overdue: Option<usize>,
+    /// Where the waking of operations has come to once the pool is closed. From then on none is added.
+    closing: usize,
     #[cfg(feature = "alloc")]
     pub(super) late: Late<R>,
 }
@@ -84,17 +93,19 @@ enum Worker {
     /// It is at work, or about to look for some.
     Busy,
     Waiting(Waker),
+    /// It was woken, and has not looked yet.
+    Called,
 }
 
 impl Worker {
-    /// The waker of one that waits, which then is at work.
+    /// The waker of one that waits, which then is called.
     fn take_waiting(&mut self) -> Option<Waker> {
         if !matches!(self, Self::Waiting(_)) {
             return None;
         }
-        match core::mem::replace(self, Self::Busy) {
+        match core::mem::replace(self, Self::Called) {
             Self::Waiting(waker) => Some(waker),
-            Self::Free | Self::Busy => None,
+            Self::Free | Self::Busy | Self::Called => None,
         }
     }
 }
@@ -133,24 +144,25 @@ impl<R: Runtime> State<R> {
                 return found;
             }
         }
-        if self.overdue {
-            let mut cells = self.cells.slots_mut().iter_mut();
-            if let Some(waker) = cells.find_map(Cell::take_overdue) {
+        if let Some(waker) = self.take_warmer() {
+            return Some(Chore::Wake(waker));
+        }
+        if let Some(place) = &mut self.overdue {
+            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
                 return Some(Chore::Wake(waker));
             }
-            self.overdue = false;
+            self.overdue = None;
         }
         if self.pool.state() == PoolState::Closed {
             // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
-            let mut cells = self.cells.slots_mut().iter_mut();
-            if let Some(waker) = cells.find_map(|cell| cell.deadline.take().and(cell.waker.take())) {
+            let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
+            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
                 return Some(Chore::Wake(waker));
             }
-            let workers = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting);
-            return workers.or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.call_worker().or_else(|| self.clock.take()).map(Chore::Wake);
         }
-        if self.pool.owes_establish() {
-            if let Some(waker) = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting) {
+        if self.pool.owed_establish_count() > self.called {
+            if let Some(waker) = self.call_worker() {
                 return Some(Chore::Wake(waker));
             }
         }
@@ -158,6 +170,20 @@ impl<R: Runtime> State<R> {
             return self.clock.take().map(Chore::Wake);
         }
         None
+    }
+
+    /// The waker of a worker that has nothing to do.
+    fn call_worker(&mut self) -> Option<Waker> {
+        let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
+        self.called += 1;
+        Some(waker)
+    }
+
+    /// A worker's place becomes `now`. Gives what it was, to be dropped without the lock.
+    fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
+        let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
+        self.called -= u32::from(matches!(before, Worker::Called));
+        Some(before)
     }
 
     /// The cell of a connection, unless the place is another's by now.
@@ -178,13 +204,21 @@ impl<R: Runtime> State<R> {
         true
     }
 
+    /// A connection could not be established. Late news of one that the pool gave up changes nothing.
+    fn fail_establish(&mut self, now: Instant, id: ConnId, error: EstablishError, observer: &mut Tap<'_, R::Events>) {
+        let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
+        if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
+            self.fail_warmers(failed);
+        }
+    }
+
     /// Marks the operations whose time is over, and tells when the next one's will be.
     fn expire(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None;
         for cell in self.cells.slots_mut() {
             if cell.deadline.is_some_and(|at| at <= now) {
                 cell.expired = cell.deadline;
-                self.overdue = true;
+                self.overdue = Some(0);
             } else if is_earlier(cell.deadline, next) {
                 next = cell.deadline;
             }
@@ -206,6 +240,18 @@ impl<R: Runtime> State<R> {
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
         self.cell(lease.conn()).and_then(|cell| cell.socket.take())
     }
+}
+
+/// What the next of `items` gives that gives something, from the one at `place` on; `place` is then behind it.
+fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
+    while let Some(item) = items.get_mut(*place) {
+        *place += 1;
+        let taken = take(item);
+        if taken.is_some() {
+            return taken;
+        }
+    }
+    None
 }
 
 /// Whether `one` comes before `other`; none is never.
@@ -235,10 +281,14 @@ impl<R: Runtime> Server<R> {
             cells: Store::EMPTY,
             waiters: Store::EMPTY,
             workers: Store::EMPTY,
+            called: 0,
+            warmers: Store::EMPTY,
+            warming: 0,
             clock: None,
             armed: None,
             refusal: None,
-            overdue: false,
+            overdue: None,
+            closing: 0,
             #[cfg(feature = "alloc")]
             late: Late::EMPTY,
         };
@@ -265,7 +315,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Changes the pool, then does what it owes.
-    fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         let (result, mut chore) = self.state.with(|state| {
             let result = change(state, &mut Tap::of_server(&self.events, self.address()));
             (result, state.chore())
@@ -309,7 +359,12 @@ impl<R: Runtime> Server<R> {
     }
 
     pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
-        self.change_quietly(|state, observer| state.pool.reconfigure(now, config, observer));
+        self.change_quietly(|state, observer| {
+            state.pool.reconfigure(now, config, observer);
+            if state.warming > 0 {
+                state.retarget(now, observer);
+            }
+        });
     }
 
     pub(super) fn close_quietly(&self, now: Instant) {
@@ -460,31 +515,28 @@ impl<R: Runtime> Server<R> {
 
     /// A worker ends. What it may have been woken for is another's.
     pub(super) fn leave_workers(&self, worker: usize) {
-        let _left = self.step(|state, _| {
-            let place = state.workers.slots_mut().get_mut(worker)?;
-            Some(core::mem::replace(place, Worker::Free))
-        });
+        let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
     }
 
     /// The next connection to establish; `None` once the pool is closed.
     pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
         let (polled, _replaced) = self.step(|state, observer| {
+            let before = state.replace_worker(worker, Worker::Busy);
             while let Some(id) = state.pool.poll_establish() {
                 if state.occupy(id) {
-                    return (Poll::Ready(Some(id)), None);
+                    return (Poll::Ready(Some(id)), before);
                 }
                 let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
-                let _ = state.pool.handle_establish_failed(now, id, error, observer);
+                state.fail_establish(now, id, error, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return (Poll::Ready(None), None);
+                return (Poll::Ready(None), before);
             }
-            let replaced = state.workers.slots_mut().get_mut(worker).and_then(|place| match place {
-                Worker::Waiting(kept) if kept.will_wake(waker) => None,
-                Worker::Waiting(_) | Worker::Free | Worker::Busy => {
-                    Some(core::mem::replace(place, Worker::Waiting(waker.clone())))
-                }
-            });
+            let (waits, replaced) = match before {
+                Some(Worker::Waiting(kept)) if kept.will_wake(waker) => (kept, None),
+                before => (waker.clone(), before),
+            };
+            state.replace_worker(worker, Worker::Waiting(waits));
             (Poll::Pending, replaced)
         });
         polled
@@ -498,15 +550,15 @@ impl<R: Runtime> Server<R> {
         connection: Connection<R>,
         known: Established,
     ) -> Option<Connection<R>> {
-        let (late, _waker) = self.step(|state, observer| {
+        let (late, _waker, _refusal) = self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
-            let Some(cell) = state.cell(id) else { return (Some(connection), None) };
+            let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
             let waker = cell.waker.take();
             cell.known = Some(known);
             cell.socket = Some(connection);
             match state.pool.handle_established(now, id, observer) {
-                Ok(()) => (None, waker),
-                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker),
+                Ok(()) => (None, waker, state.refusal.take()),
+                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker, None),
             }
         });
         late
@@ -522,9 +574,10 @@ impl<R: Runtime> Server<R> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
-    /// Why a connection is about to be reported as not established, for those who wait for it.
-    pub(super) fn note_refusal(&self, refusal: Option<Refusal>) {
-        let _before = self.state.with(|state| core::mem::replace(&mut state.refusal, refusal));
+    /// Why a connection is about to be reported as not established, for those who wait for it. Other failures do not hide it
+    /// from those who have not asked yet.
+    pub(super) fn note_refusal(&self, refusal: Refusal) {
+        let _before = self.state.with(|state| state.refusal.replace(refusal));
     }
 
     /// The error of a check-out of this server.
@@ -537,8 +590,7 @@ impl<R: Runtime> Server<R> {
     pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
         self.change_quietly(|state, observer| {
             let waker = state.cell(id).and_then(|cell| cell.waker.take());
-            // Late news of a connection that the pool gave up changes nothing.
-            let _ = state.pool.handle_establish_failed(now, id, error, observer);
+            state.fail_establish(now, id, error, observer);
             waker
         })
     }

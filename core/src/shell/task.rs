@@ -1,6 +1,6 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
-use super::connection::{Connection, ExchangeError};
+use super::connection::{Connection, ExchangeError, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
 use super::hub::Hub;
@@ -66,12 +66,14 @@ impl<R: Runtime> Hub<R> {
                     None => return,
                 },
             };
+            let mut waited = false;
             let outcome = {
                 let mut work = pin!(self.perform(server, action, &mut connection));
                 poll_fn(|context| {
                     if work.as_mut().poll(context).is_ready() {
                         return Poll::Ready(Interrupted::No);
                     }
+                    waited = true;
                     // What is asked for meanwhile is to hang up: the work in flight is pointless.
                     self.poll_line(server.id(), line, context.waker()).map(|asked| match asked {
                         Some(action) => Interrupted::By(action),
@@ -81,6 +83,8 @@ impl<R: Runtime> Hub<R> {
                 .await
             };
             match outcome {
+                // A server whose replies are always there must not keep the thread for itself.
+                Interrupted::No if !waited => yield_now().await,
                 Interrupted::No => {}
                 Interrupted::By(action) => {
                     connection = None;

@@ -1,8 +1,12 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+mod crowd;
 #[cfg(feature = "auth")]
 mod login;
+mod monitor;
 mod wakers;
+mod warm_up;
+mod wide;
 mod workers;
 
 use super::*;
@@ -13,8 +17,8 @@ use crate::topology::{self, PoolCommand, TopologyOptions};
 use crate::wire::Sink;
 use crate::wire::compress::Compressors;
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
-use crate::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
-use crate::{Cause, Instant};
+use crate::wire::message::{Decoded, Flags, Limits, Outgoing, decode_message, encode_message};
+use crate::{Cause, Instant, ObjectId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -61,6 +65,8 @@ pub(super) struct Bench {
     /// Bytes that were written to all sockets.
     written: Arc<AtomicUsize>,
     answer: Arc<Mutex<Answer>>,
+    /// How many replies the peer still has for those who let it send as many as it likes.
+    flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
     /// What memory held when it was given back.
@@ -142,6 +148,8 @@ impl Drop for Page {
 pub(super) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
+    /// The last of many replies.
+    flowing: Option<i32>,
     #[cfg(feature = "auth")]
     scram: login::Prover,
 }
@@ -151,9 +159,31 @@ impl Stream {
         Self {
             bench: bench.clone(),
             unread: Vec::new(),
+            flowing: None,
             #[cfg(feature = "auth")]
             scram: login::Prover::default(),
         }
+    }
+}
+
+impl Stream {
+    /// One more reply of many, if there are any left.
+    fn flow(&mut self, last: i32) {
+        if self.bench.flood.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err() {
+            return;
+        }
+        self.flowing = Some(last + 1);
+        let outgoing = Outgoing::reply(last + 1, last).with_flags(Flags::MORE_TO_COME);
+        encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
+            message.body(|body| {
+                body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                body.document("topologyVersion", |version| {
+                    version.object_id("processId", ObjectId([1; 12]))?.int64("counter", 1).map(drop)
+                })?;
+                body.double("ok", 1.0).map(drop)
+            })
+        })
+        .unwrap();
     }
 }
 
@@ -163,6 +193,9 @@ impl ErrorType for Stream {
 
 impl Read for Stream {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        if let Some(last) = self.flowing.filter(|_| self.unread.is_empty()) {
+            self.flow(last);
+        }
         poll_fn(|_| if self.unread.is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
         let count = buf.len().min(self.unread.len());
         buf[..count].copy_from_slice(&self.unread[..count]);
@@ -184,6 +217,11 @@ impl Write for Stream {
             if answer == Some(Answer::KeepsSilent) {
                 return Ok(buf.len());
             }
+            if message.flags().contains(Flags::EXHAUST_ALLOWED) {
+                self.flow(message.header().request_id);
+                return Ok(buf.len());
+            }
+            let floods = self.bench.flood.load(Ordering::Relaxed) > 0;
             let (mut payload, mut over) = (String::new(), true);
             #[cfg(feature = "auth")]
             if let Some(Answer::Scram(salt)) = answer {
@@ -201,6 +239,11 @@ impl Write for Stream {
                     }
                     None => {
                         body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                        if floods {
+                            body.document("topologyVersion", |version| {
+                                version.object_id("processId", ObjectId([1; 12]))?.int64("counter", 1).map(drop)
+                            })?;
+                        }
                         body.double("ok", 1.0).map(drop)
                     }
                 })
@@ -271,6 +314,7 @@ impl Bench {
             now: Arc::new(AtomicU64::new(1)),
             written: Arc::new(AtomicUsize::new(0)),
             answer: Arc::new(Mutex::new(Answer::Accepts)),
+            flood: Arc::default(),
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
             left: Arc::default(),
@@ -293,9 +337,18 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
 
 fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let bench = Bench::new();
+    let (hub, server) = hub_of(bench.clone(), PoolOptions::DEFAULT, login);
+    (bench, hub, server)
+}
+
+/// A hub with one server, whose pool has these options and is ready without a check.
+fn hub_of<R>(runtime: R, pool: PoolOptions, login: Option<Login>) -> (Arc<Hub<R>>, R::ServerHandle)
+where
+    R: Runtime<Events = Subscribers>,
+{
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
     let config = HubConfig {
-        pool: PoolOptions::DEFAULT.validate().unwrap(),
+        pool: pool.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO },
         server_selection_timeout: Duration::from_secs(30),
@@ -307,11 +360,11 @@ fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>
         first_pool: 0,
     };
     let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
-    let hub = Hub::new(bench.clone(), config, topology.validate().unwrap(), Subscribers::default()).unwrap();
+    let hub = Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap();
     let server = done(hub.next_server()).expect("the seed");
-    server.command_quietly(bench.now(), PoolCommand::Ready);
+    server.command_quietly(hub.now(), PoolCommand::Ready);
     server.settle();
-    (bench, Arc::new(hub), server)
+    (Arc::new(hub), server)
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

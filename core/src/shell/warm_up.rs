@@ -1,30 +1,59 @@
 //! Connections before they are needed.
+//!
+//! Who warms a pool up holds nothing of it: the pool fills itself in the background, to the most that anybody waits for, and operations
+//! come first. Those who wait are on a list of the server, and woken when their number is there, or will not be.
 
 use super::error::OperationError;
-use super::guard::{CheckingOut, Guard};
+use super::event::Tap;
 use super::hub::Hub;
-use super::runtime::Runtime;
+use super::runtime::{Runtime, register};
 use super::select::Wanted;
+use super::server::{Server, State};
 use crate::Instant;
-use alloc::vec::Vec;
+use crate::pool::{CheckOutError, PoolConfig, PoolState};
+use crate::storage::Store;
 use core::future::poll_fn;
-use core::pin::Pin;
-use core::task::{Context, Poll};
+use core::pin::pin;
+use core::task::{Poll, Waker};
+
+/// The place of a task that waits until a pool is filled.
+pub(super) enum Warmer {
+    /// Nobody's.
+    Free,
+    Waits {
+        /// `None` is `minPoolSize`.
+        count: Option<u32>,
+        waker: Option<Waker>,
+        /// What became of the first connection that was not established meanwhile.
+        failed: Option<CheckOutError>,
+    },
+}
+
+/// How many connections that are.
+fn goal(count: Option<u32>, config: &PoolConfig) -> u32 {
+    count.unwrap_or(config.options().min_pool_size)
+}
 
 impl<R: Runtime> Hub<R> {
     /// Waits until a server suits and its pool has so many connections established, so that the first operations find them.
     ///
     /// - `wanted`: which server. `conns`: how many connections, in use or available; no more than `maxPoolSize`. `None` is `minPoolSize`.
-    /// - `deadline`: `None` is for ever; serverSelectionTimeoutMS applies besides.
+    ///   Both are those of the time: [`Hub::reconfigure_pools`] may change them meanwhile.
+    /// - `deadline`: `None` is for ever; serverSelectionTimeoutMS applies besides to the wait for the server.
     ///
-    /// What is missing is checked out, all at once, and returned when it is there. Connections beyond `minPoolSize` perish by
-    /// `maxIdleTimeMS` like any other. Cost: one allocation of so many places. Events: those of the check-outs.
+    /// What is missing is established in the background, one connection at a time, and whatever operations establish counts too.
+    /// Operations are not kept waiting, and waitQueueTimeoutMS is nothing to it. If the pool is cleared, this goes on when the server is
+    /// well again. Connections beyond `minPoolSize` perish by `maxIdleTimeMS` like any other. When the last one who waits has given up, the pool
+    /// is filled no further. Cost: no allocation but for the connections, and for a place among those who wait. Events: `ConnectionCreated` and
+    /// `ConnectionReady`.
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time. [`OperationError::CheckOut`],
-    /// [`OperationError::Authentication`]: the first connection that could not be established, or not in time.
-    /// [`OperationError::Busy`]: no memory.
+    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time.
+    /// [`OperationError::Timeout`]: not so many connections in time. [`OperationError::CheckOut`], [`OperationError::Authentication`]:
+    /// a connection to the server, of this or of an operation, could not be established meanwhile, as a check-out would be told; nothing is tried again, that is for the
+    /// caller to say. Or the server has gone or the client was closed ([`CheckOutError::PoolClosed`]), or there is no place to wait
+    /// ([`CheckOutError::Busy`]). It is no error if there are as many connections all the same.
     pub async fn warm_up(
         &self,
         wanted: &Wanted<'_>,
@@ -32,51 +61,138 @@ impl<R: Runtime> Hub<R> {
         deadline: Option<Instant>,
     ) -> Result<(), OperationError> {
         let server = self.select_server(wanted, deadline).await?;
-        let config = self.pool_config();
-        let max = if config.options().max_pool_size == 0 { u32::MAX } else { config.options().max_pool_size };
-        let count = conns.unwrap_or(config.options().min_pool_size).min(max);
-        let is_warm = || {
-            let counts = server.pool_snapshot().counts;
-            counts.in_use.saturating_add(counts.available) >= count
-        };
-        if is_warm() {
-            return Ok(());
-        }
-        let mut places = Vec::new();
-        places.try_reserve_exact(count as usize).map_err(|_| OperationError::Busy)?;
-        places.extend((0..count).map(|_| Warming::Waits(CheckingOut::new(self, server.clone(), deadline))));
+        self.warm_up_server(&server, conns, deadline).await
+    }
+
+    pub(super) async fn warm_up_server(
+        &self,
+        server: &R::ServerHandle,
+        conns: Option<u32>,
+        deadline: Option<Instant>,
+    ) -> Result<(), OperationError> {
+        let mut place = WarmerPlace::<R> { hub: self, server, index: None };
+        let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
-            for place in &mut places {
-                if let Poll::Ready(Err(error)) = place.poll(context) {
-                    return Poll::Ready(Err(error));
-                }
+            let polled = server.poll_warm(self.now(), &mut place.index, conns, context.waker());
+            if polled.is_ready() {
+                return polled;
             }
-            let all = places.iter().all(|place| matches!(place, Warming::Is(_)));
-            // Also by what others established meanwhile.
-            if all || is_warm() { Poll::Ready(Ok(())) } else { Poll::Pending }
+            expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout))
         })
         .await
     }
 }
 
-/// A connection that is on its way, or there and kept until all are.
-enum Warming<'h, R: Runtime> {
-    Waits(CheckingOut<'h, R>),
-    Is(Guard<'h, R>),
+/// The place of somebody who waits; left when that ends or is dropped.
+struct WarmerPlace<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: &'h R::ServerHandle,
+    index: Option<usize>,
 }
 
-impl<R: Runtime> Warming<'_, R> {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), OperationError>> {
-        match self {
-            Self::Waits(checking_out) => match Pin::new(checking_out).poll(context) {
-                Poll::Ready(Ok(guard)) => {
-                    *self = Self::Is(guard);
-                    Poll::Ready(Ok(()))
-                }
-                Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                Poll::Pending => Poll::Pending,
-            },
-            Self::Is(_) => Poll::Ready(Ok(())),
+impl<R: Runtime> Drop for WarmerPlace<'_, R> {
+    fn drop(&mut self) {
+        if let Some(index) = self.index {
+            self.server.leave_warmers(self.hub.now(), index);
         }
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// Whether so many connections are there; if not, has the pool filled, and wakes `waker` when there is news.
+    ///
+    /// - `place`: where the caller waits, once it does.
+    fn poll_warm(
+        &self,
+        now: Instant,
+        place: &mut Option<usize>,
+        count: Option<u32>,
+        waker: &Waker,
+    ) -> Poll<Result<(), OperationError>> {
+        let (polled, _replaced) = self.step(|state, observer| {
+            let goal = goal(count, state.pool.config());
+            if goal == 0 || state.pool.is_filled(goal) {
+                return (Poll::Ready(Ok(())), None);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return (Poll::Ready(Err(CheckOutError::PoolClosed)), None);
+            }
+            let joined = place.or_else(|| state.join_warmers(count));
+            *place = joined;
+            let seat = joined.and_then(|index| state.warmers.slots_mut().get_mut(index));
+            let polled = match seat {
+                Some(Warmer::Waits { failed: Some(error), .. }) => (Poll::Ready(Err(*error)), None),
+                Some(Warmer::Waits { waker: kept, .. }) => (Poll::Pending, register(kept, waker)),
+                Some(Warmer::Free) | None => {
+                    let waiting = state.pool.counts().waiting;
+                    (Poll::Ready(Err(CheckOutError::Busy { waiting })), None)
+                }
+            };
+            state.retarget(now, observer);
+            polled
+        });
+        polled.map_err(|error| self.explain(error))
+    }
+
+    fn leave_warmers(&self, now: Instant, index: usize) {
+        let _left = self.step(|state, observer| {
+            let place = state.warmers.slots_mut().get_mut(index)?;
+            let left = core::mem::replace(place, Warmer::Free);
+            state.warming -= 1;
+            state.retarget(now, observer);
+            Some(left)
+        });
+    }
+}
+
+impl<R: Runtime> State<R> {
+    fn join_warmers(&mut self, count: Option<u32>) -> Option<usize> {
+        let free = self.warmers.slots().iter().position(|warmer| matches!(warmer, Warmer::Free));
+        let index = match free {
+            Some(index) => index,
+            None => {
+                self.warmers.try_push(Warmer::Free).ok()?;
+                self.warmers.slots().len() - 1
+            }
+        };
+        *self.warmers.slots_mut().get_mut(index)? = Warmer::Waits { count, waker: None, failed: None };
+        self.warming += 1;
+        Some(index)
+    }
+
+    /// Has the pool filled to the most that anybody waits for.
+    pub(super) fn retarget(&mut self, now: Instant, observer: &mut Tap<'_, R::Events>) {
+        let config = *self.pool.config();
+        let goals = self.warmers.slots().iter().filter_map(|warmer| match warmer {
+            Warmer::Waits { count, failed: None, .. } => Some(goal(*count, &config)),
+            Warmer::Waits { .. } | Warmer::Free => None,
+        });
+        let target = goals.max().unwrap_or(0);
+        if target != self.pool.fill_target() {
+            self.pool.set_fill_target(now, target, observer);
+        }
+    }
+
+    /// Tells those who wait of a connection that was not established.
+    pub(super) fn fail_warmers(&mut self, error: CheckOutError) {
+        for warmer in self.warmers.slots_mut() {
+            if let Warmer::Waits { failed, .. } = warmer {
+                failed.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Who is to look again: there are as many connections as they wait for, or the pool is filled no further, or one was not established.
+    pub(super) fn take_warmer(&mut self) -> Option<Waker> {
+        if self.warming == 0 {
+            return None;
+        }
+        let Self { pool, warmers, .. } = self;
+        let over = pool.fill_target() == 0;
+        warmers.slots_mut().iter_mut().find_map(|warmer| {
+            let Warmer::Waits { count, waker, failed } = warmer else { return None };
+            let due = over || failed.is_some() || pool.is_filled(goal(*count, pool.config()));
+            if due { waker.take() } else { None }
+        })
     }
 }

@@ -231,6 +231,14 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         self.free.len > 0 || self.store.slots().len() < self.store.limit() as usize
     }
 
+    /// How many slots there can ever be.
+    pub(crate) fn limit<T: Copy>(&self) -> u32
+    where
+        S: Store<Slot<T>>,
+    {
+        self.store.limit()
+    }
+
     /// Makes room for `count` slots in all.
     pub(crate) fn reserve<T: Copy>(&mut self, count: u32) -> Result<(), Full>
     where

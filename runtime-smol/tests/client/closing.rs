@@ -177,9 +177,10 @@ fn close_that_is_dropped_closes_all_the_same() {
         let mut watch = Watch::of(&client);
         let _ = super::support::poll_times(client.close(), 1, super::support::DropIt::AtOnce);
         assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
+        // Nobody closes it again.
+        watch.read_to_the_end().await;
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         client.close().await;
-        watch.read_to_the_end().await;
     });
 }
 

@@ -1,7 +1,7 @@
 //! Hosts that change while a client lives. Its clock runs a hundred times as fast as ours: a minute takes 0.6 s.
 
 use super::support::run;
-use super::support::{NAME, PATIENCE, config, eventually, hosts, name_server, uri};
+use super::support::{NAME, PATIENCE, config, eventually, hosts, name_server, resolver, uri};
 use alloc::collections::BTreeSet;
 use alloc::sync::Arc;
 use core::net::SocketAddr;
@@ -191,6 +191,21 @@ fn replica_set_is_not_looked_up_again() {
         eventually("three minutes are over", || client.now() >= later).await;
         assert_eq!(lookups(&server), before);
         client.close().await;
+    });
+}
+
+/// Whoever closes the shell beneath leaves nothing that sleeps until the next lookup.
+#[test]
+fn close_of_the_hub_ends_the_lookups() {
+    run(async {
+        let server = name_server(&["r0.example.test:1"]);
+        let resolver = resolver(&server);
+        let options = ClientOptions::resolve(&uri(""), Arc::clone(&resolver) as _).await.expect("hosts are found");
+        let client = poolhouse_smol::Client::new(options).expect("the options are right");
+        let handles = Arc::strong_count(&resolver);
+        client.hub().close();
+        eventually("the task has dropped its resolver", || Arc::strong_count(&resolver) < handles).await;
+        drop(client);
     });
 }
 

@@ -16,5 +16,8 @@ pub fn pool(data: &[u8]) {
     if data.last().is_some_and(|byte| byte % 2 == 1) {
         shape = shape.with_reconfiguration();
     }
+    if data.last().is_some_and(|byte| byte % 4 == 3) {
+        shape = shape.with_filling();
+    }
     live(&shape, &mut choices, &mut Counters::default(), None);
 }

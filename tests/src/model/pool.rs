@@ -158,6 +158,8 @@ pub struct Model {
     /// A clear asked for a background run.
     run_due: bool,
     backoff_ms: u64,
+    /// So many connections are wanted, once.
+    fill_target: u32,
 }
 
 /// The first pause after a failure in the background.
@@ -186,6 +188,7 @@ impl Model {
             populate_at: None,
             run_due: false,
             backoff_ms: BACKOFF_FIRST_MS,
+            fill_target: 0,
         }
     }
 
@@ -260,12 +263,12 @@ impl Model {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let deadlines = self.queue().filter_map(Self::due);
-        let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.options.background);
+        let perishing = self.conns.iter().filter(|conn| conn.place == Place::Available && self.in_background());
         let perishing = perishing.filter_map(|conn| self.idle_at(conn));
-        let run = (self.run_due && self.options.background).then_some(self.now);
+        let run = (self.run_due && self.in_background()).then_some(self.now);
         // A place became free, and nobody was there to use it.
         let serve = (self.may_create() && self.unbound() > 0).then_some(self.now);
-        let populate = if self.options.background && self.wants_population() && self.conns.len() < self.room.conns {
+        let populate = if self.in_background() && self.wants_population() && self.conns.len() < self.room.conns {
             self.populate_at.or_else(|| self.may_create().then_some(self.now))
         } else {
             None
@@ -343,8 +346,26 @@ impl Model {
         self.state == PoolState::Ready && below_limits && self.conns.len() < self.room.conns
     }
 
+    /// What the pool is being filled to; 0 is nothing.
+    #[must_use]
+    pub const fn fill_target(&self) -> u32 {
+        self.fill_target
+    }
+
+    /// Whether as many are established and fit, or as many as there may be.
+    #[must_use]
+    pub fn is_filled(&self, count: u32) -> bool {
+        let [_, available, in_use] = self.counts();
+        self.state == PoolState::Ready && !self.run_due && available + in_use >= self.limit().min(count as usize)
+    }
+
+    /// Whether it looks after itself: always, or while it is being filled.
+    const fn in_background(&self) -> bool {
+        self.options.background || self.fill_target > 0
+    }
+
     fn wants_population(&self) -> bool {
-        let min = (self.options.min_pool_size as usize).min(self.limit());
+        let min = (self.options.min_pool_size.max(self.fill_target) as usize).min(self.limit());
         let at_it = self.conns.iter().any(|conn| conn.place.is_pending() && conn.background);
         self.state == PoolState::Ready && self.total() < min && !at_it
     }
@@ -419,7 +440,7 @@ impl Model {
         }
     }
 
-    /// Creates what waits for it, oldest first, and then what minPoolSize asks for (CMAP-54, CMAP-63, CMAP-64).
+    /// Creates what waits for it, oldest first, and then what minPoolSize or the target asks for (CMAP-54, CMAP-63, CMAP-64).
     fn serve(&mut self, populate: bool) {
         while self.may_create() {
             let Some(number) = self.queue().find(|waiter| waiter.bound.is_none()).map(|waiter| waiter.number) else {
@@ -427,6 +448,9 @@ impl Model {
             };
             let id = self.create();
             self.bind(number, id);
+        }
+        if self.fill_target > 0 && self.is_filled(self.fill_target) {
+            self.fill_target = 0;
         }
         if populate && self.wants_population() && self.populate_at.is_none_or(|at| at <= self.now) {
             self.populate_at = None;

@@ -102,6 +102,8 @@ kinds! {
     Tick = 4,
     /// Puts other options in force.
     Reconfigure = 6,
+    /// Fills the pool to a number of connections, or stops that.
+    Fill = 6,
 }
 
 /// How often each kind was done.

@@ -66,7 +66,8 @@ impl<M: Memory> World<'_, M> {
             | Kind::TimeOnly
             | Kind::TimeBack
             | Kind::Tick
-            | Kind::Reconfigure => true,
+            | Kind::Reconfigure
+            | Kind::Fill => true,
         }
     }
 
@@ -180,6 +181,14 @@ impl<M: Memory> World<'_, M> {
                 let PoolOptions { load_balanced, background, .. } = self.shape.options;
                 let expected = PoolOptions { load_balanced, background, ..options };
                 assert!(self.pool.state() == PoolState::Closed || *self.pool.config().options() == expected);
+            }
+            Kind::Fill => {
+                let counts = [2, 0, 1, 3, 5, 8, 100];
+                let count = counts[choices.index(if self.shape.tiny { 2 } else { counts.len() })];
+                self.note(|| format!("fill to {count}"));
+                let now = self.at();
+                self.pool.set_fill_target(now, count, &mut self.log);
+                self.model.set_fill_target(self.now, count);
             }
             Kind::PinForeign => {
                 let lease = self.foreign_lease();

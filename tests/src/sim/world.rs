@@ -136,6 +136,10 @@ impl<'a, M: Memory> World<'a, M> {
         assert_eq!(actual, [pending, available, in_use, self.model.waiting()], "pending, available, in use, waiting");
         assert_eq!(self.pool.state(), self.model.state(), "state");
         assert_eq!(self.pool.generation().get(), self.model.generation(), "generation");
+        assert_eq!(self.pool.fill_target(), self.model.fill_target(), "fill target");
+        for count in [0, 1, 2, 5] {
+            assert_eq!(self.pool.is_filled(count), self.model.is_filled(count), "whether {count} are there");
+        }
         assert_eq!(self.pool.service_count() as usize, self.model.service_count(), "services");
         for service in SERVICES {
             let generation = self.pool.service_generation(service).get();

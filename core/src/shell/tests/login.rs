@@ -1,5 +1,6 @@
 //! Connections that authenticate: what is left of their secrets, and how they fail.
 
+use super::wide::House;
 use super::workers::hub_clear;
 use super::*;
 use crate::auth::{AuthError, Credential, ITERATIONS_PER_STEP, KEYS_MAX, Mechanism};
@@ -242,4 +243,29 @@ fn login_that_can_never_be_used_is_refused() {
     assert!(plain().needs_privacy());
     assert!(!plain().with_plain_without_tls(true).needs_privacy());
     assert!(!Login::new(Credential::new("ada", "p")).unwrap().needs_privacy());
+}
+
+/// Another worker fails in another way before anybody asks why the first one did.
+#[test]
+fn refusal_is_told_although_another_connection_fails_after_it() {
+    let mut house = House::open(PoolOptions::DEFAULT, Some(plain()));
+    let workers = [house.start(ServerTask::Worker), house.start(ServerTask::Worker)];
+    let mut waiting: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
+    waiting.iter_mut().for_each(|one| assert!(poll(one).is_pending()));
+    *house.bench.answer.lock().unwrap() = Answer::KeepsSilent;
+    house.poll(workers[0]);
+    *house.bench.answer.lock().unwrap() = Answer::Refuses("no".to_string());
+    house.poll(workers[1]);
+    house.pass(Duration::from_secs(1));
+    assert_eq!(house.counts()[0], 0, "the other one has failed, too");
+    let Poll::Ready(Err(error)) = poll(&mut waiting[1]) else { panic!("refused") };
+    assert_eq!(failure(&error).message.as_deref(), Some("no"));
+    // It says nothing of those that come after a good one.
+    *house.bench.answer.lock().unwrap() = Answer::Accepts;
+    house.server.command_quietly(house.hub.now(), PoolCommand::Ready);
+    house.server.settle();
+    drop(house.guards(1));
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
+    let explained = house.server.explain(failed);
+    assert!(!matches!(explained, OperationError::Authentication(_)), "{explained}");
 }

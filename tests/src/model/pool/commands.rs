@@ -27,7 +27,7 @@ impl Model {
             CheckedOut::Queued(_) => {}
         }
         // Without a background, this is what fills the pool (CMAP-55).
-        if !matches!(outcome, CheckedOut::Granted(_)) || !self.options.background {
+        if !matches!(outcome, CheckedOut::Granted(_)) || !self.in_background() {
             self.serve(true);
         }
         outcome
@@ -133,7 +133,7 @@ impl Model {
         match perished {
             Some((reason, cause)) => {
                 self.close_conn(id, reason, cause, Some(Place::OwesClose));
-                self.serve(self.options.background);
+                self.serve(self.in_background());
             }
             None => self.give(id),
         }
@@ -155,7 +155,21 @@ impl Model {
             }
         }
         // Those that nobody has asked for yet are for whoever may be served now.
-        self.serve(self.options.background);
+        self.serve(self.in_background());
+    }
+
+    /// So many connections are wanted, once; 0 takes that back.
+    pub fn set_fill_target(&mut self, now: u64, count: u32) {
+        self.advance(now);
+        if self.state == PoolState::Closed {
+            return;
+        }
+        self.begin(now);
+        if count > self.fill_target {
+            self.populate_at = None;
+        }
+        self.fill_target = count;
+        self.serve(self.in_background());
     }
 
     /// CMAP-93.
@@ -171,7 +185,7 @@ impl Model {
             self.cleared_by = None;
             self.no_back_off();
             self.emit(Event::PoolReady);
-            self.serve(self.options.background);
+            self.serve(self.in_background());
         }
     }
 
@@ -262,6 +276,7 @@ impl Model {
         self.begin(now);
         self.state = PoolState::Closed;
         self.run_due = false;
+        self.fill_target = 0;
         for conn in self.available() {
             self.close_conn(conn.id, ClosedReason::PoolClosed, None, Some(Place::OwesClose));
         }
@@ -288,13 +303,13 @@ impl Model {
         for conn in self.available() {
             self.close_conn(conn.id, ClosedReason::Stale, None, Some(Place::OwesClose));
         }
-        self.serve(self.options.background);
+        self.serve(self.in_background());
     }
 
     /// CMAP-25, CMAP-54, CMAP-57.
     pub fn handle_timeout(&mut self, now: u64) {
         self.begin(now);
-        if self.options.background {
+        if self.in_background() {
             self.run_due = false;
             for conn in self.available() {
                 if let Some(reason) = self.perished(&conn) {
@@ -302,7 +317,7 @@ impl Model {
                 }
             }
         }
-        self.serve(self.options.background);
+        self.serve(self.in_background());
     }
 
     /// Time goes on; whoever waited until now has waited too long, before anything else happens (P19, P21).

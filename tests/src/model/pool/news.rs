@@ -66,7 +66,7 @@ impl Model {
             self.give(id);
             true
         };
-        self.serve(self.options.background);
+        self.serve(self.in_background());
         good
     }
 
@@ -90,7 +90,7 @@ impl Model {
         if conn.background && self.state == PoolState::Ready {
             self.back_off();
         }
-        self.serve(self.options.background);
+        self.serve(self.in_background());
         true
     }
 

@@ -1,0 +1,22 @@
+//! Monitors whose server answers faster than they can listen.
+
+use super::wide::Bell;
+use super::*;
+
+/// MON-24: a stream of replies without end, each there before it is asked for.
+#[test]
+fn monitor_of_a_server_that_talks_without_a_pause_lets_other_tasks_run() {
+    const REPLIES: usize = 10_000;
+    let (bench, hub, server) = open();
+    bench.flood.store(REPLIES, Ordering::Relaxed);
+    let mut check = Box::pin(hub.run_server_task(&server, ServerTask::Check));
+    let bell = Arc::new(Bell::default());
+    let mut read = 0;
+    for round in 0..100 {
+        assert!(bell.poll(&mut check).is_pending());
+        assert_eq!(bell.rings(), 1, "it goes on when it is its turn, in round {round}");
+        let before = core::mem::replace(&mut read, REPLIES - bench.flood.load(Ordering::Relaxed));
+        assert!(read - before <= 2, "{} replies in one turn", read - before);
+    }
+    assert!(read > 50, "it reads on: {read}");
+}

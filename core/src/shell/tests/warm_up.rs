@@ -1,0 +1,260 @@
+//! Connections before they are needed.
+
+use super::wide::{Bell, House};
+use super::*;
+
+const TEN: PoolOptions = PoolOptions { max_pool_size: 10, ..PoolOptions::DEFAULT };
+
+/// A server whose connections hang until they are let go.
+fn house(pool: PoolOptions) -> House {
+    let mut house = House::open(pool, None);
+    house.bench.mute(true);
+    house.start(ServerTask::Clock);
+    for _ in 0..2 {
+        house.start(ServerTask::Worker);
+    }
+    house
+}
+
+/// A warm-up, and the bell that tells when it wants to be polled.
+struct WarmUp {
+    bell: Arc<Bell>,
+    future: Boxed<'static, Result<(), OperationError>>,
+}
+
+impl WarmUp {
+    /// It has begun, and waits.
+    fn begin(house: &mut House, count: Option<u32>, deadline: Option<Instant>) -> Self {
+        let (hub, server) = (house.hub, house.server.clone());
+        let future = Box::pin(async move { hub.warm_up_server(&server, count, deadline).await });
+        let mut warm_up = Self { bell: Arc::new(Bell::default()), future };
+        assert!(warm_up.poll().is_pending());
+        house.run();
+        warm_up
+    }
+
+    fn poll(&mut self) -> Poll<Result<(), OperationError>> {
+        self.bell.poll(&mut self.future)
+    }
+
+    /// What it gives if it was woken.
+    fn woken(&mut self) -> Option<Result<(), OperationError>> {
+        if self.bell.rings() == 0 {
+            return None;
+        }
+        match self.poll() {
+            Poll::Ready(result) => Some(result),
+            Poll::Pending => None,
+        }
+    }
+}
+
+fn reconfigure(house: &mut House, pool: PoolOptions) {
+    house.hub.reconfigure_pools(pool.validate().unwrap());
+    house.run();
+}
+
+fn target(house: &House) -> u32 {
+    house.server.state.with(|state| state.pool.fill_target())
+}
+
+/// The server answers from now on: also those who have been waiting, who are cut off and come again.
+fn answer(house: &mut House) {
+    house.bench.mute(false);
+    let cause = Cause::Network;
+    house.server.command_quietly(house.hub.now(), PoolCommand::Clear { interrupt_in_use_connections: true, cause });
+    house.server.settle();
+    house.server.command_quietly(house.hub.now(), PoolCommand::Ready);
+    house.server.settle();
+    house.run();
+}
+
+#[test]
+fn warm_up_ends_when_as_many_are_there() {
+    let mut house = house(TEN);
+    house.bench.mute(false);
+    let guards = house.guards(2);
+    let mut warm_up = WarmUp::begin(&mut house, Some(5), None);
+    assert_eq!(house.counts(), [0, 3, 2, 0], "without a check-out");
+    assert_eq!(warm_up.woken(), Some(Ok(())));
+    assert_eq!(target(&house), 0);
+    drop(guards);
+    assert_eq!(house.counts(), [0, 5, 0, 0]);
+}
+
+/// CMAP-01: it waits for no more than there may be by now.
+#[test]
+fn warm_up_ends_when_max_pool_size_is_lowered_below_it() {
+    let mut house = house(TEN);
+    house.bench.mute(false);
+    let guards = house.guards(3);
+    house.bench.mute(true);
+    let mut warm_up = WarmUp::begin(&mut house, Some(10), None);
+    assert_eq!(house.counts(), [1, 0, 3, 0], "it holds none");
+    reconfigure(&mut house, PoolOptions { max_pool_size: 4, ..TEN });
+    assert_eq!(warm_up.woken(), None);
+    reconfigure(&mut house, PoolOptions { max_pool_size: 3, ..TEN });
+    assert_eq!(warm_up.woken(), Some(Ok(())));
+    drop(guards);
+}
+
+#[test]
+fn warm_up_takes_nothing_from_operations() {
+    let mut house = house(PoolOptions { wait_queue_timeout: Duration::from_secs(1), ..TEN });
+    house.bench.mute(false);
+    drop(house.guards(2));
+    house.bench.mute(true);
+    let mut warm_up = WarmUp::begin(&mut house, Some(10), None);
+    assert_eq!(house.counts(), [1, 2, 0, 0]);
+    let guards = house.guards(2);
+    // Nor is it an operation that waits too long in the queue.
+    house.pass(Duration::from_secs(5));
+    assert_eq!(warm_up.woken(), None);
+    assert_eq!(house.counts(), [1, 0, 2, 0]);
+    drop(guards);
+}
+
+#[test]
+fn warm_up_ends_when_others_have_made_the_pool_warm() {
+    let mut house = house(TEN);
+    let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
+    // Its connection hangs; operations find better ones.
+    house.bench.mute(false);
+    let mut waiting: Vec<_> = (0..2).map(|_| house.check_out(None)).collect();
+    waiting.iter_mut().for_each(|one| assert!(poll(one).is_pending()));
+    house.run();
+    let first = poll(&mut waiting[0]);
+    assert!(matches!(first, Poll::Ready(Ok(_))));
+    house.run();
+    let second = poll(&mut waiting[1]);
+    assert!(matches!(second, Poll::Ready(Ok(_))));
+    assert_eq!(house.counts(), [1, 0, 2, 0]);
+    assert_eq!(warm_up.woken(), Some(Ok(())));
+}
+
+#[test]
+fn pool_is_filled_no_further_when_nobody_waits_for_it() {
+    let mut house = house(TEN);
+    let mut ten = WarmUp::begin(&mut house, Some(10), None);
+    let mut three = WarmUp::begin(&mut house, Some(3), None);
+    assert_eq!(target(&house), 10);
+    drop(ten);
+    assert_eq!(target(&house), 3);
+    ten = WarmUp::begin(&mut house, Some(10), None);
+    answer(&mut house);
+    assert_eq!((three.woken(), ten.woken()), (Some(Ok(())), Some(Ok(()))));
+    assert_eq!(house.counts(), [0, 10, 0, 0]);
+    drop((ten, three));
+    house.bench.mute(true);
+    reconfigure(&mut house, PoolOptions { max_pool_size: 20, ..TEN });
+    let last = WarmUp::begin(&mut house, Some(15), None);
+    assert_eq!(house.counts(), [1, 10, 0, 0]);
+    drop(last);
+    assert_eq!(target(&house), 0);
+}
+
+#[test]
+fn each_of_several_is_told_when_its_own_number_is_there() {
+    let mut house = house(TEN);
+    let mut two = WarmUp::begin(&mut house, Some(2), None);
+    let mut three = WarmUp::begin(&mut house, Some(3), None);
+    // Its connection hangs; operations find better ones.
+    house.bench.mute(false);
+    let mut guards = house.guards(1);
+    assert_eq!((two.woken(), three.woken()), (None, None));
+    guards.extend(house.guards(1));
+    assert_eq!((two.woken(), three.woken()), (Some(Ok(())), None));
+    drop(two);
+    assert_eq!(target(&house), 3);
+    guards.extend(house.guards(1));
+    assert_eq!(three.woken(), Some(Ok(())));
+    assert_eq!(house.counts(), [1, 0, 3, 0]);
+    drop(guards);
+}
+
+/// A clear is no error: the warm-up goes on when the server is back.
+#[test]
+fn warm_up_goes_on_after_a_clear() {
+    let mut house = house(TEN);
+    house.bench.mute(false);
+    drop(house.guards(4));
+    house.bench.mute(true);
+    let mut warm_up = WarmUp::begin(&mut house, Some(5), None);
+    answer(&mut house);
+    assert_eq!(warm_up.woken(), Some(Ok(())));
+    assert_eq!(house.counts(), [0, 5, 0, 0]);
+}
+
+#[test]
+fn warm_up_tells_why_a_connection_was_not_established() {
+    let mut house = house(TEN);
+    let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
+    assert_eq!(house.counts(), [1, 0, 0, 0]);
+    // Both workers end, one of them in the middle of its work.
+    house.stop(2);
+    house.stop(1);
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
+    assert_eq!(warm_up.woken(), Some(Err(OperationError::CheckOut(failed))));
+    drop(warm_up);
+    assert_eq!(target(&house), 0);
+}
+
+#[test]
+fn warm_pool_is_no_failure() {
+    let mut house = house(TEN);
+    let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
+    house.stop(2);
+    house.stop(1);
+    // Somebody else establishes what was missing before anybody looks.
+    house.bench.mute(false);
+    house.start(ServerTask::Worker);
+    let guards = house.guards(2);
+    assert_eq!(warm_up.woken(), Some(Ok(())));
+    drop(guards);
+}
+
+#[test]
+fn warm_up_ends_at_its_deadline() {
+    let mut house = house(TEN);
+    let at = house.hub.now().saturating_add(Duration::from_secs(1));
+    let mut warm_up = WarmUp::begin(&mut house, Some(2), Some(at));
+    house.pass(Duration::from_secs(1));
+    assert_eq!(warm_up.poll(), Poll::Ready(Err(OperationError::Timeout)));
+    drop(warm_up);
+    assert_eq!(target(&house), 0);
+}
+
+#[test]
+fn warm_up_ends_when_the_client_is_closed() {
+    let mut house = house(TEN);
+    let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
+    house.hub.close();
+    house.run();
+    assert_eq!(warm_up.woken(), Some(Err(OperationError::CheckOut(CheckOutError::PoolClosed))));
+}
+
+#[test]
+fn warm_up_to_the_minimum_follows_the_options() {
+    let mut house = house(PoolOptions { min_pool_size: 3, ..TEN });
+    let mut warm_up = WarmUp::begin(&mut house, None, None);
+    reconfigure(&mut house, PoolOptions { min_pool_size: 5, ..TEN });
+    assert_eq!(target(&house), 5);
+    reconfigure(&mut house, TEN);
+    assert_eq!(warm_up.woken(), Some(Ok(())), "nothing is asked for any more");
+}
+
+/// With memory for one connection, one may wait.
+#[test]
+fn warm_up_in_fixed_memory_ends_when_that_is_full() {
+    let (bench, hub, server) = open();
+    bench.mute(true);
+    let mut first: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(7), None));
+    assert!(poll(&mut first).is_pending());
+    let mut second: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(7), None));
+    let busy = CheckOutError::Busy { waiting: 0 };
+    assert_eq!(poll(&mut second), Poll::Ready(Err(OperationError::CheckOut(busy))));
+    bench.mute(false);
+    let mut establishing = worker(&hub, &server);
+    assert!(poll(&mut establishing).is_pending());
+    assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
+}
