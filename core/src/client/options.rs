@@ -76,11 +76,13 @@ pub struct ClientOptions {
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
     pub monitor: MonitorOptions,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it. Default 30 s.
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if its time is limited, for that and a
+    /// connection together. Default 30 s.
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever. Where it or the
+    /// operation's own limit applies, `waitQueueTimeoutMS` does not.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]

@@ -250,13 +250,21 @@ pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
     /// Until the guard has it.
     server: Option<R::ServerHandle>,
+    /// Of the check-out.
+    limit: Option<Instant>,
+    /// Of the operations under the guard.
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
-    pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
-        Self { hub, server: Some(server), deadline, waiter: None }
+    pub(super) const fn new(
+        hub: &'h Hub<R>,
+        server: R::ServerHandle,
+        limit: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { hub, server: Some(server), limit, deadline, waiter: None }
     }
 }
 
@@ -271,7 +279,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
         };
         let now = hub.now();
         let begun = match self.waiter {
-            None => server.begin_check_out(now, deadline, context.waker()),
+            None => server.begin_check_out(now, self.limit, context.waker()),
             Some(id) => match server.poll_claim(now, id, context.waker()) {
                 Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
                 Poll::Pending => return Poll::Pending,

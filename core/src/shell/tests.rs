@@ -1,5 +1,6 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+mod limits;
 #[cfg(feature = "auth")]
 mod login;
 mod wakers;
@@ -284,6 +285,10 @@ impl Bench {
     fn mute(&self, mute: bool) {
         *self.mute.lock().unwrap() = mute;
     }
+
+    fn advance_to(&self, now: Instant) {
+        self.now.store(now.as_nanos(), Ordering::Relaxed);
+    }
 }
 
 /// A hub with one server, whose pool is ready without a check. None of its tasks run.
@@ -292,20 +297,28 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
 }
 
 fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+    open_as(|config| {
+        config.connect_timeout = if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+        config.login = login;
+    })
+}
+
+fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let bench = Bench::new();
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
-    let config = HubConfig {
+    let mut config = HubConfig {
         pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
-        connect_timeout: if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO },
+        connect_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,
         late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
-        login,
+        login: None,
         first_pool: 0,
     };
+    change(&mut config);
     let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
     let hub = Hub::new(bench.clone(), config, topology.validate().unwrap(), Subscribers::default()).unwrap();
     let server = done(hub.next_server()).expect("the seed");

@@ -15,7 +15,8 @@ impl<R: Runtime> Hub<R> {
     /// Waits until a server suits and its pool has so many connections established, so that the first operations find them.
     ///
     /// - `wanted`: which server. `conns`: how many connections, in use or available; no more than `maxPoolSize`. `None` is `minPoolSize`.
-    /// - `deadline`: `None` is for ever; serverSelectionTimeoutMS applies besides.
+    /// - `deadline`: of all of it; serverSelectionTimeoutMS bounds the wait for the server besides. `None` is for ever, but each
+    ///   connection may be waited for as long as waitQueueTimeoutMS says.
     ///
     /// What is missing is checked out, all at once, and returned when it is there. Connections beyond `minPoolSize` perish by
     /// `maxIdleTimeMS` like any other. Cost: one allocation of so many places. Events: those of the check-outs.
@@ -44,7 +45,7 @@ impl<R: Runtime> Hub<R> {
         }
         let mut places = Vec::new();
         places.try_reserve_exact(count as usize).map_err(|_| OperationError::Busy)?;
-        places.extend((0..count).map(|_| Warming::Waits(CheckingOut::new(self, server.clone(), deadline))));
+        places.extend((0..count).map(|_| Warming::Waits(CheckingOut::new(self, server.clone(), deadline, deadline))));
         poll_fn(|context| {
             for place in &mut places {
                 if let Poll::Ready(Err(error)) = place.poll(context) {

@@ -59,7 +59,7 @@ fn plain() -> Login {
 
 /// What comes of a check-out for which a connection is established.
 fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
     assert!(poll(&mut waiting).is_pending());
     let mut establishing = worker(hub, server);
     assert!(poll(&mut establishing).is_pending());
@@ -162,7 +162,7 @@ fn password_is_stretched_once_for_every_salt() {
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     let turns_for = |salt| {
         *bench.answer.lock().unwrap() = Answer::Scram(salt);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         let mut establishing = worker(&hub, &server);
         let mut turns = 0;
@@ -198,7 +198,7 @@ fn keys_of_a_wrong_password_are_not_kept() {
     let scram = Credential::new("lovelace", "another").with_mechanism(Mechanism::SCRAM_SHA_256);
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     *bench.answer.lock().unwrap() = Answer::Scram("salt");
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
     let mut establishing = worker(&hub, &server);
     let error = loop {
