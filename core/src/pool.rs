@@ -40,6 +40,8 @@
 //! - Closing the pool abandons what is being established.
 //! - A check-out that brings a deadline of its own is bounded by that alone, waiting and establishing together; `waitQueueTimeoutMS`
 //!   bounds the waiting of those that bring none (CMAP-26, CMAP-28).
+//! - How long establishing takes is for the host to bound: all of it by connectTimeoutMS, and each command of its handshake by timeoutMS,
+//!   or by socketTimeoutMS where that is not set. Whichever ends first counts, and zero is no bound (CMAP-60).
 //! - Options may change while the pool lives: see [`Pool::reconfigure`].
 //! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
 

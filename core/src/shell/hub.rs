@@ -38,8 +38,12 @@ pub struct HubConfig {
     pub pool: PoolConfig,
     /// The options of every monitor.
     pub monitor: MonitorConfig,
-    /// `connectTimeoutMS`: how long an application's connection may take to be established; zero is for ever.
+    /// `connectTimeoutMS`: how long an application's connection may take to be established, from dialing to the end of its handshake;
+    /// zero is for ever.
     pub connect_timeout: Duration,
+    /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
+    /// `connect_timeout`; zero is for ever (CMAP-60).
+    pub command_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
     /// connection too ([`Hub::check_out_limit`]).
     pub server_selection_timeout: Duration,

@@ -59,6 +59,8 @@ pub(super) struct Bench {
     /// Whether the peer keeps silent.
     mute: Arc<Mutex<bool>>,
     now: Arc<AtomicU64>,
+    /// How long the peer thinks, in nanoseconds.
+    delay: Arc<AtomicU64>,
     /// Bytes that were written to all sockets.
     written: Arc<AtomicUsize>,
     answer: Arc<Mutex<Answer>>,
@@ -143,6 +145,8 @@ impl Drop for Page {
 pub(super) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
+    /// Nothing can be read before.
+    readable_at: Instant,
     #[cfg(feature = "auth")]
     scram: login::Prover,
 }
@@ -152,6 +156,7 @@ impl Stream {
         Self {
             bench: bench.clone(),
             unread: Vec::new(),
+            readable_at: bench.now(),
             #[cfg(feature = "auth")]
             scram: login::Prover::default(),
         }
@@ -164,7 +169,8 @@ impl ErrorType for Stream {
 
 impl Read for Stream {
     async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        poll_fn(|_| if self.unread.is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
+        let is_there = || !self.unread.is_empty() && self.bench.now() >= self.readable_at;
+        poll_fn(|_| if is_there() { Poll::Ready(()) } else { Poll::Pending }).await;
         let count = buf.len().min(self.unread.len());
         buf[..count].copy_from_slice(&self.unread[..count]);
         self.unread.drain(..count);
@@ -179,6 +185,8 @@ impl Write for Stream {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
         };
+        self.readable_at =
+            self.bench.now().saturating_add(Duration::from_nanos(self.bench.delay.load(Ordering::Relaxed)));
         if !*self.bench.mute.lock().unwrap() {
             let name = message.body().iter().next().and_then(Result::ok).map_or("", |first| first.key);
             let answer = name.starts_with("sasl").then(|| self.bench.answer.lock().unwrap().clone());
@@ -270,6 +278,7 @@ impl Bench {
             dial: Arc::new(Mutex::new(Dial::Stands)),
             mute: Arc::new(Mutex::new(false)),
             now: Arc::new(AtomicU64::new(1)),
+            delay: Arc::default(),
             written: Arc::new(AtomicUsize::new(0)),
             answer: Arc::new(Mutex::new(Answer::Accepts)),
             has_entropy: Arc::new(AtomicBool::new(true)),
@@ -310,6 +319,7 @@ fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<
         pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
         connect_timeout: Duration::ZERO,
+        command_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,

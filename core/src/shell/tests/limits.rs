@@ -2,18 +2,21 @@
 
 use super::workers::guard;
 use super::*;
+#[cfg(feature = "auth")]
+use crate::auth::{Credential, Mechanism};
+use crate::pool::PoolState;
 
 fn after_secs(seconds: u64) -> Instant {
     Bench::new().now().saturating_add(Duration::from_secs(seconds))
 }
 
-/// A future that is pending until just before an instant, and what it gives at it.
-fn output_at<T>(bench: &Bench, at: Instant, clock: &mut Boxed<'_, ()>, future: &mut Boxed<'_, T>) -> T {
+/// A future that is pending until just before an instant, and what it gives at it. `task` is that of the server that brings it about.
+fn output_at<T>(bench: &Bench, at: Instant, task: &mut Boxed<'_, ()>, future: &mut Boxed<'_, T>) -> T {
     bench.advance_to(Instant::from_nanos(at.as_nanos() - 1));
-    assert!(poll(clock).is_pending());
+    assert!(poll(task).is_pending());
     assert!(poll(future).is_pending(), "too early");
     bench.advance_to(at);
-    assert!(poll(clock).is_pending());
+    assert!(poll(task).is_pending());
     match poll(future) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("too late"),
@@ -69,4 +72,123 @@ fn each_attempt_has_a_limit_of_its_own_within_the_deadline() {
         bench.advance_to(after_secs(now));
         assert_eq!(hub.check_out_limit(Some(after_secs(60))), Some(after_secs(limit)), "after {now} s");
     }
+}
+
+fn after_millis(millis: u64) -> Instant {
+    Bench::new().now().saturating_add(Duration::from_millis(millis))
+}
+
+/// A check-out, for which a worker has begun to establish a connection.
+fn establishing<'a>(
+    hub: &'a Hub<Bench>,
+    server: &'a Arc<Server<Bench>>,
+) -> (Boxed<'a, ()>, Boxed<'a, Result<(), OperationError>>) {
+    let mut waiting: Boxed<'a, _> =
+        Box::pin(async { hub.check_out_of(Arc::clone(server), None, None).await.map(drop) });
+    let mut establishing = worker(hub, server);
+    assert!(poll(&mut waiting).is_pending() && poll(&mut establishing).is_pending());
+    (establishing, waiting)
+}
+
+fn timed_out(overloaded: bool) -> Result<(), OperationError> {
+    let cause = Cause::NetworkTimeout;
+    Err(OperationError::CheckOut(CheckOutError::EstablishFailed { cause, overloaded }))
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// CMAP-60, CMAP-95: of the two limits the one that ends first, and none if both are zero.
+#[test]
+fn hello_that_is_not_answered_ends_at_the_limit_of_a_command() {
+    let cases =
+        [(Duration::ZERO, SECOND, 1), (2 * SECOND, SECOND, 1), (SECOND, 2 * SECOND, 1), (SECOND, Duration::ZERO, 1)];
+    for (connect_timeout, command_timeout, ends) in cases {
+        let (bench, hub, server) = open_as(|config| {
+            config.connect_timeout = connect_timeout;
+            config.command_timeout = command_timeout;
+        });
+        bench.mute(true);
+        let (mut worker, mut waiting) = establishing(&hub, &server);
+        assert_eq!(output_at(&bench, after_secs(ends), &mut worker, &mut waiting), timed_out(true));
+        assert_eq!(counts(&server), PoolCounts::default(), "its place is free");
+    }
+    let (bench, hub, server) = open();
+    bench.mute(true);
+    let (mut worker, mut waiting) = establishing(&hub, &server);
+    bench.advance_to(after_secs(1_000_000_000));
+    assert!(poll(&mut worker).is_pending() && poll(&mut waiting).is_pending());
+}
+
+/// CMAP-60: the limit of a command is not one of dialing.
+#[test]
+fn dialing_ends_at_the_limit_of_establishing_only() {
+    let (bench, hub, server) = open_as(|config| {
+        config.connect_timeout = 3 * SECOND;
+        config.command_timeout = SECOND;
+    });
+    bench.dial(Dial::Hangs);
+    let (mut worker, mut waiting) = establishing(&hub, &server);
+    assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut waiting), timed_out(true));
+}
+
+/// A hub whose connections say three commands, and the peer answers each after 800 ms.
+#[cfg(feature = "auth")]
+fn open_slow(connect_timeout: Duration) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+    let scram = Credential::new("lovelace", super::login::PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let (bench, hub, server) = open_as(|config| {
+        config.connect_timeout = connect_timeout;
+        config.command_timeout = SECOND;
+        config.login = Some(Login::new(scram).unwrap());
+    });
+    bench.delay.store(800_000_000, Ordering::Relaxed);
+    *bench.answer.lock().unwrap() = Answer::Scram("salt");
+    (bench, hub, server)
+}
+
+/// Goes on with a worker until it waits for its peer.
+#[cfg(feature = "auth")]
+fn work(worker: &mut Boxed<'_, ()>) {
+    for _ in 0..1000 {
+        assert!(poll(worker).is_pending());
+    }
+}
+
+/// CMAP-60
+#[test]
+#[cfg(feature = "auth")]
+fn each_command_of_a_handshake_has_the_time_of_one_command() {
+    let (bench, hub, server) = open_slow(Duration::ZERO);
+    let (mut worker, mut waiting) = establishing(&hub, &server);
+    for millis in [800, 1600] {
+        bench.advance_to(after_millis(millis));
+        work(&mut worker);
+    }
+    assert_eq!(output_at(&bench, after_millis(2400), &mut worker, &mut waiting), Ok(()));
+}
+
+/// CMAP-60, CMAP-96
+#[test]
+#[cfg(feature = "auth")]
+fn all_of_a_handshake_has_the_time_of_establishing() {
+    let (bench, hub, server) = open_slow(2 * SECOND);
+    let (mut worker, mut waiting) = establishing(&hub, &server);
+    for millis in [800, 1600] {
+        bench.advance_to(after_millis(millis));
+        work(&mut worker);
+    }
+    assert_eq!(output_at(&bench, after_secs(2), &mut worker, &mut waiting), timed_out(false));
+}
+
+/// CMAP-60, CMAP-96
+#[test]
+#[cfg(feature = "auth")]
+fn round_of_authentication_that_is_not_answered_ends_at_the_limit_of_a_command() {
+    let (bench, hub, server) = open_slow(Duration::ZERO);
+    *bench.answer.lock().unwrap() = Answer::KeepsSilent;
+    let (mut worker, mut waiting) = establishing(&hub, &server);
+    bench.advance_to(after_millis(800));
+    work(&mut worker);
+    assert_eq!(output_at(&bench, after_millis(1800), &mut worker, &mut waiting), timed_out(false));
+    assert_eq!(counts(&server), PoolCounts::default(), "its place is free");
+    assert_eq!(server.pool_snapshot().state, PoolState::Paused);
 }

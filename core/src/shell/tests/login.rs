@@ -11,7 +11,7 @@ use base64ct::{Base64, Encoding};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-const PASSWORD: &str = "a password that nobody must find";
+pub(super) const PASSWORD: &str = "a password that nobody must find";
 
 /// The server's part of SCRAM-SHA-256 with 4096 iterations, for [`PASSWORD`], worked out by hand.
 #[derive(Default)]
