@@ -43,7 +43,7 @@ fn selection_and_check_out_share_one_limit_if_there_is_a_deadline() {
         assert!(poll(&mut waiting).is_pending());
         assert_eq!(counts(&server).waiting, 1);
         let Err(error) = output_at(&bench, after_secs(ends), &mut clock, &mut waiting) else { panic!("none is free") };
-        assert_eq!(error, OperationError::CheckOut(CheckOutError::WaitQueueTimeout { usage: None }));
+        assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None }));
         drop((waiting, held));
     }
 }
@@ -92,7 +92,7 @@ fn establishing<'a>(
 
 fn timed_out(overloaded: bool) -> Result<(), OperationError> {
     let cause = Cause::NetworkTimeout;
-    Err(OperationError::CheckOut(CheckOutError::EstablishFailed { cause, overloaded }))
+    Err(OperationError::check_out_of("a:27017", CheckOutError::EstablishFailed { cause, overloaded }))
 }
 
 const SECOND: Duration = Duration::from_secs(1);

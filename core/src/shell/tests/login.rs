@@ -143,14 +143,14 @@ fn time_that_passes_in_authentication_clears_the_pool() {
     *bench.answer.lock().unwrap() = Answer::KeepsSilent;
     let error = check_out(&bench, &hub, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: false };
-    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Paused, 1));
     // In hello it is, and the pool stays.
     let (bench, hub, server) = open_with(Some(plain()));
     bench.mute(true);
     let error = check_out(&bench, &hub, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
-    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
 }
 
@@ -217,7 +217,7 @@ fn nothing_is_sent_without_entropy_or_privacy() {
     bench.has_entropy.store(false, Ordering::Relaxed);
     let error = check_out(&bench, &hub, &server).expect_err("no nonce");
     let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
-    assert_eq!(error, OperationError::CheckOut(failed));
+    assert_eq!(error, OperationError::check_out_of("a:27017", failed));
     assert_eq!(bench.written.load(Ordering::Relaxed), 0);
 
     let (bench, hub, server) = open_with(Some(plain()));

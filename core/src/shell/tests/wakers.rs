@@ -79,7 +79,7 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
     let cause = Some(cause);
     let Poll::Ready(Err(error)) = poll(&mut one) else { panic!("cleared") };
-    assert_eq!(error, OperationError::CheckOut(CheckOutError::PoolCleared { cause }));
+    assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::PoolCleared { cause }));
 }
 
 #[test]
