@@ -139,6 +139,7 @@ impl<P: Platform> Client<P> {
             pool: options.pool.validate()?,
             monitor: monitor.validate()?,
             connect_timeout: options.monitor.connect_timeout,
+            command_timeout: options.handshake_command_timeout(),
             server_selection_timeout: options.server_selection_timeout,
             compressors: options.compressors,
             zlib_compression_level: options.zlib_compression_level,

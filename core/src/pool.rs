@@ -38,6 +38,10 @@
 //! - A cancelled check-out emits ConnectionCheckOutFailed(connectionError) with [`CheckOutError::Cancelled`]; one that had
 //!   been granted emits ConnectionCheckedIn.
 //! - Closing the pool abandons what is being established.
+//! - A check-out that brings a deadline of its own is bounded by that alone, waiting and establishing together; `waitQueueTimeoutMS`
+//!   bounds the waiting of those that bring none (CMAP-26, CMAP-28).
+//! - How long establishing takes is for the host to bound: all of it by connectTimeoutMS, and each command of its handshake by timeoutMS,
+//!   or by socketTimeoutMS where that is not set. Whichever ends first counts, and zero is no bound (CMAP-60).
 //! - Options may change while the pool lives: see [`Pool::reconfigure`]. It can be filled beyond `minPoolSize`, once: see
 //!   [`Pool::set_fill_target`].
 //! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
@@ -186,8 +190,8 @@ impl<M: Memory> Pool<M> {
     /// the way are closed. Without one, the request waits, and a connection may be created for it.
     ///
     /// - `now`: the clock of every other call; one that goes back is held at the last value seen.
-    /// - `deadline`: the caller's own, for waiting and establishing together; `waitQueueTimeoutMS` applies besides,
-    ///   until a connection is being established for the request.
+    /// - `deadline`: the caller's own, for waiting and establishing together. Without one, `waitQueueTimeoutMS` applies until a
+    ///   connection is being established for the request.
     ///
     /// Cost: O(1) when a connection is there, without allocation; O(log n) in the number of waiters otherwise, and
     /// O(pending) when a connection is being established for nobody. Owes at most one
@@ -199,7 +203,7 @@ impl<M: Memory> Pool<M> {
     ///
     /// [`CheckOutError`]: the pool is closed or paused, the deadline has passed and no connection is there, or no place to wait is left.
     ///
-    /// Source: CMAP, "Checking Out a Connection" (CMAP-61..70).
+    /// Source: CMAP, "Checking Out a Connection" (CMAP-28, CMAP-61..70).
     #[inline]
     pub fn check_out(
         &mut self,

@@ -39,7 +39,7 @@ mod tests;
 mod warm_up;
 
 pub use connection::ExchangeError;
-pub use error::{OperationError, SelectionReport};
+pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
 pub use event::Event;
 pub use event::{EventRef, Publish};

@@ -19,7 +19,7 @@ use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitor
 #[cfg(feature = "zlib")]
 use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
-use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, ScramLie};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, Fault, FaultRule, ScramLie};
 use support::{PATIENCE, Watch, eventually, refused, run};
 
 const PASSWORD: &str = "pencil of gr\u{e4}phite";
@@ -408,5 +408,65 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
                 assert!(!text.contains(secret.as_str()) && !squeezed.contains(secret.as_str()), "{secret} in {text}");
             }
         }
+    });
+}
+
+/// A client without `connectTimeoutMS`, whose server is known.
+async fn unhurried(server: &FakeServer, limit: &str) -> Client {
+    let password = "pencil%20of%20gr%C3%A4phite";
+    let uri = format!("mongodb://ada:{password}@{}/?connectTimeoutMS=0&{limit}", server.address());
+    let mut options = ClientOptions::parse(&uri).expect("it is right");
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.monitor.heartbeat_frequency = support::UNASKED;
+    let client = Client::new(options).expect("can be used");
+    let begun = std::time::Instant::now();
+    // The limit is short for a machine that is busy.
+    while let Err(error) = client.warm_up(PATIENCE).await {
+        assert!(begun.elapsed() < PATIENCE, "{error}");
+    }
+    client
+}
+
+/// CMAP-60: a server that falls silent in a handshake holds no place in the pool for ever, in whichever command.
+#[test]
+fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
+    run(async {
+        for limit in ["socketTimeoutMS=1000", "timeoutMS=1000&socketTimeoutMS=600000"] {
+            for (command, overloaded) in [(None, true), (Some("saslContinue"), false)] {
+                let server = server();
+                let client = unhurried(&server, limit).await;
+                let held = client.check_out_by(None).await.expect("the connection that there is");
+                let silence = FaultRule::once(Fault::Silence);
+                server.inject(command.map_or(silence.clone(), |command| silence.on_command(command)));
+                let begun = std::time::Instant::now();
+                // It may take as long as it likes itself.
+                let error = refused(client.check_out_by(None).await);
+                assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+                let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded };
+                assert_eq!(error.check_out(), Some(&expected), "{limit}, {command:?}");
+                let pool = client.pool_snapshot().expect("a server");
+                assert_eq!(pool.counts.pending, 0);
+                assert_eq!(pool.state, if overloaded { PoolState::Ready } else { PoolState::Paused });
+                drop(held);
+                client.close().await;
+            }
+        }
+    });
+}
+
+/// CMAP-60: timeoutMS begins anew with each command of a handshake.
+#[test]
+fn slow_commands_of_a_handshake_have_the_limit_each() {
+    run(async {
+        let server = server();
+        let client = unhurried(&server, "timeoutMS=5000").await;
+        let held = client.check_out_by(None).await.expect("the connection that there is");
+        let delay = Duration::from_secs(3);
+        server.inject(FaultRule::always(Fault::Delay(delay)).times(2));
+        let begun = std::time::Instant::now();
+        let slow = client.check_out_by(None).await.expect("each was in time");
+        assert!(begun.elapsed() >= 2 * delay);
+        drop((held, slow));
+        client.close().await;
     });
 }

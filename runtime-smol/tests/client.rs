@@ -5,6 +5,7 @@ extern crate alloc;
 mod client {
     mod basics;
     mod cancellation;
+    mod check_out_limits;
     mod closing;
     mod failures;
     mod late_replies;

@@ -394,10 +394,8 @@ fn hostile_reply_to_hello_fails_the_establishment() {
         server.wait_until(PATIENCE, |view| view.replies_count() > 0).expect("monitored");
         server.inject(FaultRule::once(Fault::Garbage(lie)).on_command("isMaster"));
         let error = client.check_out().await.expect_err("no connection");
-        let Error::Operation(OperationError::CheckOut(CheckOutError::EstablishFailed { cause, .. })) = error else {
-            panic!("{error:?}");
-        };
-        assert_eq!(cause, Cause::Protocol);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Protocol, overloaded: false };
+        assert_eq!(error.check_out(), Some(&expected), "{error:?}");
         ping(&client).await;
         client.close().await;
     });

@@ -531,7 +531,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
     let mut interrupted = 0;
     for task in tasks {
         let error = operation(&refused(task.await)?)?;
-        if error == OperationError::Interrupted {
+        if matches!(error, OperationError::Interrupted(_)) {
             interrupted += 1;
         } else if !matches!(error, OperationError::CheckOut(_)) {
             return Err(format!("{error:?}").into());

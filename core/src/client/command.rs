@@ -151,13 +151,14 @@ impl<P: Platform> Client<P> {
         loop {
             let deprioritized = failed.as_ref().map(|(id, _)| *id);
             let wanted = self.wanted(read_preference, deprioritized.as_slice());
-            let server = match self.inner.hub.select_server(&wanted, deadline).await {
+            let limit = self.inner.hub.check_out_limit(deadline);
+            let server = match self.inner.hub.select_server(&wanted, limit).await {
                 Ok(server) => server,
                 // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
                 Err(error) => return Err(failed.map_or(Error::Operation(error), |(_, first)| first)),
             };
             let id = server.id();
-            let error = match self.inner.hub.check_out_of(server, deadline).await {
+            let error = match self.inner.hub.check_out_of(server, limit, deadline).await {
                 Ok(guard) => {
                     let preference = self.told_preference(&guard, read_preference);
                     let mut connection = Connection::new(guard, self.pacing(deadline));

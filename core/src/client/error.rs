@@ -114,13 +114,7 @@ impl Error {
     /// The check-out's error, if it was one.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
-        if let Self::Operation(OperationError::CheckOut(error)) = self {
-            Some(error)
-        } else if let Self::Operation(OperationError::Authentication(failure)) = self {
-            Some(&failure.check_out)
-        } else {
-            None
-        }
+        if let Self::Operation(error) = self { error.check_out() } else { None }
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
@@ -177,8 +171,8 @@ impl Error {
             Self::Operation(OperationError::ServerSelection(report)) => {
                 matches!(report.error().failure(), SelectionFailure::TimedOut { .. })
             }
-            Self::Operation(OperationError::CheckOut(error)) => matches!(
-                error,
+            Self::Operation(OperationError::CheckOut(failure)) => matches!(
+                failure.error,
                 CheckOutError::WaitQueueTimeout { .. }
                     | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
             ),
@@ -242,12 +236,6 @@ impl core::error::Error for CommandError {}
 impl From<OperationError> for Error {
     fn from(error: OperationError) -> Self {
         Self::Operation(error)
-    }
-}
-
-impl From<CheckOutError> for Error {
-    fn from(error: CheckOutError) -> Self {
-        Self::Operation(OperationError::CheckOut(error))
     }
 }
 

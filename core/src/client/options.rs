@@ -76,11 +76,13 @@ pub struct ClientOptions {
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
     pub monitor: MonitorOptions,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it. Default 30 s.
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if its time is limited, for that and a
+    /// connection together. Default 30 s.
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever. Where it or the
+    /// operation's own limit applies, `waitQueueTimeoutMS` does not.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
@@ -95,7 +97,7 @@ pub struct ClientOptions {
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
     /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
-    /// ever. `timeout` is the better one.
+    /// ever. `timeout` is the better one. Either bounds each command of a connection's handshake too.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
@@ -274,6 +276,12 @@ impl ClientOptions {
     #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
     pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
         Ok(None)
+    }
+
+    /// How long each command of a connection's handshake may take; zero is for ever (CMAP-60).
+    pub(super) fn handshake_command_timeout(&self) -> Duration {
+        let limits = [self.timeout, self.socket_timeout];
+        limits.into_iter().flatten().find(|limit| !limit.is_zero()).unwrap_or_default()
     }
 
     /// Whether nobody on the way to these hosts can read what is sent.

@@ -45,10 +45,10 @@ impl<M: Memory> Pool<M> {
         let timeout = self.config.options.wait_queue_timeout;
         let queue = (!timeout.is_zero()).then(|| slot.started.saturating_add(timeout));
         let at = match self.waiters.list_of(index) {
+            waiter::UNBOUND | waiter::BOUND if slot.deadline.is_some() => slot.deadline,
             // By the timeout of its time; it cannot be worked out anew.
             waiter::UNBOUND if self.timeouts_vary => return self.deadlines.of(index),
-            waiter::UNBOUND => [slot.deadline, queue].into_iter().flatten().min(),
-            waiter::BOUND => slot.deadline,
+            waiter::UNBOUND => queue,
             _ => None,
         };
         at.filter(|at| *at < Instant::MAX)

@@ -17,7 +17,7 @@ pub enum CheckOutError {
         /// The error that made it so, if one did.
         cause: Option<Cause>,
     },
-    /// `waitQueueTimeoutMS` or the check-out's own deadline has passed.
+    /// The check-out's own deadline, or if it had none `waitQueueTimeoutMS`, has passed.
     WaitQueueTimeout {
         /// In load-balanced mode, what the connections were in use for.
         usage: Option<Usage>,

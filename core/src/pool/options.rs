@@ -19,8 +19,8 @@ pub struct PoolOptions {
     pub max_idle_time: Duration,
     /// `maxConnecting`: how many connections may be established at once; at least 1. Default 2.
     pub max_connecting: u32,
-    /// `waitQueueTimeoutMS`: how long a check-out may wait for a connection to be there or to be
-    /// established for it, unless it brings its own deadline too; zero is no limit. Default zero.
+    /// `waitQueueTimeoutMS`: how long a check-out may wait for a connection to be there or to begin to be
+    /// established for it, if it brings no deadline of its own; zero is no limit. Default zero.
     pub wait_queue_timeout: Duration,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,

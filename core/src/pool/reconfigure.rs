@@ -15,7 +15,7 @@ impl<M: Memory> Pool<M> {
     /// - A higher `minPoolSize`: the pool is filled as after [`Pool::ready`]. A lower one closes nothing.
     /// - A lower `maxConnecting`: what is being established goes on.
     /// - `maxIdleTimeMS`: counts from when each connection became available.
-    /// - `waitQueueTimeoutMS`: of check-outs that begin to wait from now on.
+    /// - `waitQueueTimeoutMS`: of check-outs that begin to wait from now on, and bring no deadline.
     ///
     /// Of a pool that is paused the same holds once it is ready; on a closed one nothing happens.
     ///

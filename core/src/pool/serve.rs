@@ -130,11 +130,7 @@ impl<M: Memory> Pool<M> {
         let key = self.waiters.insert(waiter::UNBOUND, slot).ok()?;
         let timeout = self.config.options.wait_queue_timeout;
         let queue_deadline = if timeout.is_zero() { None } else { Some(now.saturating_add(timeout)) };
-        let first = match (deadline, queue_deadline) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        if let Some(at) = first {
+        if let Some(at) = deadline.or(queue_deadline) {
             if self.deadlines.insert(key.index, at).is_err() {
                 self.waiters.remove(key.index);
                 return None;
@@ -301,18 +297,16 @@ impl<M: Memory> Pool<M> {
         None
     }
 
-    /// From now on the waiter has a connection coming, and only its own deadline counts (CMAP-26).
+    /// From now on the waiter has a connection coming, and the pool's timeout counts no more (CMAP-26).
     fn bind(&mut self, index: u32, waiting: u32) {
         assert!(self.waiters.list_of(waiting) == waiter::UNBOUND);
         self.conns.get_mut(index).waiter = waiting;
         let slot = self.waiters.get_mut(waiting);
         slot.conn = index;
-        let own = slot.deadline;
+        let brings_its_own = slot.deadline.is_some();
         self.waiters.move_to(waiting, waiter::BOUND);
-        self.deadlines.remove(waiting);
-        if let Some(at) = own {
-            let put = self.deadlines.insert(waiting, at);
-            assert!(put.is_ok(), "there is a place for a deadline in each waiter's place");
+        if !brings_its_own {
+            self.deadlines.remove(waiting);
         }
     }
 

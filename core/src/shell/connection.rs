@@ -87,6 +87,16 @@ pub(super) struct Connection<R: Runtime> {
     secret: bool,
 }
 
+/// What a handshake goes on with.
+pub(super) enum Shaken {
+    /// [`Connection::shake_hands`], first or once more.
+    Command,
+    /// [`Connection::work`].
+    Work,
+    /// Nothing.
+    Established(Established),
+}
+
 /// Where a reply is.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reply {
@@ -175,23 +185,21 @@ impl<R: Runtime> Connection<R> {
         self.sent && !self.is_idle()
     }
 
-    /// Makes an application connection of a connected socket.
+    /// One command and its reply, on the way from a connected socket to an application connection.
     ///
     /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
-    /// - `work`: called before each step of the authenticator's work, which it may spare.
     pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
-        mut told: impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
-        mut work: impl FnMut(&mut A),
-    ) -> Result<Established, HandshakeError> {
+        told: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+    ) -> Result<Shaken, HandshakeError> {
+        self.output.truncate(0);
+        if handshake.poll_transmit(&mut self.output)? {
+            // Nothing of a handshake is compressed.
+            self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
+            self.wipe();
+        }
         loop {
-            self.output.truncate(0);
-            if handshake.poll_transmit(&mut self.output)? {
-                // Nothing of a handshake is compressed.
-                self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
-                self.wipe();
-            }
             let input = self.input.written().get(..self.received).unwrap_or_default();
             // Its replies may be, from the first on.
             let front =
@@ -211,25 +219,45 @@ impl<R: Runtime> Connection<R> {
             if let Some(hello) = &handled.hello {
                 told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
             }
-            let (mut next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
+            let (next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
             self.consume(consumed);
-            while next == Next::Work {
-                work(handshake.authenticator_mut());
-                yield_now().await;
-                next = handshake.handle_input(&[])?.next;
-            }
             match next {
-                Next::Transmit | Next::Work => {}
                 Next::Receive { bytes_min } => {
                     self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
                 }
-                Next::Established(established) => {
-                    self.secret = false;
-                    self.limits = established.sizes.limits();
-                    self.ids = established.request_ids;
-                    self.packing.agree(established.compressors);
-                    return Ok(established);
-                }
+                Next::Transmit | Next::Work | Next::Established(_) => return Ok(self.shaken(next)),
+            }
+        }
+    }
+
+    /// The work between two commands of a handshake.
+    ///
+    /// - `work`: called before each step of the authenticator's, which it may spare.
+    pub(super) async fn work<A: Authenticator>(
+        &mut self,
+        handshake: &mut Handshake<'_, A>,
+        mut work: impl FnMut(&mut A),
+    ) -> Result<Shaken, HandshakeError> {
+        loop {
+            work(handshake.authenticator_mut());
+            yield_now().await;
+            let next = handshake.handle_input(&[])?.next;
+            if next != Next::Work {
+                return Ok(self.shaken(next));
+            }
+        }
+    }
+
+    fn shaken(&mut self, next: Next) -> Shaken {
+        match next {
+            Next::Transmit | Next::Receive { .. } => Shaken::Command,
+            Next::Work => Shaken::Work,
+            Next::Established(established) => {
+                self.secret = false;
+                self.limits = established.sizes.limits();
+                self.ids = established.request_ids;
+                self.packing.agree(established.compressors);
+                Shaken::Established(established)
             }
         }
     }

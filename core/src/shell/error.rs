@@ -18,6 +18,92 @@ pub type SelectionReport = alloc::boxed::Box<crate::selection::DetailedSelection
 #[cfg(not(feature = "alloc"))]
 pub type SelectionReport = crate::selection::SelectionError;
 
+/// The address of the server that an error is of, as the topology names it.
+///
+/// Without feature `alloc` it is kept in the error itself, which holds IPv4 addresses with their ports and other short ones whole; of a longer one it
+/// is the front and `...`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ServerAddress {
+    #[cfg(feature = "alloc")]
+    text: alloc::boxed::Box<str>,
+    #[cfg(not(feature = "alloc"))]
+    text: Short,
+}
+
+/// As long as makes no error larger than the assertion below allows.
+#[cfg(any(test, not(feature = "alloc")))]
+type Short = heapless::String<23, u8>;
+
+/// What fits of a text, and a mark if that is not all.
+#[cfg(any(test, not(feature = "alloc")))]
+fn shorten(text: &str) -> Short {
+    let mut short = Short::new();
+    let mark = if text.len() <= short.capacity() { "" } else { "..." };
+    let mut end = text.len().min(short.capacity() - mark.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    for part in [text.get(..end).unwrap_or_default(), mark] {
+        let fits = short.push_str(part);
+        debug_assert!(fits.is_ok(), "there is room for so much and the mark");
+    }
+    short
+}
+
+impl ServerAddress {
+    pub(crate) fn new(address: &str) -> Self {
+        #[cfg(feature = "alloc")]
+        let text = address.into();
+        #[cfg(not(feature = "alloc"))]
+        let text = shorten(address);
+        Self { text }
+    }
+
+    /// The text; empty if the server is not known.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whose message follows.
+    pub(super) fn introduce(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.text.is_empty() { Ok(()) } else { write!(f, "{self}: ") }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// No connection to a server could be checked out: `db.example:27017: Timed out while checking out a connection from connection pool`.
+///
+/// Source: CMAP, "Connection Pool Errors" (CMAP-99).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct CheckOutFailure {
+    /// Why.
+    pub error: CheckOutError,
+    /// Whose pool it was.
+    pub address: ServerAddress,
+}
+
+impl CheckOutFailure {
+    pub(crate) fn new(error: CheckOutError, address: &str) -> Self {
+        Self { error, address: ServerAddress::new(address) }
+    }
+}
+
+impl fmt::Display for CheckOutFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.introduce(f)?;
+        self.error.fmt(f)
+    }
+}
+
+impl core::error::Error for CheckOutFailure {}
+
 /// An operation failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -25,7 +111,7 @@ pub enum OperationError {
     /// No suitable server was found in time, or none ever will be. Tells the topology as it was.
     ServerSelection(SelectionReport),
     /// No connection could be checked out.
-    CheckOut(CheckOutError),
+    CheckOut(CheckOutFailure),
     /// No connection could be checked out, because the one that was established for it was not authenticated.
     Authentication(LoginReport),
     /// The request or its reply did not get through.
@@ -33,8 +119,8 @@ pub enum OperationError {
     /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet or the reply comes soon after.
     Timeout,
     /// The server's monitor timed out, and the connection was interrupted in the middle of the operation. (One that had not
-    /// been sent yet fails with [`CheckOutError::PoolCleared`].)
-    Interrupted,
+    /// been sent yet fails with [`CheckOutError::PoolCleared`].) Tells the server's address.
+    Interrupted(ServerAddress),
     /// The server answered with `ok: 0`. The connection is as good as before.
     Command {
         /// The numeric error code; 0 when it gave none.
@@ -50,14 +136,39 @@ pub enum OperationError {
     Closed,
 }
 
+/// It is returned by value wherever an operation can fail.
+#[cfg(any(feature = "alloc", target_pointer_width = "32"))]
+const _: () = assert!(size_of::<OperationError>() <= 56);
+
 impl OperationError {
+    pub(super) fn check_out_of(address: &str, error: CheckOutError) -> Self {
+        Self::CheckOut(CheckOutFailure::new(error, address))
+    }
+
+    /// The check-out's error, if it was one.
+    #[must_use]
+    pub const fn check_out(&self) -> Option<&CheckOutError> {
+        match self {
+            Self::CheckOut(failure) => Some(&failure.error),
+            Self::Authentication(failure) => Some(&failure.check_out),
+            Self::ServerSelection(_)
+            | Self::Exchange(_)
+            | Self::Timeout
+            | Self::Interrupted(_)
+            | Self::Command { .. }
+            | Self::Broken(_)
+            | Self::Busy
+            | Self::Closed => None,
+        }
+    }
+
     /// What the error makes of the connection: `None` when it is as good as before.
     #[must_use]
     pub const fn connection_cause(&self) -> Option<Cause> {
         match self {
             Self::Exchange(error) => error.cause(),
             Self::Timeout => Some(Cause::NetworkTimeout),
-            Self::Interrupted => Some(Cause::Interrupted),
+            Self::Interrupted(_) => Some(Cause::Interrupted),
             Self::Broken(cause) => Some(*cause),
             Self::ServerSelection(_)
             | Self::CheckOut(_)
@@ -76,7 +187,7 @@ impl OperationError {
     pub const fn is_transient(&self) -> bool {
         match self {
             Self::Exchange(error) => matches!(error, ExchangeError::Network),
-            Self::Interrupted => true,
+            Self::Interrupted(_) => true,
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
             Self::CheckOut(_) | Self::Authentication(_) => self.is_retryable(),
@@ -93,13 +204,13 @@ impl OperationError {
     #[must_use]
     pub const fn is_retryable(&self) -> bool {
         match self {
-            Self::CheckOut(error) => is_retryable_check_out(error),
+            Self::CheckOut(failure) => is_retryable_check_out(&failure.error),
             Self::Authentication(failure) => is_retryable_check_out(&failure.check_out),
             Self::Command { labels, .. } => labels.contains(Labels::RETRYABLE_ERROR),
             Self::ServerSelection(_)
             | Self::Exchange(_)
             | Self::Timeout
-            | Self::Interrupted
+            | Self::Interrupted(_)
             | Self::Broken(_)
             | Self::Busy
             | Self::Closed => false,
@@ -134,21 +245,17 @@ impl From<ExchangeError> for OperationError {
     }
 }
 
-impl From<CheckOutError> for OperationError {
-    fn from(error: CheckOutError) -> Self {
-        Self::CheckOut(error)
-    }
-}
-
 impl fmt::Display for OperationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ServerSelection(report) => report.fmt(f),
-            Self::CheckOut(error) => error.fmt(f),
+            Self::CheckOut(failure) => failure.fmt(f),
             Self::Authentication(failure) => failure.fmt(f),
             Self::Exchange(error) => error.fmt(f),
             Self::Timeout => f.write_str("the operation's deadline has passed"),
-            Self::Interrupted => f.write_str("the connection was interrupted due to server monitor timeout"),
+            Self::Interrupted(address) => {
+                write!(f, "Connection to {address} interrupted due to server monitor timeout")
+            }
             Self::Command { code, .. } => write!(f, "the command failed with code {code}"),
             Self::Broken(cause) => write!(f, "the connection failed before: {cause}"),
             Self::Busy => f.write_str("too many tasks wait for a suitable server"),

@@ -3,7 +3,7 @@
 use super::connection::{Connection, ExchangeError};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
-use super::error::OperationError;
+use super::error::{OperationError, ServerAddress};
 use super::hub::Hub;
 use super::runtime::Runtime;
 use super::server::{Begun, Watch};
@@ -119,9 +119,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
                 Watch::Interrupted if !begun => {
                     // Nothing was sent, as if the pool had been cleared before the check-out: it may be done elsewhere (CMAP-84).
                     let cause = Some(Cause::NetworkTimeout);
-                    Poll::Ready(Err(OperationError::CheckOut(CheckOutError::PoolCleared { cause })))
+                    let error = CheckOutError::PoolCleared { cause };
+                    Poll::Ready(Err(OperationError::check_out_of(server.address(), error)))
                 }
-                Watch::Interrupted => Poll::Ready(Err(OperationError::Interrupted)),
+                Watch::Interrupted => {
+                    Poll::Ready(Err(OperationError::Interrupted(ServerAddress::new(server.address()))))
+                }
                 Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
             };
             if end.is_ready() || core::mem::replace(&mut begun, true) {
@@ -250,28 +253,36 @@ pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
     /// Until the guard has it.
     server: Option<R::ServerHandle>,
+    /// Of the check-out.
+    limit: Option<Instant>,
+    /// Of the operations under the guard.
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
-    pub(super) const fn new(hub: &'h Hub<R>, server: R::ServerHandle, deadline: Option<Instant>) -> Self {
-        Self { hub, server: Some(server), deadline, waiter: None }
+    pub(super) const fn new(
+        hub: &'h Hub<R>,
+        server: R::ServerHandle,
+        limit: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { hub, server: Some(server), limit, deadline, waiter: None }
     }
 }
 
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, OperationError>;
 
-    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`].
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (hub, deadline) = (self.hub, self.deadline);
         let Some(server) = &self.server else {
-            return Poll::Ready(Err(OperationError::CheckOut(CheckOutError::Cancelled)));
+            return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
         let now = hub.now();
         let begun = match self.waiter {
-            None => server.begin_check_out(now, deadline, context.waker()),
+            None => server.begin_check_out(now, self.limit, context.waker()),
             Some(id) => match server.poll_claim(now, id, context.waker()) {
                 Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
                 Poll::Pending => return Poll::Pending,
@@ -290,8 +301,8 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
             (Err(error), Some(server)) => Err(server.explain(error)),
-            (Err(error), None) => Err(OperationError::CheckOut(error)),
-            (Ok(_), _) => Err(OperationError::CheckOut(CheckOutError::Cancelled)),
+            (Err(error), None) => Err(OperationError::check_out_of("", error)),
+            (Ok(_), _) => Err(OperationError::check_out_of("", CheckOutError::Cancelled)),
         })
     }
 }

@@ -38,9 +38,14 @@ pub struct HubConfig {
     pub pool: PoolConfig,
     /// The options of every monitor.
     pub monitor: MonitorConfig,
-    /// `connectTimeoutMS`: how long an application's connection may take to be established; zero is for ever.
+    /// `connectTimeoutMS`: how long an application's connection may take to be established, from dialing to the end of its handshake;
+    /// zero is for ever.
     pub connect_timeout: Duration,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it.
+    /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
+    /// `connect_timeout`; zero is for ever (CMAP-60).
+    pub command_timeout: Duration,
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
+    /// connection too ([`Hub::check_out_limit`]).
     pub server_selection_timeout: Duration,
     /// `compressors`: what application connections offer to compress with, best first; those that this build does not have are
     /// left out. Monitors compress nothing.
@@ -359,10 +364,22 @@ impl<R: Runtime> Hub<R> {
         self.events.deliver();
     }
 
+    /// Until when selecting a server and checking a connection out of its pool may take together, of an attempt that begins now: at most
+    /// `serverSelectionTimeoutMS`, and not beyond the operation's deadline. `None` without such a deadline:
+    /// then `serverSelectionTimeoutMS` bounds the selection, and `waitQueueTimeoutMS` the wait for a connection.
+    ///
+    /// - `deadline`: the operation's own, for all its attempts.
+    ///
+    /// Source: Client Side Operations Timeout, "Server Selection" (CMAP-28).
+    pub fn check_out_limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+        deadline.map(|at| at.min(self.now().saturating_add(self.config.server_selection_timeout)))
+    }
+
     /// Selects a server and checks a connection out of its pool.
     ///
     /// - `wanted`: what the operation wants of its server.
-    /// - `deadline`: for selection, waiting and establishing, and then for the operations under the guard.
+    /// - `deadline`: the operation's own. What is done here ends at [`Hub::check_out_limit`], if not sooner; operations under the
+    ///   guard at the deadline itself.
     ///
     /// # Errors
     ///
@@ -373,11 +390,16 @@ impl<R: Runtime> Hub<R> {
         wanted: &Wanted<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        let server = self.select_server(wanted, deadline).await?;
-        self.check_out_of(server, deadline).await
+        let limit = self.check_out_limit(deadline);
+        let server = self.select_server(wanted, limit).await?;
+        self.check_out_of(server, limit, deadline).await
     }
 
     /// Checks a connection out of the pool of a server that was selected.
+    ///
+    /// - `limit`: until when waiting and establishing may take: the [`Hub::check_out_limit`] that the server was selected by. `None`
+    ///   leaves the wait to `waitQueueTimeoutMS`.
+    /// - `deadline`: for the operations under the guard.
     ///
     /// # Errors
     ///
@@ -385,9 +407,10 @@ impl<R: Runtime> Hub<R> {
     pub async fn check_out_of(
         &self,
         server: R::ServerHandle,
+        limit: Option<Instant>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
-        CheckingOut::new(self, server, deadline).await
+        CheckingOut::new(self, server, limit, deadline).await
     }
 
     /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed

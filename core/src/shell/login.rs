@@ -3,6 +3,7 @@
 //! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
 
 use super::connection::Connection;
+use super::error::ServerAddress;
 use super::hub::Hub;
 use super::runtime::Runtime;
 use crate::pool::CheckOutError;
@@ -30,6 +31,8 @@ pub type LoginReport = LoginFailure;
 pub struct LoginFailure {
     /// What it was to the check-out.
     pub check_out: CheckOutError,
+    /// By which server.
+    pub address: ServerAddress,
     /// What went wrong.
     pub error: AuthError,
     /// What the server said of it, if it refused: at most 256 bytes on one line, and nothing if the password is in it.
@@ -39,6 +42,7 @@ pub struct LoginFailure {
 
 impl fmt::Display for LoginFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.introduce(f)?;
         write!(f, "{}: {}", self.check_out, self.error)?;
         #[cfg(feature = "alloc")]
         if let Some(message) = &self.message {
@@ -61,13 +65,14 @@ pub(super) struct Refusal {
 
 impl Refusal {
     /// The error of a check-out, if that is what it failed for.
-    pub(super) fn explain(&self, check_out: CheckOutError) -> Option<LoginReport> {
+    pub(super) fn explain(&self, check_out: CheckOutError, address: &str) -> Option<LoginReport> {
         let CheckOutError::EstablishFailed { cause, .. } = check_out else { return None };
         if cause != self.cause {
             return None;
         }
         let failure = LoginFailure {
             check_out,
+            address: ServerAddress::new(address),
             error: self.error,
             #[cfg(feature = "alloc")]
             message: self.message.clone(),

@@ -78,7 +78,7 @@ impl<R: Runtime> Hub<R> {
     /// Waits until a server suits, and gives it.
     ///
     /// - `wanted`: what the operation wants of its server.
-    /// - `deadline`: the operation's own; `serverSelectionTimeoutMS` applies besides.
+    /// - `deadline`: the operation's own, or its [`Hub::check_out_limit`]; `serverSelectionTimeoutMS` applies besides.
     ///
     /// Several that suit are chosen from by chance: of two in the latency window, the one with fewer operations.
     /// While none suits, every change of the topology and every finished check is a new attempt, and checks are asked for.

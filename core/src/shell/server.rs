@@ -582,8 +582,10 @@ impl<R: Runtime> Server<R> {
 
     /// The error of a check-out of this server.
     pub(super) fn explain(&self, error: CheckOutError) -> OperationError {
-        let report = self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error)));
-        report.map_or(OperationError::CheckOut(error), OperationError::Authentication)
+        let address = self.address();
+        let report =
+            self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error, address)));
+        report.map_or_else(|| OperationError::check_out_of(address, error), OperationError::Authentication)
     }
 
     /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.

@@ -1,11 +1,11 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
-use super::connection::{Connection, ExchangeError, yield_now};
+use super::connection::{Connection, ExchangeError, Shaken, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
 use super::hub::Hub;
 use super::runtime::{ConnectError, Endpoint, Runtime};
-use super::server::ClockState;
+use super::server::{ClockState, is_earlier};
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
@@ -20,6 +20,7 @@ use crate::{Cause, Instant, ServerId};
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::Poll;
+use core::time::Duration;
 
 /// One of the tasks of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,8 +218,7 @@ impl<R: Runtime> Hub<R> {
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
         {
             let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
-            let limit = self.config().connect_timeout;
-            let deadline = if limit.is_zero() { None } else { Some(self.now().saturating_add(limit)) };
+            let deadline = self.time_limit(self.config().connect_timeout);
             let established = self.establish_by(server, conn, deadline).await;
             establishing.conn = None;
             match established {
@@ -230,7 +230,12 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Establishes a connection unless its deadline passes or the pool gives it up (`None`).
+    /// When something that begins now has taken too long; zero is for ever.
+    fn time_limit(&self, limit: Duration) -> Option<Instant> {
+        (!limit.is_zero()).then(|| self.now().saturating_add(limit))
+    }
+
+    /// Establishes a connection unless its deadline passes, a command takes too long, or the pool gives it up (`None`).
     async fn establish_by(
         &self,
         server: &R::ServerHandle,
@@ -247,7 +252,7 @@ impl<R: Runtime> Hub<R> {
         connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
         hello.load_balanced = self.config().pool.options().load_balanced;
         let load_balanced = hello.load_balanced;
-        let told = |reply: &HelloReply<'_>| {
+        let mut told = |reply: &HelloReply<'_>| {
             if !load_balanced {
                 self.report_hello(server, conn, reply);
                 return Ok(());
@@ -266,14 +271,29 @@ impl<R: Runtime> Hub<R> {
             connection.expect_secrets(login.secret_bytes());
         }
         let mut handshake = Handshake::with_authenticator(hello, speaker);
-        let shaken = connection.shake_hands(&mut handshake, told, |speaker| self.spare_work(speaker));
-        let error = match self.within(server, conn, deadline, shaken).await? {
-            Ok(Ok(known)) => {
-                self.keep_keys(handshake.authenticator());
-                return Some(Ok((connection, known)));
-            }
-            Ok(Err(error)) => error,
-            Err(cause) => handshake.failed(cause),
+        let mut next = Shaken::Command;
+        let error = loop {
+            let shaken = match next {
+                Shaken::Established(known) => {
+                    self.keep_keys(handshake.authenticator());
+                    return Some(Ok((connection, known)));
+                }
+                Shaken::Command => {
+                    // The time of a command is for talking (CMAP-60).
+                    let limit = self.time_limit(self.config().command_timeout);
+                    let limit = if is_earlier(limit, deadline) { limit } else { deadline };
+                    self.within(server, conn, limit, connection.shake_hands(&mut handshake, &mut told)).await?
+                }
+                Shaken::Work => {
+                    let work = connection.work(&mut handshake, |speaker| self.spare_work(speaker));
+                    self.within(server, conn, deadline, work).await?
+                }
+            };
+            next = match shaken {
+                Ok(Ok(next)) => next,
+                Ok(Err(error)) => break error,
+                Err(cause) => break handshake.failed(cause),
+            };
         };
         Some(Err(self.note_refusal(server, &connection, error)))
     }

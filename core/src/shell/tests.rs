@@ -1,6 +1,7 @@
 //! A hub over sockets of the test's own, polled by hand.
 
 mod crowd;
+mod limits;
 #[cfg(feature = "auth")]
 mod login;
 mod monitor;
@@ -62,6 +63,8 @@ pub(super) struct Bench {
     /// Whether the peer keeps silent.
     mute: Arc<Mutex<bool>>,
     now: Arc<AtomicU64>,
+    /// How long the peer thinks, in nanoseconds.
+    delay: Arc<AtomicU64>,
     /// Bytes that were written to all sockets.
     written: Arc<AtomicUsize>,
     answer: Arc<Mutex<Answer>>,
@@ -150,6 +153,8 @@ pub(super) struct Stream {
     unread: Vec<u8>,
     /// The last of many replies.
     flowing: Option<i32>,
+    /// Nothing can be read before.
+    readable_at: Instant,
     #[cfg(feature = "auth")]
     scram: login::Prover,
 }
@@ -160,6 +165,7 @@ impl Stream {
             bench: bench.clone(),
             unread: Vec::new(),
             flowing: None,
+            readable_at: bench.now(),
             #[cfg(feature = "auth")]
             scram: login::Prover::default(),
         }
@@ -196,7 +202,8 @@ impl Read for Stream {
         if let Some(last) = self.flowing.filter(|_| self.unread.is_empty()) {
             self.flow(last);
         }
-        poll_fn(|_| if self.unread.is_empty() { Poll::Pending } else { Poll::Ready(()) }).await;
+        let is_there = || !self.unread.is_empty() && self.bench.now() >= self.readable_at;
+        poll_fn(|_| if is_there() { Poll::Ready(()) } else { Poll::Pending }).await;
         let count = buf.len().min(self.unread.len());
         buf[..count].copy_from_slice(&self.unread[..count]);
         self.unread.drain(..count);
@@ -211,6 +218,8 @@ impl Write for Stream {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
         };
+        self.readable_at =
+            self.bench.now().saturating_add(Duration::from_nanos(self.bench.delay.load(Ordering::Relaxed)));
         if !*self.bench.mute.lock().unwrap() {
             let name = message.body().iter().next().and_then(Result::ok).map_or("", |first| first.key);
             let answer = name.starts_with("sasl").then(|| self.bench.answer.lock().unwrap().clone());
@@ -312,6 +321,7 @@ impl Bench {
             dial: Arc::new(Mutex::new(Dial::Stands)),
             mute: Arc::new(Mutex::new(false)),
             now: Arc::new(AtomicU64::new(1)),
+            delay: Arc::default(),
             written: Arc::new(AtomicUsize::new(0)),
             answer: Arc::new(Mutex::new(Answer::Accepts)),
             flood: Arc::default(),
@@ -328,6 +338,10 @@ impl Bench {
     fn mute(&self, mute: bool) {
         *self.mute.lock().unwrap() = mute;
     }
+
+    fn advance_to(&self, now: Instant) {
+        self.now.store(now.as_nanos(), Ordering::Relaxed);
+    }
 }
 
 /// A hub with one server, whose pool is ready without a check. None of its tasks run.
@@ -336,29 +350,38 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
 }
 
 fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
+    open_as(|config| {
+        config.connect_timeout = if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+        config.login = login;
+    })
+}
+
+fn open_as(change: impl FnOnce(&mut HubConfig)) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     let bench = Bench::new();
-    let (hub, server) = hub_of(bench.clone(), PoolOptions::DEFAULT, login);
+    let (hub, server) = hub_of(bench.clone(), change);
     (bench, hub, server)
 }
 
-/// A hub with one server, whose pool has these options and is ready without a check.
-fn hub_of<R>(runtime: R, pool: PoolOptions, login: Option<Login>) -> (Arc<Hub<R>>, R::ServerHandle)
+/// A hub with one server, whose pool is ready without a check.
+fn hub_of<R>(runtime: R, change: impl FnOnce(&mut HubConfig)) -> (Arc<Hub<R>>, R::ServerHandle)
 where
     R: Runtime<Events = Subscribers>,
 {
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
-    let config = HubConfig {
-        pool: pool.validate().unwrap(),
+    let mut config = HubConfig {
+        pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
-        connect_timeout: if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO },
+        connect_timeout: Duration::ZERO,
+        command_timeout: Duration::ZERO,
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,
         late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
-        login,
+        login: None,
         first_pool: 0,
     };
+    change(&mut config);
     let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
     let hub = Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap();
     let server = done(hub.next_server()).expect("the seed");

@@ -173,9 +173,13 @@ fn frozen_server_interrupts_operations_in_flight() {
             server.thaw();
             for error in &errors {
                 // In flight, or waiting for a connection.
-                assert!(matches!(error, OperationError::Interrupted | OperationError::CheckOut(_)), "{error:?}");
+                assert!(matches!(error, OperationError::Interrupted(_) | OperationError::CheckOut(_)), "{error:?}");
             }
-            assert_eq!(errors.iter().filter(|error| **error == OperationError::Interrupted).count(), 2, "{errors:?}");
+            assert_eq!(
+                errors.iter().filter(|error| matches!(error, OperationError::Interrupted(_))).count(),
+                2,
+                "{errors:?}"
+            );
             ping(&client).await.expect("a ping");
             assert_eq!(server.count_of("buildInfo"), sent, "nothing is sent on an interrupted connection");
             let lines = if mode == ServerMonitoringMode::Stream { 2 } else { 1 };

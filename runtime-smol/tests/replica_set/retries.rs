@@ -73,7 +73,7 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
         // Nobody is elected.
         set.kill(primary).expect("it dies");
         let error = refused(pinging.await);
-        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted) = error else {
+        let Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_)) = error else {
             panic!("not the first attempt's: {error:?}")
         };
         client.close().await;
@@ -132,7 +132,7 @@ fn cleared_pool_is_retried_without_leave() {
         set.kill(old).expect("it dies");
         let error = refused(held.run_command("admin", bson::doc! { "ping": 1 }).await);
         assert!(
-            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted)),
+            matches!(error, Error::Operation(OperationError::Exchange(_) | OperationError::Interrupted(_))),
             "{error:?}"
         );
         eventually("the pool is cleared", || pool(&client, &set, old).state == PoolState::Paused).await;

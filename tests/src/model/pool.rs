@@ -316,12 +316,14 @@ impl Model {
         self.waiters.iter().filter(|waiter| waiter.outcome == Outcome::Waiting)
     }
 
-    /// When the wait of a check-out is over. waitQueueTimeoutMS counts only until a connection is on its way (CMAP-26).
+    /// When the wait of a check-out is over. waitQueueTimeoutMS counts only for one without a deadline (CMAP-28), and until a connection
+    /// is on its way (CMAP-26).
     fn due(waiter: &Waiter) -> Option<u64> {
         let limit = waiter.limit;
         let by_option = (limit > 0 && waiter.bound.is_none()).then(|| waiter.started.saturating_add(limit));
+        let at = if waiter.deadline.is_some() { waiter.deadline } else { by_option };
         // The end of time never comes.
-        waiter.deadline.into_iter().chain(by_option).min().filter(|&at| at < u64::MAX - 1)
+        at.filter(|&at| at < u64::MAX - 1)
     }
 
     /// The most connections that there may be.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Instant;
 use crate::selection::SelectionError;
-use crate::shell::ExchangeError;
+use crate::shell::{CheckOutFailure, ExchangeError, ServerAddress};
 use crate::topology::{self, Topology, TopologyId, TopologyOptions, WireMismatch};
 use core::time::Duration;
 
@@ -15,8 +15,12 @@ fn selection(failure: SelectionFailure) -> Error {
     Error::Operation(OperationError::ServerSelection(Box::new(report)))
 }
 
-const fn establishing(cause: Cause) -> CheckOutError {
-    CheckOutError::EstablishFailed { cause, overloaded: false }
+fn check_out(error: CheckOutError) -> Error {
+    Error::Operation(OperationError::CheckOut(CheckOutFailure::new(error, "a:1")))
+}
+
+fn establishing(cause: Cause) -> Error {
+    check_out(CheckOutError::EstablishFailed { cause, overloaded: false })
 }
 
 #[test]
@@ -24,8 +28,8 @@ fn every_limit_that_has_passed_is_a_timeout() {
     let timeouts = [
         Error::Operation(OperationError::Timeout),
         selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }),
-        CheckOutError::WaitQueueTimeout { usage: None }.into(),
-        establishing(Cause::NetworkTimeout).into(),
+        check_out(CheckOutError::WaitQueueTimeout { usage: None }),
+        establishing(Cause::NetworkTimeout),
     ];
     for error in timeouts {
         assert!(error.is_timeout(), "{error}");
@@ -37,12 +41,12 @@ fn what_failed_at_once_is_no_timeout() {
     let others = [
         selection(SelectionFailure::Incompatible(WireMismatch::ServerTooOld(5))),
         selection(SelectionFailure::Closed),
-        establishing(Cause::Network).into(),
-        establishing(Cause::Dns).into(),
-        CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) }.into(),
-        CheckOutError::PoolClosed.into(),
+        establishing(Cause::Network),
+        establishing(Cause::Dns),
+        check_out(CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) }),
+        check_out(CheckOutError::PoolClosed),
         Error::Operation(OperationError::Exchange(ExchangeError::Network)),
-        Error::Operation(OperationError::Interrupted),
+        Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
         Error::Operation(OperationError::Closed),
         Error::Unsupported("tls"),
         Error::OutOfMemory,

@@ -164,7 +164,8 @@ impl ClientOptions {
         self
     }
 
-    /// `waitQueueTimeoutMS`: how long an operation may wait for a connection; zero is for ever, the default. `timeout` is the better one.
+    /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection; zero is for ever, the default. With one it
+    /// does not apply: `timeout` is the better one.
     #[must_use]
     pub fn wait_queue_timeout(mut self, limit: Duration) -> Self {
         self.pool.wait_queue_timeout = limit;

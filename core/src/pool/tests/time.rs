@@ -63,18 +63,37 @@ fn a_deadline_at_the_end_of_time_asks_for_no_wake_up() {
 
 /// CMAP-28
 #[test]
-fn of_the_pools_timeout_and_the_callers_deadline_the_earlier_one_counts() {
+fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() {
     on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
-        let sooner = world.queue_until(Some(at(20)));
-        assert_eq!(world.pool.poll_timeout(), Some(at(20)));
         let later = world.queue_until(Some(at(80)));
+        assert_eq!(world.pool.poll_timeout(), Some(at(80)));
+        let sooner = world.queue_until(Some(at(20)));
+        let other = world.queue();
+        assert_eq!(world.pool.poll_timeout(), Some(at(20)));
         world.tick(20);
         assert_eq!(world.failed(sooner), timeout());
         assert_eq!(world.pool.poll_timeout(), Some(at(50)));
         world.tick(50);
+        assert_eq!(world.failed(other), timeout());
+        assert_eq!(world.claim(later), Claim::Waiting);
+        assert_eq!(world.pool.poll_timeout(), Some(at(80)));
+        world.tick(80);
         assert_eq!(world.failed(later), timeout());
+    });
+}
+
+/// CMAP-28: a deadline at the end of time is one, too
+#[test]
+fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_time() {
+    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
+        world.ready();
+        let _lease = world.lease();
+        let waiter = world.queue_until(Some(Instant::MAX));
+        assert_eq!(world.pool.poll_timeout(), None);
+        world.tick(50);
+        assert_eq!(world.claim(waiter), Claim::Waiting);
     });
 }
 
@@ -119,13 +138,15 @@ fn a_waiter_that_gets_a_connection_coming_is_no_longer_subject_to_the_queue_time
     on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let first = world.queue();
-        let second = world.queue_until(Some(at(70)));
+        let second = world.queue();
+        let third = world.queue_until(Some(at(70)));
         world.at(40);
         world.establish();
         let _ = world.granted(first);
-        assert_eq!(world.pool.poll_timeout(), Some(at(70)));
+        assert_eq!(world.pool.poll_timeout(), Some(at(70)), "nobody waits by the pool's timeout any more");
         world.tick(70);
-        assert_eq!(world.failed(second), timeout());
+        assert_eq!(world.claim(second), Claim::Waiting);
+        assert_eq!(world.failed(third), timeout());
     });
 }
 

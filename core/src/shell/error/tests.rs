@@ -1,8 +1,14 @@
 use super::*;
 use crate::CertificateFault;
+use alloc::format;
+use alloc::string::ToString;
+
+fn check_out(error: CheckOutError) -> OperationError {
+    OperationError::check_out_of("db.example:27017", error)
+}
 
 fn establish_failed(cause: Cause, overloaded: bool) -> OperationError {
-    OperationError::CheckOut(CheckOutError::EstablishFailed { cause, overloaded })
+    check_out(CheckOutError::EstablishFailed { cause, overloaded })
 }
 
 fn refused(code: i32) -> OperationError {
@@ -28,8 +34,8 @@ fn changes_of_state_are_the_same_here_and_in_the_topology() {
 #[test]
 fn what_never_reached_a_server_may_be_retried() {
     let retryable = [
-        OperationError::CheckOut(CheckOutError::PoolClosed),
-        OperationError::CheckOut(CheckOutError::PoolCleared { cause: None }),
+        check_out(CheckOutError::PoolClosed),
+        check_out(CheckOutError::PoolCleared { cause: None }),
         establish_failed(Cause::Network, true),
         establish_failed(Cause::NetworkTimeout, false),
         establish_failed(Cause::Command { code: 11600 }, false),
@@ -39,18 +45,57 @@ fn what_never_reached_a_server_may_be_retried() {
         assert!(error.is_retryable(), "{error:?}");
     }
     let others = [
-        OperationError::CheckOut(CheckOutError::WaitQueueTimeout { usage: None }),
-        OperationError::CheckOut(CheckOutError::Cancelled),
-        OperationError::CheckOut(CheckOutError::Busy { waiting: 1 }),
+        check_out(CheckOutError::WaitQueueTimeout { usage: None }),
+        check_out(CheckOutError::Cancelled),
+        check_out(CheckOutError::Busy { waiting: 1 }),
         establish_failed(Cause::Command { code: 13 }, false),
         establish_failed(Cause::Certificate(CertificateFault::Expired), false),
         establish_failed(Cause::Authentication, false),
         OperationError::Exchange(ExchangeError::Network),
-        OperationError::Interrupted,
+        OperationError::Interrupted(ServerAddress::new("a")),
         OperationError::Timeout,
         OperationError::Closed,
     ];
     for error in others {
         assert!(!error.is_retryable(), "{error:?}");
+    }
+}
+
+/// CMAP-84, CMAP-99: the address stands before the text, which stays as it is.
+#[test]
+fn errors_of_check_outs_and_interruptions_tell_the_address_of_the_server() {
+    let usage = crate::pool::Usage { max_pool_size: 1, ..Default::default() };
+    for error in [
+        CheckOutError::PoolClosed,
+        CheckOutError::PoolCleared { cause: Some(Cause::Network) },
+        CheckOutError::WaitQueueTimeout { usage: None },
+        CheckOutError::WaitQueueTimeout { usage: Some(usage) },
+        CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true },
+        CheckOutError::Busy { waiting: 1 },
+    ] {
+        assert_eq!(check_out(error).to_string(), format!("db.example:27017: {error}"));
+        assert_eq!(check_out(error).check_out(), Some(&error));
+        assert_eq!(OperationError::check_out_of("", error).to_string(), error.to_string(), "of no server");
+    }
+    let interrupted = OperationError::Interrupted(ServerAddress::new("[::1]:27017"));
+    assert_eq!(interrupted.to_string(), "Connection to [::1]:27017 interrupted due to server monitor timeout");
+    assert_eq!(interrupted.check_out(), None);
+}
+
+/// Without an allocator there is room for the usual ones.
+#[test]
+fn address_that_has_no_room_is_shortened_at_a_char() {
+    let cases = [
+        ("", ""),
+        ("255.255.255.255:65535", "255.255.255.255:65535"),
+        ("23-bytes.example:270170", "23-bytes.example:270170"),
+        ("24-bytes.example:2701701", "24-bytes.example:270..."),
+        ("cluster0-shard-00-01.abcde.example:27017", "cluster0-shard-00-01..."),
+        ("19-bytes-of-ascii--\u{e9}\u{e9}\u{e9}", "19-bytes-of-ascii--..."),
+        ("18-bytes-of-ascii-\u{e9}\u{e9}\u{e9}", "18-bytes-of-ascii-\u{e9}..."),
+        ("\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}", "\u{1f600}\u{1f600}\u{1f600}\u{1f600}\u{1f600}..."),
+    ];
+    for (whole, short) in cases {
+        assert_eq!(shorten(whole).as_str(), short, "of {whole}");
     }
 }

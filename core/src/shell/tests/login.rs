@@ -12,7 +12,7 @@ use base64ct::{Base64, Encoding};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-const PASSWORD: &str = "a password that nobody must find";
+pub(super) const PASSWORD: &str = "a password that nobody must find";
 
 /// The server's part of SCRAM-SHA-256 with 4096 iterations, for [`PASSWORD`], worked out by hand.
 #[derive(Default)]
@@ -60,7 +60,7 @@ fn plain() -> Login {
 
 /// What comes of a check-out for which a connection is established.
 fn check_out(bench: &Bench, hub: &Hub<Bench>, server: &Arc<Server<Bench>>) -> Result<(), OperationError> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
     assert!(poll(&mut waiting).is_pending());
     let mut establishing = worker(hub, server);
     assert!(poll(&mut establishing).is_pending());
@@ -144,14 +144,14 @@ fn time_that_passes_in_authentication_clears_the_pool() {
     *bench.answer.lock().unwrap() = Answer::KeepsSilent;
     let error = check_out(&bench, &hub, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: false };
-    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Paused, 1));
     // In hello it is, and the pool stays.
     let (bench, hub, server) = open_with(Some(plain()));
     bench.mute(true);
     let error = check_out(&bench, &hub, &server).expect_err("in time");
     let timeout = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
-    assert_eq!(error, OperationError::CheckOut(timeout));
+    assert_eq!(error, OperationError::check_out_of("a:27017", timeout));
     assert_eq!((server.pool_snapshot().state, server.pool_snapshot().generation), (PoolState::Ready, 0));
 }
 
@@ -163,7 +163,7 @@ fn password_is_stretched_once_for_every_salt() {
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     let turns_for = |salt| {
         *bench.answer.lock().unwrap() = Answer::Scram(salt);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         let mut establishing = worker(&hub, &server);
         let mut turns = 0;
@@ -199,7 +199,7 @@ fn keys_of_a_wrong_password_are_not_kept() {
     let scram = Credential::new("lovelace", "another").with_mechanism(Mechanism::SCRAM_SHA_256);
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     *bench.answer.lock().unwrap() = Answer::Scram("salt");
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
     let mut establishing = worker(&hub, &server);
     let error = loop {
@@ -218,7 +218,7 @@ fn nothing_is_sent_without_entropy_or_privacy() {
     bench.has_entropy.store(false, Ordering::Relaxed);
     let error = check_out(&bench, &hub, &server).expect_err("no nonce");
     let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
-    assert_eq!(error, OperationError::CheckOut(failed));
+    assert_eq!(error, OperationError::check_out_of("a:27017", failed));
     assert_eq!(bench.written.load(Ordering::Relaxed), 0);
 
     let (bench, hub, server) = open_with(Some(plain()));

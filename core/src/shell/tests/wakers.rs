@@ -43,7 +43,7 @@ fn nosy(hub: &Arc<Hub<Bench>>, dropped: &Arc<AtomicUsize>) -> Arc<Nosy> {
 fn waker_of_a_check_out_that_is_given_up_is_dropped_without_a_lock() {
     let (_, hub, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     for replaced in 0..2 {
         let waker = Waker::from(nosy(&hub, &dropped));
         assert!(Future::poll(waiting.as_mut(), &mut Context::from_waker(&waker)).is_pending());
@@ -60,11 +60,11 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
     let (bench, hub, server) = open();
     let dropped = Arc::new(AtomicUsize::new(0));
     let (first, second) = (nosy(&hub, &dropped), nosy(&hub, &dropped));
-    let mut one = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut one = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     let shared = Arc::clone(&hub);
     let handle = Arc::clone(&server);
     let mut other: Pin<Box<dyn Future<Output = bool> + Send>> =
-        Box::pin(async move { shared.check_out_of(handle, None).await.is_err() });
+        Box::pin(async move { shared.check_out_of(handle, None, None).await.is_err() });
     let waker = Waker::from(Arc::clone(&first));
     assert!(Future::poll(one.as_mut(), &mut Context::from_waker(&waker)).is_pending());
     drop(waker);
@@ -79,7 +79,7 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
     let cause = Some(cause);
     let Poll::Ready(Err(error)) = poll(&mut one) else { panic!("cleared") };
-    assert_eq!(error, OperationError::CheckOut(CheckOutError::PoolCleared { cause }));
+    assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::PoolCleared { cause }));
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn warm_up_tells_why_a_connection_was_not_established() {
     house.stop(2);
     house.stop(1);
     let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
-    assert_eq!(warm_up.woken(), Some(Err(OperationError::CheckOut(failed))));
+    assert_eq!(warm_up.woken(), Some(Err(OperationError::check_out_of("a:27017", failed))));
     drop(warm_up);
     assert_eq!(target(&house), 0);
 }
@@ -230,7 +230,7 @@ fn warm_up_ends_when_the_client_is_closed() {
     let mut warm_up = WarmUp::begin(&mut house, Some(2), None);
     house.hub.close();
     house.run();
-    assert_eq!(warm_up.woken(), Some(Err(OperationError::CheckOut(CheckOutError::PoolClosed))));
+    assert_eq!(warm_up.woken(), Some(Err(OperationError::check_out_of("a:27017", CheckOutError::PoolClosed))));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn warm_up_in_fixed_memory_ends_when_that_is_full() {
     assert!(poll(&mut first).is_pending());
     let mut second: Boxed<'_, _> = Box::pin(hub.warm_up_server(&server, Some(7), None));
     let busy = CheckOutError::Busy { waiting: 0 };
-    assert_eq!(poll(&mut second), Poll::Ready(Err(OperationError::CheckOut(busy))));
+    assert_eq!(poll(&mut second), Poll::Ready(Err(OperationError::check_out_of("a:27017", busy))));
     bench.mute(false);
     let mut establishing = worker(&hub, &server);
     assert!(poll(&mut establishing).is_pending());

@@ -83,7 +83,11 @@ pub(super) struct House {
 impl House {
     pub(super) fn open(pool: PoolOptions, login: Option<Login>) -> Self {
         let bench = Bench::new();
-        let (hub, server) = hub_of(Wide(bench.clone()), pool, login);
+        let (hub, server) = hub_of(Wide(bench.clone()), |config| {
+            config.pool = pool.validate().unwrap();
+            config.connect_timeout = if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+            config.login = login;
+        });
         // The test's tasks and guards borrow it; a test is short.
         Self { bench, hub: Box::leak(Box::new(hub)), server, tasks: Vec::new() }
     }
@@ -146,7 +150,7 @@ impl House {
     }
 
     pub(super) fn check_out(&self, deadline: Option<Instant>) -> Pin<Box<CheckingOut<'static, Wide>>> {
-        Box::pin(CheckingOut::new(self.hub, Arc::clone(&self.server), deadline))
+        Box::pin(CheckingOut::new(self.hub, Arc::clone(&self.server), deadline, deadline))
     }
 
     /// A connection for each, established if it has to be.

@@ -13,7 +13,7 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
         // Nobody answers its hello.
         bench.mute(true);
         let mut first = worker(&hub, &server);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut first).is_pending());
         assert_eq!(counts(&server).pending, 1, "{dial:?}");
@@ -21,12 +21,12 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
         assert_eq!(counts(&server), PoolCounts::default(), "{dial:?}");
         let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has failed") };
         let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
-        assert_eq!(error, OperationError::CheckOut(failed));
+        assert_eq!(error, OperationError::check_out_of("a:27017", failed));
         // There is place for one worker only.
         bench.mute(false);
         bench.dial(Dial::Stands);
         let mut second = worker(&hub, &server);
-        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());
         assert!(poll(&mut second).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
@@ -42,7 +42,7 @@ fn worker_that_is_dropped_in_mid_handshake_leaves_nothing_behind() {
 fn worker_that_panics_leaves_nothing_behind() {
     let (bench, hub, server) = open();
     bench.dial(Dial::Panics);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending());
     let mut first = worker(&hub, &server);
     let panicked = catch_unwind(AssertUnwindSafe(|| poll(&mut first)));
@@ -52,7 +52,7 @@ fn worker_that_panics_leaves_nothing_behind() {
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(OperationError::CheckOut(_)))));
     bench.dial(Dial::Stands);
     let mut second = worker(&hub, &server);
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
     assert!(poll(&mut waiting).is_pending() && poll(&mut second).is_pending());
     assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))));
 }
@@ -67,8 +67,8 @@ pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
     server.settle();
 }
 
-fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Guard<'h, Bench> {
-    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None));
+pub(super) fn guard<'h>(hub: &'h Hub<Bench>, server: &Arc<Server<Bench>>) -> Guard<'h, Bench> {
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(server), None, None));
     if let Poll::Ready(guard) = poll(&mut waiting) {
         return guard.unwrap();
     }
@@ -89,7 +89,7 @@ fn operation_that_is_interrupted_before_it_is_sent_may_be_retried() {
     hub_clear(&bench, &server);
     let error = done(guard.run_command("db", |body| body.int32("ping", 1).map(drop))).unwrap_err();
     let cause = Some(Cause::NetworkTimeout);
-    assert_eq!(error, OperationError::CheckOut(CheckOutError::PoolCleared { cause }));
+    assert_eq!(error, OperationError::check_out_of("a:27017", CheckOutError::PoolCleared { cause }));
     assert!(error.is_retryable());
     assert_eq!(bench.written.load(Ordering::Relaxed), sent);
     drop(guard);
@@ -104,7 +104,7 @@ fn operation_that_is_interrupted_after_it_was_sent_may_not() {
     bench.mute(true);
     let mut command: Boxed<'_, bool> = Box::pin(async {
         let error = guard.run_command("db", |body| body.int32("ping", 1).map(drop)).await.unwrap_err();
-        assert_eq!(error, OperationError::Interrupted);
+        assert_eq!(error, OperationError::Interrupted(ServerAddress::new("a:27017")));
         error.is_retryable()
     });
     assert!(poll(&mut command).is_pending());
