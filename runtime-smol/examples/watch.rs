@@ -4,6 +4,9 @@
 //! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]
 //! ```
 //!
+//! What the string leaves open is set to what shows well: ten connections at most (`maxPoolSize`), five seconds for each operation
+//! (`timeoutMS`), a check every second (`heartbeatFrequencyMS`). What is wrong with it is said first.
+//!
 //! Without a connection string it starts a fake replica set in the process and fails its primary over every three seconds. On a
 //! terminal it draws a table twice a second; elsewhere it prints a line for each server a second. It ends with status 0 only if operations
 //! succeeded and the last one did.
@@ -18,6 +21,7 @@ use hdrhistogram::Histogram;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::PoolEvent;
 use poolhouse_smol::poolhouse_core::shell::{EventRef, Notice};
+use poolhouse_smol::poolhouse_core::uri::ConnectionString;
 use poolhouse_smol::{Client, ClientOptions, DnsResolver, Error, ServerStatus, Smol};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use std::io::{IsTerminal, Write};
@@ -93,13 +97,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             uri
         }
     };
-    let resolver = Arc::new(DnsResolver::new(Smol));
-    let mut options = ClientOptions::resolve(&uri, resolver).await.map_err(|error| error.to_string())?;
-    options.app_name = Some("poolhouse-watch".to_owned());
-    options.pool.max_pool_size = 10;
-    options.timeout = Some(Duration::from_secs(5));
-    options.monitor.heartbeat_frequency = Duration::from_secs(1);
-    let client = Client::new(options).map_err(|error| error.to_string())?;
+    let client = Client::new(options(&uri).await?).map_err(|error| error.to_string())?;
 
     let events = Arc::new(Mutex::new(VecDeque::new()));
     let listener = smol::spawn(listen(client.clone(), Arc::clone(&events)));
@@ -117,7 +115,11 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
         (0..arguments.tasks).map(|_| smol::spawn(work(client.clone(), Arc::clone(&tally), end))).collect();
 
     let live = std::io::stdout().is_terminal();
-    let mut screen = Screen { live, recent: VecDeque::new(), last: (started, 0) };
+    let warnings = warnings(&client);
+    for warning in &warnings {
+        println!("{warning}");
+    }
+    let mut screen = Screen { live, warnings, recent: VecDeque::new(), last: (started, 0) };
     let period = Duration::from_millis(if live { 500 } else { 1000 });
     while Instant::now() < end {
         smol::Timer::at((Instant::now() + period).min(end)).await;
@@ -133,6 +135,36 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     }
     screen.draw_events(&events);
     Ok(summary(&tally, started.elapsed()))
+}
+
+/// The options of a connection string; what it leaves open is chosen here.
+async fn options(uri: &str) -> Result<ClientOptions, String> {
+    let resolver = Arc::new(DnsResolver::new(Smol));
+    let mut options = ClientOptions::resolve(uri, resolver).await.map_err(|error| error.to_string())?;
+    // By now it can be parsed; a TXT record has none of these options.
+    let parsed = ConnectionString::parse(uri).map_err(|error| error.to_string())?;
+    let given = parsed.options();
+    if given.app_name.is_none() {
+        options.app_name = Some("poolhouse-watch".to_owned());
+    }
+    if given.max_pool_size.is_none() {
+        options.pool.max_pool_size = options.pool.min_pool_size.max(10);
+    }
+    if given.timeout.is_none() {
+        options.timeout = Some(Duration::from_secs(5));
+    }
+    if given.heartbeat_frequency.is_none() {
+        options.monitor.heartbeat_frequency = Duration::from_secs(1);
+    }
+    Ok(options)
+}
+
+/// What of the connection string was left out, and what is dangerous about it.
+fn warnings(client: &Client) -> Vec<String> {
+    let left_out = client.options().warnings.iter().map(|warning| format!("warning: {warning}"));
+    #[cfg(feature = "tls")]
+    let left_out = left_out.chain(client.tls_warnings().iter().map(|warning| format!("warning: {warning}")));
+    left_out.collect()
 }
 
 /// Fails the primary over, by turns gently and not.
@@ -213,6 +245,8 @@ async fn listen(client: Client, events: Shared<VecDeque<String>>) {
 
 struct Screen {
     live: bool,
+    /// What stays above everything on a terminal.
+    warnings: Vec<String>,
     recent: VecDeque<String>,
     last: (Instant, u64),
 }
@@ -246,7 +280,11 @@ impl Screen {
             while self.recent.len() > RECENT_LINES {
                 self.recent.pop_front();
             }
-            out.push_str(&format!("\x1b[H\x1b[JPoolhouse, {time:.0} s: {operations}\n\n{HEADING}\n"));
+            out.push_str(&format!("\x1b[H\x1b[JPoolhouse, {time:.0} s: {operations}\n\n"));
+            for warning in &self.warnings {
+                out.push_str(&format!("{warning}\n\n"));
+            }
+            out.push_str(&format!("{HEADING}\n"));
             for server in servers {
                 out.push_str(&row(server));
                 out.push('\n');

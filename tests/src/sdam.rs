@@ -9,7 +9,7 @@ mod uri;
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
@@ -19,7 +19,8 @@ use poolhouse_core::topology::{
 use poolhouse_core::{Cause, Instant, Observer, ServerId};
 use serde_json::Value;
 
-use crate::spec::{self, SkipReason};
+use crate::spec;
+use crate::suite::Suite;
 use uri::Uri;
 
 /// Where the official files are.
@@ -29,23 +30,14 @@ const FOLDERS: [&str; 6] = ["rs", "single", "sharded", "errors", "load-balanced"
 /// Any id: files say "42".
 const TOPOLOGY: TopologyId = TopologyId::new(42);
 
-/// The official files: names as `folder/file`, and paths.
-///
-/// # Errors
-/// [`SkipReason`]: none of the folders is there.
-pub fn cases() -> Result<Vec<(String, PathBuf)>, SkipReason> {
-    let mut cases = Vec::new();
-    let mut missing = None;
-    for folder in FOLDERS {
-        match spec::files(&format!("{FOLDER}/{folder}")) {
-            Ok(files) => cases.extend(files.into_iter().map(|(name, path)| (format!("{folder}/{name}"), path))),
-            Err(reason) => missing = Some(reason),
-        }
-    }
-    match missing {
-        Some(reason) if cases.is_empty() => Err(reason),
-        _ => Ok(cases),
-    }
+/// The official files as cases, named `folder/file`.
+pub fn suite() -> Suite {
+    FOLDERS.into_iter().fold(Suite::new("sdam"), |suite, folder| match spec::files(&format!("{FOLDER}/{folder}")) {
+        Ok(files) => files
+            .into_iter()
+            .fold(suite, |suite, (name, path)| suite.case(format!("{folder}/{name}"), move || run_file(&path))),
+        Err(reason) => suite.missing(folder, reason),
+    })
 }
 
 /// Runs one file on both kinds of memory.

@@ -55,20 +55,27 @@ type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
 pub struct Suite {
     name: String,
     skip: Option<String>,
+    /// Parts that are not there, and why.
+    missing: Vec<(String, String)>,
     cases: Vec<(String, Body)>,
 }
 
 impl fmt::Debug for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.cases.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("Suite").field("name", &self.name).field("skip", &self.skip).field("cases", &names).finish()
+        f.debug_struct("Suite")
+            .field("name", &self.name)
+            .field("skip", &self.skip)
+            .field("missing", &self.missing)
+            .field("cases", &names)
+            .finish()
     }
 }
 
 impl Suite {
     /// An empty suite. `name` is what a skip is reported under.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), skip: None, cases: Vec::new() }
+        Self { name: name.into(), skip: None, missing: Vec::new(), cases: Vec::new() }
     }
 
     /// Skips the whole suite for this reason, if there is one; the first reason given stays.
@@ -76,6 +83,14 @@ impl Suite {
         if self.skip.is_none() {
             self.skip = reason.map(|reason| reason.to_string());
         }
+        self
+    }
+
+    /// Leaves out a part of the suite whose cases are not there: some of several folders, say.
+    ///
+    /// It is named when the suite runs. Without any case, the suite is skipped as a whole for the first such reason.
+    pub fn missing(mut self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
+        self.missing.push((part.into(), reason.to_string()));
         self
     }
 
@@ -88,24 +103,38 @@ impl Suite {
     /// Runs the cases as the command line asks and returns the exit code of the target.
     ///
     /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored; with `CI=true` they
-    /// fail instead. A suite that found no case at all fails: it would prove nothing.
+    /// fail instead. A missing part prints `skipped: <name>/<part>: <reason>`, and fails nothing. A suite that found no case at
+    /// all fails: it would prove nothing.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
         let ci = std::env::var("CI").is_ok_and(|value| value == "true");
-        if let (Some(notice), false) = (self.notice(), arguments.list) {
-            eprintln!("{notice}");
+        if !arguments.list {
+            for notice in self.notices() {
+                eprintln!("{notice}");
+            }
         }
         libtest_mimic::run(&arguments, self.into_trials(ci)).exit_code()
     }
 
-    /// The line that reports a skip.
-    fn notice(&self) -> Option<String> {
-        self.skip.as_ref().map(|reason| format!("skipped: {} suite: {reason}", self.name))
+    /// Why the whole suite is skipped.
+    fn skipped(&self) -> Option<&String> {
+        let nothing_there = self.missing.first().filter(|_| self.cases.is_empty());
+        self.skip.as_ref().or(nothing_there.map(|(_, reason)| reason))
+    }
+
+    /// The lines that report what is skipped.
+    fn notices(&self) -> Vec<String> {
+        let name = &self.name;
+        match self.skipped() {
+            Some(reason) => vec![format!("skipped: {name} suite: {reason}")],
+            None => self.missing.iter().map(|(part, reason)| format!("skipped: {name}/{part}: {reason}")).collect(),
+        }
     }
 
     /// One trial per case; one trial for the suite itself when its cases could not be found.
     fn into_trials(self, ci: bool) -> Vec<Trial> {
-        let Self { name, skip, mut cases } = self;
+        let skip = self.skipped().cloned();
+        let Self { name, mut cases, .. } = self;
         if cases.is_empty() {
             let body: Body = Box::new(|| Err("the suite found no case to run".to_owned()));
             cases.push((format!("{name}_suite"), body));

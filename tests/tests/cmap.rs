@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             Ok(files) => trials.extend(files.into_iter().map(|file| case("", file))),
             Err(error) => trials.push(Trial::test("POOLHOUSE_SPEC_DIR", move || Err(Failed::from(error)))),
         },
-        None => trials.push(skipped("official files", "POOLHOUSE_SPEC_DIR is not set")),
+        None => trials.push(skipped("cmap/official files", "POOLHOUSE_SPEC_DIR is not set")),
     }
     trials.extend(cmap::own_files().into_iter().map(|file| case("own::", file)));
     if !arguments.list {
@@ -39,7 +39,7 @@ fn case(prefix: &str, file: PathBuf) -> Trial {
 /// A case that cannot run here: ignored by name, and a failure where everything must run.
 fn skipped(what: &str, reason: &str) -> Trial {
     let must_run = env::var("CI").is_ok_and(|ci| ci == "true");
+    eprintln!("skipped: {what}: {reason}");
     let text = format!("{what} skipped: {reason}");
-    eprintln!("{text}");
     Trial::test(text.clone(), move || Err(Failed::from(text))).with_ignored_flag(!must_run)
 }

@@ -29,12 +29,11 @@ fn main() -> ExitCode {
         ("max-staleness", "max-staleness/tests", suitable_servers),
     ];
     let mut suite = Suite::new("selection");
-    let mut missing = Vec::new();
     for (name, folder, run) in folders {
         let files = match spec::files(folder) {
             Ok(files) => files,
             Err(reason) => {
-                missing.push(reason);
+                suite = suite.missing(name, reason);
                 continue;
             }
         };
@@ -47,14 +46,7 @@ fn main() -> ExitCode {
             });
         }
     }
-    // A folder alone may be missing; without any there is nothing to run.
-    let nothing = missing.len() == folders.len();
-    if !nothing {
-        for reason in &missing {
-            eprintln!("selection: {reason}");
-        }
-    }
-    suite.skip_if(missing.into_iter().next().filter(|_| nothing)).run()
+    suite.run()
 }
 
 /// The path below `folder`, without its ending.

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let mut suite = Suite::new("uri");
     for (name, folder, check) in FOLDERS {
         match spec::files(folder) {
-            Err(reason) => suite = suite.skip_if(Some(reason)).case(name, || ()),
+            Err(reason) => suite = suite.missing(name, reason),
             Ok(files) => {
                 for (file, path) in files {
                     suite = add(suite, &format!("{name}/{file}"), &path, check);

@@ -38,7 +38,7 @@ fn skipped_suite_ignores_every_case_and_says_why() {
         .skip_if(Some("a later reason"))
         .case("one", counting(&COUNTER))
         .case("two", counting(&COUNTER));
-    assert_eq!(suite.notice().as_deref(), Some("skipped: mongod suite: no mongod"));
+    assert_eq!(suite.notices(), ["skipped: mongod suite: no mongod"]);
     let conclusion = run(suite, false);
     assert_eq!((conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored), (0, 0, 2));
     assert_eq!(COUNTER.load(Ordering::Relaxed), 0);
@@ -59,4 +59,22 @@ fn suite_that_found_no_case_fails_but_is_ignored_when_skipped() {
     assert_eq!((conclusion.num_failed, conclusion.num_ignored), (0, 1));
     let conclusion = run(Suite::new("cmap").skip_if(Some("no files")), true);
     assert_eq!((conclusion.num_failed, conclusion.num_ignored), (1, 0));
+}
+
+#[test]
+fn missing_part_is_named_and_the_others_run() {
+    let suite = Suite::new("uri").missing("auth", "no folder").case("one", || ()).missing("options", "none either");
+    assert_eq!(suite.notices(), ["skipped: uri/auth: no folder", "skipped: uri/options: none either"]);
+    let conclusion = run(suite, true);
+    assert_eq!((conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored), (1, 0, 0));
+}
+
+#[test]
+fn suite_of_missing_parts_only_is_skipped_as_a_whole() {
+    let suite = || Suite::new("uri").missing("auth", "no folder").missing("options", "none either");
+    assert_eq!(suite().notices(), ["skipped: uri suite: no folder"]);
+    let conclusion = run(suite(), false);
+    assert_eq!((conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored), (0, 0, 1));
+    let conclusion = run(suite(), true);
+    assert_eq!((conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored), (0, 1, 0));
 }

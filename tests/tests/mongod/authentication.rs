@@ -1,13 +1,15 @@
 //! Users of a genuine server with access control, and of a genuine set with a key file.
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::time::Duration;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use bson::doc;
+use bson::{Document, doc};
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::auth::{Credential, Mechanism};
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
@@ -19,7 +21,7 @@ use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodRep
 use super::{Outcome, PATIENCE, refused};
 
 /// The first user, made through the localhost exception.
-const ADA: Credential<'static> = Credential::new("ada", "pencil");
+pub(super) const ADA: Credential<'static> = Credential::new("ada", "pencil");
 
 fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
     let mut options = ClientOptions::parse(uri)?;
@@ -29,7 +31,7 @@ fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
 }
 
 /// Whom the server sees: `database.user`.
-async fn who(client: &Client) -> Result<String, Error> {
+pub(super) async fn who(client: &Client) -> Result<String, Error> {
     let status = client.run_command("admin", doc! { "connectionStatus": 1 }).await?;
     let users = status.get_document("authInfo").and_then(|info| info.get_array("authenticatedUsers"));
     let users = users.map(Vec::as_slice).unwrap_or_default().iter().filter_map(|user| user.as_document());
@@ -127,16 +129,22 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
 }
 
 /// A key by which the members of a set know each other, where only its owner can read it. Removed when it is dropped.
-struct KeyFile(PathBuf);
+pub(super) struct KeyFile(PathBuf);
 
 impl KeyFile {
-    fn create() -> std::io::Result<Self> {
-        let name = format!("poolhouse-key-{}", std::process::id());
+    pub(super) fn create() -> std::io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("poolhouse-key-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
         let this = Self(path);
         file.write_all(&b"poolhouse".repeat(12))?;
         Ok(this)
+    }
+
+    /// What a member is told.
+    pub(super) fn args(&self) -> Vec<OsString> {
+        vec!["--keyFile".into(), self.0.clone().into_os_string()]
     }
 }
 
@@ -147,15 +155,33 @@ impl Drop for KeyFile {
     }
 }
 
+/// The command that makes [`ADA`] known to every member of three.
+pub(super) fn first_user() -> Document {
+    let everywhere = doc! { "w": 3, "wtimeout": 30_000 };
+    doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"], "writeConcern": everywhere }
+}
+
+/// Inserts through an election: tries again whatever befalls it, but for being refused as a user.
+pub(super) async fn insert(client: &Client) -> Outcome {
+    let begun = Instant::now();
+    loop {
+        let insert = doc! { "insert": "c", "documents": [{}] };
+        match client.run_command_with("db", insert, CommandOptions::new().repeatable()).await {
+            Ok(_) => return Ok(()),
+            Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
+            Err(_) => {}
+        }
+        smol::Timer::after(Duration::from_millis(50)).await;
+    }
+}
+
 pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     let key = KeyFile::create()?;
-    let server =
-        MongodOptions { args: vec!["--keyFile".into(), key.0.clone().into_os_string()], ..MongodOptions::default() };
+    let server = MongodOptions { args: key.args(), ..MongodOptions::default() };
     let set = MongodReplicaSet::start_with(MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() })?;
-    let everywhere = doc! { "w": 3, "wtimeout": 30_000 };
-    let user = doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"], "writeConcern": everywhere };
     let primary = set.primary().ok_or("a set starts with a primary")?;
-    set.member(primary).run_command(user)?;
+    set.member(primary).run_command(first_user())?;
 
     let client = client(&set.uri(), ADA)?;
     assert_eq!(who(&client).await?, "admin.ada");
@@ -163,17 +189,7 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     // Through an election: whoever is primary knows the user.
     let stepped = client.run_command("admin", doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 3 }).await;
     assert!(stepped.is_ok(), "{stepped:?}");
-    let begun = Instant::now();
-    loop {
-        let insert = doc! { "insert": "c", "documents": [{}] };
-        match client.run_command_with("db", insert, CommandOptions::new().repeatable()).await {
-            Ok(_) => break,
-            Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
-            Err(_) => {}
-        }
-        smol::Timer::after(Duration::from_millis(50)).await;
-    }
+    insert(&client).await?;
     assert_eq!(who(&client).await?, "admin.ada");
     client.close().await;
 

@@ -28,20 +28,20 @@ pub(super) fn cases(suite: Suite) -> Suite {
 }
 
 /// An authority, its certificate's file, and a server's.
-struct Pki {
+pub(super) struct Pki {
     root: Holder,
-    folder: Folder,
+    pub(super) folder: Folder,
 }
 
 impl Pki {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (root, folder) = (Holder::root("root"), Folder::new());
         folder.write("ca.pem", root.certificate());
         Self { root, folder }
     }
 
     /// How a server with this certificate starts.
-    fn server(&self, wanted: &Wanted, allow_without_certificate: bool) -> MongodOptions {
+    pub(super) fn server(&self, wanted: &Wanted, allow_without_certificate: bool) -> MongodOptions {
         let tls = MongodTls {
             certificate_key_file: self.folder.write("server.pem", self.root.issue(wanted).identity().pem()),
             ca_file: Some(self.folder.path().join("ca.pem")),
@@ -51,7 +51,7 @@ impl Pki {
         MongodOptions { tls: Some(tls), ..MongodOptions::default() }
     }
 
-    fn options(&self, uri: &str) -> Result<ClientOptions, Error> {
+    pub(super) fn options(&self, uri: &str) -> Result<ClientOptions, Error> {
         let mut options = ClientOptions::parse(uri)?;
         options.tls.get_or_insert_default().ca_file = Some(self.folder.path().join("ca.pem"));
         options.app_name = Some(APP_NAME.to_owned());
@@ -60,7 +60,7 @@ impl Pki {
     }
 }
 
-fn here() -> Wanted {
+pub(super) fn here() -> Wanted {
     Wanted::server(&["127.0.0.1", "localhost"])
 }
 

@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| { _ = poolhouse_tests::fuzz::selection(data) });

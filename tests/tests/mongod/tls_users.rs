@@ -1,0 +1,191 @@
+//! A genuine set that takes neither plain text nor strangers: TLS and users at once.
+
+use core::time::Duration;
+
+use bson::doc;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_smol::poolhouse_core::auth::{Credential, Mechanism, ScramMechanism};
+use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::wire::AuthError;
+use poolhouse_smol::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus};
+use poolhouse_tests::mongod::{MongodError, MongodReplicaSet, MongodReplicaSetOptions};
+
+use super::authentication::{ADA, KeyFile, first_user, insert, who};
+use super::tls::{Pki, here};
+use super::watch::watch;
+use super::{Outcome, PATIENCE, eventually, refused};
+
+const SHA_1: Mechanism = Mechanism::Scram(ScramMechanism::Sha1);
+const SHA_256: Mechanism = Mechanism::Scram(ScramMechanism::Sha256);
+/// Mechanisms as users name them, or leave them to be negotiated.
+const MECHANISMS: [Option<Mechanism>; 3] = [None, Some(SHA_1), Some(SHA_256)];
+
+struct Deployment {
+    pki: Pki,
+    set: MongodReplicaSet,
+    /// There as long as the members are.
+    _key: KeyFile,
+}
+
+impl Deployment {
+    async fn start() -> Result<Self, Box<dyn core::error::Error>> {
+        let (pki, key) = (Pki::new(), KeyFile::create()?);
+        let mut server = pki.server(&here(), true);
+        server.args = key.args();
+        let options = MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() };
+        let set = smol::unblock(|| {
+            let set = MongodReplicaSet::start_with(options)?;
+            let primary = set.primary().ok_or(MongodError::NotRunning)?;
+            set.member(primary).run_command(first_user())?;
+            Ok::<_, MongodError>(set)
+        })
+        .await?;
+        Ok(Self { pki, set, _key: key })
+    }
+
+    fn options(&self, credential: Credential<'_>) -> Result<ClientOptions, Error> {
+        let mut options = self.pki.options(&self.set.uri())?;
+        options.monitor.heartbeat_frequency = Duration::from_millis(500);
+        options.credential = Some(credential.into());
+        Ok(options)
+    }
+
+    /// A client whose pools keep a connection to every member.
+    fn client(&self, credential: Credential<'_>) -> Result<Client, Error> {
+        let mut options = self.options(credential)?;
+        options.pool.min_pool_size = 1;
+        Client::new(options)
+    }
+
+    /// Waits until a client knows every member as what it is, and has a connection to each: encrypted, and of its user.
+    async fn connected(&self, client: &Client) -> Outcome {
+        eventually("every member is connected", || {
+            let servers = client.servers();
+            let of =
+                |wanted| servers.iter().filter(|it| it.server_type == wanted && it.pool.counts.available > 0).count();
+            Ok(of(ServerType::RsPrimary) == 1 && of(ServerType::RsSecondary) == 2)
+        })
+        .await
+    }
+}
+
+fn with(credential: Credential<'_>, mechanism: Option<Mechanism>) -> Credential<'_> {
+    match mechanism {
+        Some(mechanism) => credential.with_mechanism(mechanism),
+        None => credential,
+    }
+}
+
+/// How often the primary has let somebody in by this mechanism.
+async fn let_in(root: &Client, mechanism: Mechanism) -> Result<i64, Box<dyn core::error::Error>> {
+    let status = root.run_command("admin", doc! { "serverStatus": 1 }).await?;
+    let security = status.get_document("security")?.get_document("authentication")?.get_document("mechanisms")?;
+    Ok(security.get_document(mechanism.name())?.get_document("authenticate")?.get_i64("successful")?)
+}
+
+pub(super) async fn survives_faults() -> Outcome {
+    let mut deployment = Deployment::start().await?;
+    let root = deployment.client(ADA)?;
+    for (name, mechanism) in [("old", "SCRAM-SHA-1"), ("new", "SCRAM-SHA-256")] {
+        let everywhere = doc! { "w": 3, "wtimeout": 30_000 };
+        let user = doc! { "createUser": name, "pwd": "pencil", "roles": [], "mechanisms": [mechanism] };
+        root.run_command("admin", user.into_iter().chain([("writeConcern".into(), everywhere.into())]).collect())
+            .await?;
+    }
+    // The server says by what they got in: what was named, and what was negotiated for those that have no other.
+    let mut clients = Vec::new();
+    for (name, mechanism, used) in [
+        ("ada", None, SHA_256),
+        ("ada", Some(SHA_1), SHA_1),
+        ("ada", Some(SHA_256), SHA_256),
+        ("old", None, SHA_1),
+        ("new", None, SHA_256),
+    ] {
+        let before = let_in(&root, used).await?;
+        let client = deployment.client(with(Credential::new(name, "pencil"), mechanism))?;
+        assert_eq!(who(&client).await?, format!("admin.{name}"), "{mechanism:?}");
+        assert!(let_in(&root, used).await? > before, "{name}, {mechanism:?}: not by {used:?}");
+        if name == "ada" {
+            deployment.connected(&client).await?;
+            clients.push(client);
+        } else {
+            client.close().await;
+        }
+    }
+    nobody_else_gets_in(&deployment).await?;
+
+    // The next primary takes writes of all of them.
+    let stepping = deployment.set.primary().ok_or("no primary")?;
+    root.run_command("admin", doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 3 }).await?;
+    deployment.set.wait_for_other_primary(stepping, PATIENCE)?;
+    for client in &clients {
+        insert(client).await?;
+        assert_eq!(who(client).await?, "admin.ada");
+        deployment.connected(client).await?;
+    }
+
+    // One that dies takes every connection with it: checks and pools come back by TLS and, the pools, as users.
+    let killed = deployment.set.primary().ok_or("no primary")?;
+    let address = deployment.set.member(killed).address().to_string();
+    deployment.set.kill9(killed)?;
+    for client in &clients {
+        insert(client).await?;
+        eventually("its pool is cleared", || {
+            let gone = |it: &ServerStatus| it.address == address && it.pool.generation > 0;
+            Ok(client.servers().iter().any(|it| gone(it) && it.server_type == ServerType::Unknown))
+        })
+        .await?;
+    }
+    nobody_else_gets_in(&deployment).await?;
+    let deployment = smol::unblock(move || {
+        deployment.set.restart(killed)?;
+        Ok::<_, MongodError>(deployment)
+    })
+    .await?;
+    for client in &clients {
+        deployment.connected(client).await?;
+        let mut secondary = client.check_out_preferring(ReadPreference::of(ReadMode::Secondary)).await?;
+        let status = secondary.run_command("admin", doc! { "connectionStatus": 1 }).await?;
+        let users = status.get_document("authInfo")?.get_array("authenticatedUsers")?;
+        assert_eq!(users[..], [doc! { "user": "ada", "db": "admin" }.into()]);
+    }
+    for client in clients.into_iter().chain([root]) {
+        client.close().await;
+    }
+    is_watched(&deployment).await
+}
+
+/// The password decides, by whatever mechanism, and who has none may not do anything.
+async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
+    for mechanism in MECHANISMS {
+        // Its pool establishes nothing by itself, which would fail and clear it before anybody asks.
+        let wrong = Client::new(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
+        let error = refused(who(&wrong).await)?;
+        let Error::Operation(OperationError::Authentication(failure)) = &error else {
+            return Err(format!("{mechanism:?}: {error:?}").into());
+        };
+        assert_eq!(failure.error, AuthError::Refused { code: 18 }, "{mechanism:?}");
+        wrong.close().await;
+    }
+    let nobody = Client::new(deployment.pki.options(&deployment.set.uri())?)?;
+    let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
+    assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
+    nobody.close().await;
+    Ok(())
+}
+
+/// The example, with all of it in the connection string.
+async fn is_watched(deployment: &Deployment) -> Outcome {
+    let authority = deployment.pki.folder.path().join("ca.pem");
+    let uri = deployment.set.uri().replace("mongodb://", "mongodb://ada:pencil@");
+    let uri = format!("{uri}&tls=true&tlsCAFile={}", authority.display());
+    let shown = watch(uri.clone(), 4).await?;
+    shown.is_of(&deployment.set)?;
+    assert!(!shown.0.contains("warning:"), "{}", shown.0);
+    assert!(!shown.0.contains("pencil"), "{}", shown.0);
+    let shown = watch(format!("{uri}&tlsAllowInvalidHostnames=true"), 1).await?;
+    assert!(shown.0.contains("warning: INSECURE: tlsAllowInvalidHostnames"), "{}", shown.0);
+    let wrong = watch(uri.replace("pencil", "Pencil"), 1).await;
+    assert!(wrong.is_err(), "it got in with a wrong password");
+    Ok(())
+}

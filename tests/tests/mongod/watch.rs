@@ -1,0 +1,150 @@
+//! The example `watch`, as a process of its own, against genuine servers.
+
+use core::time::Duration;
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
+use poolhouse_tests::suite::Suite;
+use poolhouse_tests::tls::Folder;
+use serde_json::Value;
+
+use super::{Outcome, run};
+
+/// How much longer than it was told to it may take, on a machine that is busy.
+const SLACK: Duration = Duration::from_secs(60);
+
+pub(super) fn cases(suite: Suite) -> Suite {
+    suite
+        .case("watch_heeds_the_connection_string", || program().and_then(|_| run(heeds_the_connection_string())))
+        .case("watch_shows_every_member_of_a_set", || program().and_then(|_| run(shows_every_member_of_a_set())))
+}
+
+async fn heeds_the_connection_string() -> Outcome {
+    let mongod = smol::unblock(|| Mongod::start(MongodOptions::default())).await?;
+    let address = mongod.address().to_string();
+    let most = |shown: &Shown| shown.rows(&address).map(|row| row.connections).max().unwrap_or(0);
+
+    // More than it takes by itself at most.
+    let shown = watch(format!("{}/?minPoolSize=20&noSuchOption=1", mongod.uri()), 6).await?;
+    assert!(shown.0.contains("warning: noSuchOption: unknown option"), "{}", shown.0);
+    assert!(shown.rows(&address).any(|row| row.server_type == "Standalone"), "{}", shown.0);
+    assert!(most(&shown) >= 20, "{}", shown.0);
+
+    let options = "maxPoolSize=3&timeoutMS=20000&heartbeatFrequencyMS=500&appName=other";
+    let shown = watch(format!("{}/?{options}", mongod.uri()), 3).await?;
+    assert!(!shown.0.contains("warning:"), "{}", shown.0);
+    // Eight tasks want one each.
+    assert_eq!(most(&shown), 3, "{}", shown.0);
+    Ok(())
+}
+
+async fn shows_every_member_of_a_set() -> Outcome {
+    let set = smol::unblock(|| MongodReplicaSet::start(3)).await?;
+    let shown = watch(set.uri(), 4).await?;
+    shown.is_of(&set)?;
+    drop(set);
+    Ok(())
+}
+
+/// What it printed.
+pub(super) struct Shown(pub(super) String);
+
+/// The line of a server.
+struct Row<'s> {
+    server_type: &'s str,
+    /// Those in use among them.
+    connections: u32,
+}
+
+impl Shown {
+    /// What it said of a server, from the first time to the last.
+    fn rows(&self, address: &str) -> impl Iterator<Item = Row<'_>> {
+        self.0.lines().filter_map(move |line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let [first, server_type, _, _, available, in_use, _, _] = words[..] else { return None };
+            let connections = available.parse::<u32>().ok()? + in_use.parse::<u32>().ok()?;
+            (first == address).then_some(Row { server_type, connections })
+        })
+    }
+
+    /// Checks that it told all members of a set in the end as what they are.
+    pub(super) fn is_of(&self, set: &MongodReplicaSet) -> Outcome {
+        let mut types = Vec::new();
+        for member in 0..set.members_count() {
+            let row = self.rows(&set.member(member).address().to_string()).last();
+            types.push(row.ok_or_else(|| format!("member {member} is missing: {}", self.0))?.server_type);
+        }
+        types.sort_unstable();
+        if types != ["RSPrimary", "RSSecondary", "RSSecondary"] {
+            return Err(format!("{types:?}: {}", self.0).into());
+        }
+        Ok(())
+    }
+}
+
+/// Lets it run for so many seconds: what it printed, if it ended well.
+pub(super) async fn watch(uri: String, seconds: u64) -> Result<Shown, String> {
+    smol::unblock(move || {
+        let folder = Folder::new();
+        let path = folder.path().join("output");
+        let output = File::create(&path).map_err(|error| error.to_string())?;
+        let errors = output.try_clone().map_err(|error| error.to_string())?;
+        let mut child = Command::new(program()?)
+            .args([uri.as_str(), "--tasks", "8", "--seconds", &seconds.to_string()])
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| format!("it does not start: {error}"))?;
+        let limit = Instant::now() + Duration::from_secs(seconds) + SLACK;
+        let ended = loop {
+            match child.try_wait().map_err(|error| error.to_string())? {
+                Some(status) if status.success() => break Ok(()),
+                Some(status) => break Err(status.to_string()),
+                None if Instant::now() >= limit => {
+                    // It may just have ended; either way it is gone then.
+                    let _ = child.kill();
+                    let _ = child.wait();
+                    break Err("it hangs".to_owned());
+                }
+                None => std::thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        let shown = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        ended.map_err(|error| format!("{error}: {shown}"))?;
+        Ok(Shown(shown))
+    })
+    .await
+}
+
+/// The path of the program, which cargo builds unless it has. That may take a while, so no case with a limit should be the first
+/// to ask.
+pub(super) fn program() -> Result<&'static Path, String> {
+    static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    PROGRAM.get_or_init(build).as_deref().map_err(Clone::clone)
+}
+
+fn build() -> Result<PathBuf, String> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // As `./tests/run` builds the whole workspace, so that nothing is built twice.
+    cargo.args(["build", "--workspace", "--all-features", "--example", "watch", "--message-format", "json"]);
+    cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
+    // What cargo tells this test of itself; packages that look at such variables would be built again.
+    for (name, _) in env::vars_os() {
+        let about_this = |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|prefix| name.starts_with(prefix));
+        if name.to_str().is_some_and(about_this) {
+            cargo.env_remove(name);
+        }
+    }
+    let output = cargo.output().map_err(|error| format!("cargo does not start: {error}"))?;
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut built = messages.filter(|message| message["target"]["name"] == "watch");
+    let path = built.find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    path.filter(|_| output.status.success()).ok_or_else(|| format!("cargo did not build it: {}", output.status))
+}
