@@ -200,6 +200,25 @@ fn creating_a_pool_allocates_nothing() {
 }
 
 #[test]
+fn after_reserve_filling_a_pool_allocates_nothing() {
+    let config = options().validate().expect("valid");
+    let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), config, &mut ());
+    pool.reserve(CONNS, 0).expect("memory");
+    let mut tally = Tally::default();
+    let (count, ()) = allocations(|| {
+        pool.ready(Instant::ORIGIN, &mut tally);
+        pool.set_fill_target(Instant::ORIGIN, 2 * CONNS, &mut tally);
+        while let Some(conn) = pool.poll_establish() {
+            pool.handle_established(Instant::ORIGIN, conn, &mut tally).expect("pending");
+        }
+        pool.handle_timeout(Instant::ORIGIN, &mut tally);
+    });
+    assert_eq!(count, 0, "allocations");
+    assert_eq!((pool.counts().available, pool.fill_target()), (CONNS, 0));
+    assert!(pool.is_filled(2 * CONNS) && tally.0 > 0);
+}
+
+#[test]
 fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
     let config = options().validate().expect("valid");
     let mut pool = Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(2), config, &mut ());
