@@ -4,7 +4,7 @@
 //! Retryable Reads, "Implementing Retryable Reads".
 
 use super::options::tag_sets;
-use super::{Client, Connection, Error, Net, Platform};
+use super::{Client, Error, Net, Platform, connection};
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use crate::shell::{Guard, Wanted};
 use crate::wire::bson::RawDocument;
@@ -96,7 +96,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, options, super::connection::to_document).await
+        self.run(database, &bytes, options, connection::to_document).await
     }
 
     /// [`Client::run_command`] without taking documents apart: the bytes are sent, and the reply is given, as they are.
@@ -125,7 +125,7 @@ impl<P: Platform> Client<P> {
         command: &bson::RawDocument,
         options: CommandOptions<'_>,
     ) -> Result<bson::RawDocumentBuf, Error> {
-        self.run(database, command.as_bytes(), options, super::connection::to_raw_document).await
+        self.run(database, command.as_bytes(), options, connection::to_raw_document).await
     }
 
     async fn run<T>(
@@ -158,10 +158,12 @@ impl<P: Platform> Client<P> {
             };
             let id = server.id();
             let error = match self.inner.hub.check_out_of(server, deadline).await {
-                Ok(guard) => {
-                    let preference = self.told_preference(&guard, read_preference);
-                    let mut connection = Connection::new(guard, self.pacing(deadline));
-                    match connection.run(database, command, preference.as_ref(), read).await {
+                Ok(mut guard) => {
+                    let told = self.told_preference(&guard, read_preference);
+                    if self.is_paced(deadline) {
+                        self.pace(&mut guard);
+                    }
+                    match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
                         Ok(reply) => return Ok(reply),
                         Err(error) => error,
                     }
@@ -190,7 +192,7 @@ impl<P: Platform> Client<P> {
 
     /// What a server is told of the read preference: nothing that it does without, and on a direct connection to a member of a set
     /// that any member may answer.
-    fn told_preference<'a>(
+    pub(super) fn told_preference<'a>(
         &self,
         guard: &Guard<'_, Net<P>>,
         preference: Option<ReadPreference<'a>>,
@@ -214,9 +216,13 @@ impl<P: Platform> Client<P> {
         self.deadline(self.options().timeout.filter(|timeout| !timeout.is_zero()))
     }
 
-    /// The client, if `socketTimeoutMS` limits each command: where no deadline does.
-    pub(super) fn pacing(&self, deadline: Option<Instant>) -> Option<&Self> {
-        let limit = self.options().socket_timeout.filter(|limit| !limit.is_zero());
-        (deadline.is_none() && limit.is_some()).then_some(self)
+    /// Whether `socketTimeoutMS` limits each command: where no deadline does.
+    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none() && self.options().socket_timeout.is_some_and(|limit| !limit.is_zero())
+    }
+
+    /// Lets the time of `socketTimeoutMS` begin.
+    pub(super) fn pace(&self, guard: &mut Guard<'_, Net<P>>) {
+        guard.set_deadline(self.deadline(self.options().socket_timeout));
     }
 }
