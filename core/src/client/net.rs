@@ -74,7 +74,8 @@ impl<P: Platform> Net<P> {
             self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
         {
             if let Some(found) = resolver.lookup_addresses(host).await {
-                let found = found.map_err(|_| ConnectError(Cause::Dns))?;
+                // That there are none means the same as for the platform: the name is not resolved.
+                let found = found.ok().filter(|found| !found.is_empty()).ok_or(ConnectError(Cause::Dns))?;
                 return Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
             }
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Instant;
+use crate::dns::{LookupError, Resolver, SrvAnswer};
 use crate::shell::{ConnectError, Endpoint, Runtime};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -316,6 +317,35 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
     assert_eq!(connect(tcp("empty.test")), Err(crate::Cause::Dns));
     assert_eq!(connect(tcp("b.test")), Err(crate::Cause::Dns));
     assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test", "empty.test", "b.test"]);
+}
+
+/// A resolver of a user's that knows no address of any host.
+#[derive(Debug)]
+struct Empty;
+
+#[async_trait::async_trait]
+impl Resolver for Empty {
+    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+
+    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+
+    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
+        Some(Ok(Vec::new()))
+    }
+}
+
+/// CMAP-97: it is no sign of an overloaded server.
+#[test]
+fn resolver_without_addresses_has_not_resolved_the_name() {
+    let mock = Mock::default();
+    let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));
+    let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
+    let outcome = mock.run(net.connect(&endpoint)).expect("an end");
+    assert_eq!(outcome.map(drop), Err(ConnectError(crate::Cause::Dns)));
 }
 
 #[test]
