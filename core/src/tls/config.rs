@@ -73,7 +73,10 @@ impl TlsConfig {
 
     /// The state of a new connection to this host.
     pub(super) fn connection(&self, host: &str) -> Result<ClientConnection, TlsHandshakeError> {
-        let name = match host.parse::<IpAddr>() {
+        // The zone of an address says which way to it, and is no part of it (RFC 4007).
+        let unzoned =
+            host.split_once('%').filter(|(address, _)| address.contains(':')).map_or(host, |(address, _)| address);
+        let name = match unzoned.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host).map_err(|_| TlsHandshakeError::NAME)?.to_owned(),
         };
