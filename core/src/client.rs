@@ -116,8 +116,7 @@ impl<P: Platform> Client<P> {
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         options.validate()?;
-        let mut options = options;
-        let login = options.take_login()?;
+        let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
         let (driver_name, driver_version, platform_name) =
@@ -174,7 +173,8 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks, closing }) })
     }
 
-    /// The options that it was made with. Those of its pools may have changed since: [`Client::pool_options`].
+    /// The options that it was made with, its credential and the password of its TLS key among them, so that a client of a copy of them
+    /// gets in as this one does; their `Debug` tells no secret. Those of its pools may have changed since: [`Client::pool_options`].
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options

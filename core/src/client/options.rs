@@ -85,7 +85,8 @@ pub struct ClientOptions {
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
-    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
+    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password. A client
+    /// keeps it for its life, because every new connection needs it; it is wiped when it is dropped.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
     /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
@@ -258,10 +259,10 @@ impl ClientOptions {
         })
     }
 
-    /// The credential as the shell takes it; none is left here.
+    /// The credential as the shell takes it.
     #[cfg(feature = "auth")]
-    pub(super) fn take_login(&mut self) -> Result<Option<Login>, Error> {
-        let Some(credential) = self.credential.take() else { return Ok(None) };
+    pub(super) fn login(&self) -> Result<Option<Login>, Error> {
+        let Some(credential) = self.credential.clone() else { return Ok(None) };
         let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
         if login.needs_privacy() && !self.is_private() {
             return Err(Error::Credential(AuthError::PlainWithoutTls));
@@ -271,8 +272,8 @@ impl ClientOptions {
 
     /// Without the feature `auth` there is none.
     #[cfg(not(feature = "auth"))]
-    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
-    pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
+    #[expect(clippy::unnecessary_wraps, reason = "the same with the feature")]
+    pub(super) const fn login(&self) -> Result<Option<Login>, Error> {
         Ok(None)
     }
 

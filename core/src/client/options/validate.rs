@@ -49,8 +49,8 @@ impl ClientOptions {
         if length_bytes > APPLICATION_NAME_BYTES_MAX {
             return Err(MetadataError::ApplicationNameTooLong { length_bytes }.into());
         }
-        // On a copy, whose secrets are wiped.
-        self.clone().take_login()?;
+        // Its copy of the secrets is wiped.
+        self.login()?;
         self.validate_texts()
     }
 
