@@ -135,6 +135,8 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        // Before any server is looked for.
+        let command = connection::checked(command)?;
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
         let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();

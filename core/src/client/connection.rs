@@ -112,6 +112,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         command: &[u8],
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let command = checked(command)?;
         let pairs = self.read_preference.as_ref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
@@ -141,20 +142,25 @@ impl<P: Platform> fmt::Debug for Connection<'_, P> {
     }
 }
 
-/// Sends a command and reads the reply.
-///
-/// - `told`: the read preference that the server is told.
-pub(super) async fn exchange<P: Platform, T>(
-    guard: &mut Guard<'_, Net<P>>,
-    database: &str,
-    command: &[u8],
-    told: Option<&ReadPreference<'_>>,
-    read: fn(RawDocument<'_>) -> Result<T, Error>,
-) -> Result<T, Error> {
+/// The command that these bytes are, if they can be one.
+pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
     let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
     if command.is_empty() {
         return Err(Error::Bson("a command must not be empty".into()));
     }
+    Ok(command)
+}
+
+/// Sends a command and reads the reply.
+///
+/// - `command`: [`checked`]. `told`: the read preference that the server is told.
+pub(super) async fn exchange<P: Platform, T>(
+    guard: &mut Guard<'_, Net<P>>,
+    database: &str,
+    command: RawDocument<'_>,
+    told: Option<&ReadPreference<'_>>,
+    read: fn(RawDocument<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
     let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
         body.extend(command)?;
         told.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))

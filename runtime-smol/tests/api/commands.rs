@@ -230,3 +230,17 @@ fn connection_by_read_preference_is_to_such_a_member() {
         assert_eq!(id, 1, "the primary's first");
     });
 }
+
+/// What is wrong with a command itself is said before a server is looked for.
+#[test]
+fn command_that_cannot_be_one_waits_for_no_server() {
+    run(async {
+        let nobody = ClientOptions::new("127.0.0.1:1").server_selection_timeout(Duration::from_secs(2));
+        let client = client(nobody);
+        let error = refused(client.run_command("admin", doc! {}).await);
+        assert!(!error.is_timeout() && error.to_string().contains("empty"), "{error}");
+        let raw = bson::RawDocumentBuf::new();
+        let error = refused(client.run_raw_command("admin", &raw).await);
+        assert!(!error.is_timeout() && error.to_string().contains("empty"), "{error}");
+    });
+}
