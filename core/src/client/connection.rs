@@ -26,7 +26,7 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.own_deadline()).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never.
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never. `socketTimeoutMS` applies to neither.
     ///
     /// # Errors
     ///
