@@ -37,7 +37,7 @@ use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
 use crate::topology::OwnedTopologyDescription;
-use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
+use crate::wire::hello::Environment;
 use crate::{Instant, ServerType};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -71,11 +71,12 @@ impl<P: Platform + Default> Client<P> {
     /// waits for a server.
     ///
     /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
-    /// anything else nothing is waited for.
+    /// anything else only files are waited for, as by [`Client::new`].
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`], [`Error::Credential`], [`Error::Seedlist`]: see [`ClientOptions::resolve`].
+    /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
+    /// [`Client::new`].
     pub async fn connect(uri: &str) -> Result<Self, Error> {
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
@@ -84,12 +85,16 @@ impl<P: Platform + Default> Client<P> {
         Self::with_platform(platform, options, Subscribers::default())
     }
 
-    /// A client with these options. Its tasks run on the platform's executor. It performs no I/O itself, but with TLS it reads the files
-    /// that the options name, or the platform's store of certificates, which may take some milliseconds.
+    /// A client with these options. Its tasks run on the platform's executor; whom they speak to is not waited for.
+    ///
+    /// It looks at files, on the thread that calls it: whether this is a container is told by one; with TLS it reads those that the options
+    /// name, or the platform's store of certificates, which may take some milliseconds.
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::validate`]; with the feature `tls`, `Error::Tls` for a file that cannot be read or used. Nothing was started.
+    /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
+    /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
+    /// [`Error::OutOfMemory`]. Nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -114,23 +119,10 @@ impl<P: Platform> Client<P> {
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         options.validate()?;
-        let mut options = options;
-        let login = options.take_login()?;
+        let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
-        let (driver_name, driver_version, platform_name) =
-            options.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME);
-        let metadata = ClientMetadata::new(&MetadataOptions {
-            application_name: options.app_name.as_deref(),
-            driver_name: &driver_name,
-            driver_version: &driver_version,
-            os_type: os_type(),
-            os_name: Some(std::env::consts::OS),
-            os_architecture: Some(std::env::consts::ARCH),
-            os_version: None,
-            platform: Some(&platform_name),
-            environment: Some(&environment),
-        })?;
+        let metadata = options.metadata::<P>(&environment)?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
         let seeds = options.seeds();
@@ -174,7 +166,8 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
-    /// The options that it was made with. Those of its pools may have changed since: [`Client::pool_options`].
+    /// The options that it was made with, its credential and the password of its TLS key among them, so that a client of a copy of them
+    /// gets in as this one does; their `Debug` tells no secret. Those of its pools may have changed since: [`Client::pool_options`].
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options
@@ -323,16 +316,6 @@ async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The handshake's name for the kind of operating system.
-fn os_type() -> &'static str {
-    match std::env::consts::OS {
-        "linux" => "Linux",
-        "macos" => "Darwin",
-        "windows" => "Windows",
-        other => other,
-    }
 }
 
 /// One server at one instant.

@@ -470,3 +470,21 @@ fn slow_commands_of_a_handshake_have_the_limit_each() {
         client.close().await;
     });
 }
+
+/// What a client was made with, it can be made with again: the second one is as authenticated as the first.
+#[test]
+fn client_of_another_ones_options_has_its_credential() {
+    run(async {
+        let server = server();
+        let first = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let shown = format!("{:?}", first.options());
+        assert!(shown.contains("credential: Some") && !shown.contains("ada") && !shown.contains(PASSWORD), "{shown}");
+        let options = first.options().clone();
+        first.close().await;
+        drop(first);
+        let second = Client::new(options).expect("can be used");
+        list(&second).await.expect("gets in");
+        assert_eq!(seen(&server), ["admin.ada"]);
+        second.close().await;
+    });
+}

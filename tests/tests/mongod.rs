@@ -6,6 +6,8 @@ extern crate alloc;
 mod authentication;
 #[path = "mongod/compression.rs"]
 mod compression;
+#[path = "mongod/preferences.rs"]
+mod preferences;
 #[path = "mongod/replica_set.rs"]
 mod replica_set;
 #[path = "mongod/tls.rs"]
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         .case("users_get_in_and_nobody_else_does", || run(authentication::users_get_in_and_nobody_else_does()))
         .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
         .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
+        .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
         .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
     let suite = suite.case("set_with_tls_and_users_survives_faults", || {
         watch::program().and_then(|_| run(tls_users::survives_faults()))

@@ -4,7 +4,7 @@
 //! Retryable Reads, "Implementing Retryable Reads".
 
 use super::options::tag_sets;
-use super::{Client, Connection, Error, Net, Platform};
+use super::{Client, Error, Net, Platform, connection};
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use crate::shell::{Guard, Wanted};
 use crate::wire::bson::RawDocument;
@@ -26,7 +26,7 @@ pub struct CommandOptions<'a> {
     /// Whether the client's [read preference](super::ClientOptions#structfield.read_preference) applies if there is none here.
     /// Default false.
     pub client_read_preference: bool,
-    /// How long it may take in all, instead of what the client's options say; zero is for ever.
+    /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
     pub timeout: Option<Duration>,
     /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
     /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
@@ -52,7 +52,7 @@ impl<'a> CommandOptions<'a> {
         Self { client_read_preference: true, ..self }
     }
 
-    /// With a time limit of its own; zero is for ever.
+    /// With a time limit of its own; zero is for ever, and `socketTimeoutMS` does not apply either.
     #[must_use]
     pub const fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -68,8 +68,8 @@ impl<'a> CommandOptions<'a> {
 impl<P: Platform> Client<P> {
     /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
     ///
-    /// The command is sent as it is; `$db` is added, and a read preference where the server must be told of one. It inherits nothing
-    /// from the client's options but the time limits: see [`CommandOptions`].
+    /// The command is sent as it is; `$db` is added, and `$readPreference` where the server must be told of one, so that it must have
+    /// neither itself. It inherits nothing from the client's options but the time limits: see [`CommandOptions`].
     ///
     /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. One that failed
     /// before it was sent is tried once more.
@@ -77,7 +77,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
-    /// [`Error::Bson`] for a document that cannot be encoded, or is empty.
+    /// [`Error::Bson`] for a document that cannot be encoded, or is empty; [`Error::ReservedKey`] for one with `$db` or `$readPreference`.
     ///
     /// Source: Run Command.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
@@ -96,7 +96,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
     ) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, options, super::connection::to_document).await
+        self.run(database, &bytes, options, connection::to_document).await
     }
 
     /// [`Client::run_command`] without taking documents apart: the bytes are sent, and the reply is given, as they are.
@@ -125,7 +125,7 @@ impl<P: Platform> Client<P> {
         command: &bson::RawDocument,
         options: CommandOptions<'_>,
     ) -> Result<bson::RawDocumentBuf, Error> {
-        self.run(database, command.as_bytes(), options, super::connection::to_raw_document).await
+        self.run(database, command.as_bytes(), options, connection::to_raw_document).await
     }
 
     async fn run<T>(
@@ -135,6 +135,8 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        // Before any server is looked for.
+        let command = connection::checked(command)?;
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
         let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();
@@ -143,10 +145,7 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = match options.timeout {
-            Some(timeout) => self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero())),
-            None => self.own_deadline(),
-        };
+        let deadline = self.limit(options.timeout.or(self.options().timeout));
         let mut failed: Option<(ServerId, Error)> = None;
         loop {
             let deprioritized = failed.as_ref().map(|(id, _)| *id);
@@ -159,10 +158,12 @@ impl<P: Platform> Client<P> {
             };
             let id = server.id();
             let error = match self.inner.hub.check_out_of(server, limit, deadline).await {
-                Ok(guard) => {
-                    let preference = self.told_preference(&guard, read_preference);
-                    let mut connection = Connection::new(guard, self.pacing(deadline));
-                    match connection.run(database, command, preference.as_ref(), read).await {
+                Ok(mut guard) => {
+                    let told = self.told_preference(&guard, read_preference);
+                    if self.is_paced(deadline) {
+                        self.pace(&mut guard);
+                    }
+                    match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
                         Ok(reply) => return Ok(reply),
                         Err(error) => error,
                     }
@@ -191,7 +192,7 @@ impl<P: Platform> Client<P> {
 
     /// What a server is told of the read preference: nothing that it does without, and on a direct connection to a member of a set
     /// that any member may answer.
-    fn told_preference<'a>(
+    pub(super) fn told_preference<'a>(
         &self,
         guard: &Guard<'_, Net<P>>,
         preference: Option<ReadPreference<'a>>,
@@ -210,14 +211,25 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// The same by the client's options, where zero is for ever.
-    pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.deadline(self.options().timeout.filter(|timeout| !timeout.is_zero()))
+    /// The same of `timeoutMS`, where zero is for ever: that is said, too, so that the limits that it stands in for do not apply.
+    ///
+    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
+    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) { Some(Instant::MAX) } else { self.deadline(timeout) }
     }
 
-    /// The client, if `socketTimeoutMS` limits each command: where no deadline does.
-    pub(super) fn pacing(&self, deadline: Option<Instant>) -> Option<&Self> {
-        let limit = self.options().socket_timeout.filter(|limit| !limit.is_zero());
-        (deadline.is_none() && limit.is_some()).then_some(self)
+    /// The same by the client's options.
+    pub(super) fn own_deadline(&self) -> Option<Instant> {
+        self.limit(self.options().timeout)
+    }
+
+    /// Whether `socketTimeoutMS` limits each command: where no deadline does.
+    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none() && self.options().socket_timeout.is_some_and(|limit| !limit.is_zero())
+    }
+
+    /// Lets the time of `socketTimeoutMS` begin.
+    pub(super) fn pace(&self, guard: &mut Guard<'_, Net<P>>) {
+        guard.set_deadline(self.deadline(self.options().socket_timeout));
     }
 }

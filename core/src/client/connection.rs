@@ -1,8 +1,9 @@
 //! Connections in the hands of the application.
 
-use super::{Client, CommandError, Error, Net, Platform};
+use super::options::tag_sets;
+use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform};
 use crate::Instant;
-use crate::selection::ReadPreference;
+use crate::selection::{ReadMode, ReadPreference};
 use crate::shell::{self, Guard, OperationError};
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use alloc::borrow::ToOwned;
@@ -25,7 +26,7 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.own_deadline()).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never.
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never. `socketTimeoutMS` applies to neither.
     ///
     /// # Errors
     ///
@@ -34,7 +35,8 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.deadline(timeout)).await
     }
 
-    /// [`Client::check_out`] of a connection to a server of the user's choice.
+    /// [`Client::check_out`] of a connection to a server of the user's choice. The server is told of the read preference with each
+    /// command, where it must be: without that, a member that is no primary does not answer.
     ///
     /// # Errors
     ///
@@ -49,7 +51,10 @@ impl<P: Platform> Client<P> {
         deadline: Option<Instant>,
     ) -> Result<Connection<'_, P>, Error> {
         let guard = self.inner.hub.check_out(&self.wanted(read_preference, &[]), deadline).await?;
-        Ok(Connection::new(guard, self.pacing(deadline)))
+        // Of a primary nobody is told.
+        let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
+        let read_preference = kept.map(OwnedReadPreference::from);
+        Ok(Connection { guard, client: self, is_paced: self.is_paced(deadline), read_preference })
     }
 
     /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
@@ -68,16 +73,18 @@ impl<P: Platform> Client<P> {
 /// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
-    /// Whose `socketTimeoutMS` limits each command, if any does.
-    pacing: Option<&'c Client<P>>,
+    client: &'c Client<P>,
+    /// Whether `socketTimeoutMS` limits each command.
+    is_paced: bool,
+    /// What it was checked out by, unless that is what servers do without.
+    read_preference: Option<OwnedReadPreference>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
-    pub(super) const fn new(guard: Guard<'c, Net<P>>, pacing: Option<&'c Client<P>>) -> Self {
-        Self { guard, pacing }
-    }
-
     /// Runs a command on this connection.
+    ///
+    /// As by [`Client::run_command`], `$db` is added; and the read preference that the connection was
+    /// [checked out](Client::check_out_preferring) by, where the server must be told of one.
     ///
     /// # Errors
     ///
@@ -85,7 +92,7 @@ impl<'c, P: Platform> Connection<'c, P> {
     /// [`Guard::run_command`]. After an [`Error::Command`] it is as good as before.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
-        self.run(database, &bytes, None, to_document).await
+        self.run(database, &bytes, to_document).await
     }
 
     /// [`Connection::run_command`] without taking documents apart.
@@ -98,35 +105,28 @@ impl<'c, P: Platform> Connection<'c, P> {
         database: &str,
         command: &bson::RawDocument,
     ) -> Result<bson::RawDocumentBuf, Error> {
-        self.run(database, command.as_bytes(), None, to_raw_document).await
+        self.run(database, command.as_bytes(), to_raw_document).await
     }
 
-    pub(super) async fn run<T>(
+    async fn run<T>(
         &mut self,
         database: &str,
         command: &[u8],
-        read_preference: Option<&ReadPreference<'_>>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
-        if command.is_empty() {
-            return Err(Error::Bson("a command must not be empty".into()));
+        let command = checked(command)?;
+        let pairs = self.read_preference.as_ref().map(OwnedReadPreference::pairs).unwrap_or_default();
+        let tag_sets = tag_sets(&pairs);
+        let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
+        let told = self.client.told_preference(&self.guard, wanted);
+        if self.is_paced {
+            self.client.pace(&mut self.guard);
         }
-        if let Some(client) = self.pacing {
-            self.guard.set_deadline(client.deadline(client.options().socket_timeout));
-        }
-        let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
-            body.extend(command)?;
-            read_preference.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
-        };
-        match self.guard.run_command(database, write).await {
-            Ok(reply) => read(reply),
-            Err(OperationError::Command { code, .. }) => Err(self.refusal(code)),
-            Err(error) => Err(Error::Operation(error)),
-        }
+        exchange(&mut self.guard, database, command, told.as_ref(), read).await
     }
 
-    /// The guard beneath, which writes commands and reads replies without the bson crate's documents.
+    /// The guard beneath, which writes commands and reads replies without the bson crate's documents. It tells the server of no read
+    /// preference: [`append_read_preference`](crate::shell::append_read_preference) does.
     pub const fn raw(&mut self) -> &mut Guard<'c, Net<P>> {
         &mut self.guard
     }
@@ -136,24 +136,62 @@ impl<'c, P: Platform> Connection<'c, P> {
     pub fn connection_id(&self) -> u64 {
         self.guard.connection_id()
     }
-
-    fn refusal(&self, code: i32) -> Error {
-        let reply = self.guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
-        let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
-        Error::Command(Box::new(CommandError {
-            code,
-            code_name: reply.get_str("codeName").ok().map(str::to_owned),
-            message: reply.get_str("errmsg").ok().map(str::to_owned),
-            labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
-            reply,
-        }))
-    }
 }
 
 impl<P: Platform> fmt::Debug for Connection<'_, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("guard", &self.guard).finish()
     }
+}
+
+/// What the client adds to commands by itself.
+const ADDED: [&str; 2] = ["$db", "$readPreference"];
+
+/// The command that these bytes are, if they can be one.
+pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
+    let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
+    if command.is_empty() {
+        return Err(Error::Bson("a command must not be empty".into()));
+    }
+    for key in ADDED {
+        if command.get(key).map_err(|error| Error::Bson(error.to_string()))?.is_some() {
+            return Err(Error::ReservedKey(key));
+        }
+    }
+    Ok(command)
+}
+
+/// Sends a command and reads the reply.
+///
+/// - `command`: [`checked`]. `told`: the read preference that the server is told.
+pub(super) async fn exchange<P: Platform, T>(
+    guard: &mut Guard<'_, Net<P>>,
+    database: &str,
+    command: RawDocument<'_>,
+    told: Option<&ReadPreference<'_>>,
+    read: fn(RawDocument<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
+    let write = |body: &mut DocumentWriter<'_, Vec<u8>>| {
+        body.extend(command)?;
+        told.map_or(Ok(()), |preference| shell::append_read_preference(body, preference))
+    };
+    match guard.run_command(database, write).await {
+        Ok(reply) => read(reply),
+        Err(OperationError::Command { code, .. }) => Err(refusal(guard, code)),
+        Err(error) => Err(Error::Operation(error)),
+    }
+}
+
+fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
+    let reply = guard.reply().and_then(|reply| bson::Document::try_from(reply).ok()).unwrap_or_default();
+    let labels = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+    Error::Command(Box::new(CommandError {
+        code,
+        code_name: reply.get_str("codeName").ok().map(str::to_owned),
+        message: reply.get_str("errmsg").ok().map(str::to_owned),
+        labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
+        reply,
+    }))
 }
 
 pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {

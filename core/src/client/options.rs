@@ -1,6 +1,7 @@
 //! What a client is told.
 
 mod build;
+mod metadata;
 mod read_preference;
 #[cfg(test)]
 mod tests;
@@ -51,9 +52,10 @@ pub struct ClientOptions {
     pub replica_set: Option<String>,
     /// `directConnection`: speak to the one host whatever it is, and look for no others. Default false.
     pub direct_connection: bool,
-    /// `appName`: what the server's logs call this client; at most 128 bytes.
+    /// `appName`: what the server's logs call this client; 1 to 128 bytes.
     pub app_name: Option<String>,
-    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost.
+    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost. 200 bytes of names and versions
+    /// fit in any case, more if `app_name` is short; a platform that does not fit is cut off.
     pub driver_info: Vec<DriverInfo>,
     /// The database of [`Client::default_database`](super::Client::default_database): of a connection string what follows the hosts,
     /// up to a dot.
@@ -81,13 +83,15 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever. Where it or the
-    /// operation's own limit applies, `waitQueueTimeoutMS` does not.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. `None`, the default, is for ever
+    /// as well, but leaves it to `socket_timeout` to limit each command. Where it or the operation's own limit applies,
+    /// `waitQueueTimeoutMS` does not.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
-    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password.
+    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password. A client
+    /// keeps it for its life, because every new connection needs it; it is wiped when it is dropped.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
     /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
@@ -96,8 +100,8 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
-    /// ever. `timeout` is the better one. Either bounds each command of a connection's handshake too.
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
+    /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
@@ -245,7 +249,7 @@ impl ClientOptions {
             credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
-            timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            timeout: given.timeout,
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
@@ -260,10 +264,10 @@ impl ClientOptions {
         })
     }
 
-    /// The credential as the shell takes it; none is left here.
+    /// The credential as the shell takes it.
     #[cfg(feature = "auth")]
-    pub(super) fn take_login(&mut self) -> Result<Option<Login>, Error> {
-        let Some(credential) = self.credential.take() else { return Ok(None) };
+    pub(super) fn login(&self) -> Result<Option<Login>, Error> {
+        let Some(credential) = self.credential.clone() else { return Ok(None) };
         let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
         if login.needs_privacy() && !self.is_private() {
             return Err(Error::Credential(AuthError::PlainWithoutTls));
@@ -273,15 +277,14 @@ impl ClientOptions {
 
     /// Without the feature `auth` there is none.
     #[cfg(not(feature = "auth"))]
-    #[expect(clippy::unnecessary_wraps, clippy::needless_pass_by_ref_mut, reason = "the same with the feature")]
-    pub(super) const fn take_login(&mut self) -> Result<Option<Login>, Error> {
+    #[expect(clippy::unnecessary_wraps, reason = "the same with the feature")]
+    pub(super) const fn login(&self) -> Result<Option<Login>, Error> {
         Ok(None)
     }
 
     /// How long each command of a connection's handshake may take; zero is for ever (CMAP-60).
     pub(super) fn handshake_command_timeout(&self) -> Duration {
-        let limits = [self.timeout, self.socket_timeout];
-        limits.into_iter().flatten().find(|limit| !limit.is_zero()).unwrap_or_default()
+        self.timeout.or(self.socket_timeout).unwrap_or_default()
     }
 
     /// Whether nobody on the way to these hosts can read what is sent.

@@ -35,9 +35,7 @@ impl TlsConfig {
     ///
     /// [`TlsError`]: an option that cannot be met, and its file.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
-        if options.certificate_key_file_password.is_some() && options.certificate_key_file.is_none() {
-            return Err(TlsError::PasswordWithoutFile);
-        }
+        options.check()?;
         let mut warnings = Vec::new();
         let verifier = verifier(options, &mut warnings)?;
         // The provider is named rather than taken from the process: nothing that else uses rustls here can interfere.
@@ -73,7 +71,10 @@ impl TlsConfig {
 
     /// The state of a new connection to this host.
     pub(super) fn connection(&self, host: &str) -> Result<ClientConnection, TlsHandshakeError> {
-        let name = match host.parse::<IpAddr>() {
+        // The zone of an address says which way to it, and is no part of it (RFC 4007).
+        let unzoned =
+            host.split_once('%').filter(|(address, _)| address.contains(':')).map_or(host, |(address, _)| address);
+        let name = match unzoned.parse::<IpAddr>() {
             Ok(address) => ServerName::from(address),
             Err(_) => ServerName::try_from(host).map_err(|_| TlsHandshakeError::NAME)?.to_owned(),
         };

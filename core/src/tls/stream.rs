@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use embedded_io_async::{ErrorType, Read, Write};
@@ -16,6 +17,8 @@ use std::io::{self, Read as _, Write as _};
 const INPUT_BYTES: usize = 16 * 1024 + 256;
 /// Reads that are tried for the reason of a failed write.
 const LAST_READS_MAX: usize = 16;
+/// Times that a read takes something in without any plaintext in it, one after the other, before others have their turn.
+const FRUITLESS_ROUNDS_MAX: u32 = 32;
 /// A buffer of encrypted bytes for sending that has become larger than this is given back.
 const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 
@@ -26,6 +29,7 @@ const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 ///   [`Write::flush`] sends the rest. A write or flush that is dropped has either taken bytes or not; encrypted bytes that it leaves behind
 ///   go out first next time, because a record that is cut or left out would end the connection.
 /// - Reading sends first what is still to be sent, since the peer may wait for it.
+/// - A read gives way now and then to others of its task, so that a peer that sends records with nothing in them is still subject to deadlines.
 /// - An end of the inner stream that the peer did not announce is an error (`UnexpectedEof`), not an end.
 /// - Dropping the stream tries once, without waiting, to tell the peer that nothing follows.
 ///
@@ -211,9 +215,18 @@ impl<S: Read<Error = io::Error> + Write> Read for TlsStream<S> {
             return Ok(0);
         }
         let mut more = true;
+        let mut rounds = 0;
         loop {
             match self.tls.reader().read(buf) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && more => more = self.take_in().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && more => {
+                    if rounds == FRUITLESS_ROUNDS_MAX {
+                        // A peer that always has another empty record must not keep its reader from the time.
+                        rounds = 0;
+                        give_way().await;
+                    }
+                    rounds += 1;
+                    more = self.take_in().await?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -247,4 +260,17 @@ impl<S: Read<Error = io::Error> + Write> fmt::Debug for TlsStream<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsStream").field("protocol", &self.protocol()).finish_non_exhaustive()
     }
+}
+
+/// Is pending once, and ready at once after that.
+async fn give_way() {
+    let mut given = false;
+    poll_fn(|context| {
+        if core::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }

@@ -230,3 +230,73 @@ fn connection_by_read_preference_is_to_such_a_member() {
         assert_eq!(id, 1, "the primary's first");
     });
 }
+
+/// What is wrong with a command itself is said before a server is looked for.
+#[test]
+fn command_that_cannot_be_one_waits_for_no_server() {
+    run(async {
+        let nobody = ClientOptions::new("127.0.0.1:1").server_selection_timeout(Duration::from_secs(2));
+        let client = client(nobody);
+        let error = refused(client.run_command("admin", doc! {}).await);
+        assert!(!error.is_timeout() && error.to_string().contains("empty"), "{error}");
+        let raw = bson::RawDocumentBuf::new();
+        let error = refused(client.run_raw_command("admin", &raw).await);
+        assert!(!error.is_timeout() && error.to_string().contains("empty"), "{error}");
+    });
+}
+
+/// What the client adds by itself must not be there before: servers refuse a key that comes twice. Nobody is asked.
+#[test]
+fn command_with_a_key_that_the_client_adds_is_refused_by_name() {
+    run(async {
+        let server = server();
+        let client = client(options(&server));
+        for key in ["$db", "$readPreference"] {
+            let mut command = doc! { "ping": 1, "comment": { "$db": 1 } };
+            command.insert(key, doc! { "mode": "nearest" });
+            let raw = bson::RawDocumentBuf::try_from(&command).expect("a document");
+            let mut connection = client.check_out().await.expect("a connection");
+            let errors = [
+                refused(client.run_command("admin", command.clone()).await),
+                refused(client.run_raw_command("admin", &raw).await),
+                refused(connection.run_command("admin", command.clone()).await),
+                refused(connection.run_raw_command("admin", &raw).await),
+            ];
+            for error in errors {
+                assert!(error.to_string().contains(&format!("{key},")), "{error}");
+                assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
+            }
+            // It has not suffered.
+            connection.run_command("admin", doc! { "ping": 1, "comment": { key: 1 } }).await.expect("deeper is fine");
+        }
+        assert_eq!(sent(&server, "ping").len(), 2);
+    });
+}
+
+/// `timeoutMS` of zero is for ever, and said: `socketTimeoutMS` does not apply beside it.
+#[test]
+fn time_limit_of_zero_is_for_ever_whatever_the_socket_timeout_says() {
+    run(async {
+        let server = server();
+        let limit = Duration::from_millis(150);
+        let ping = || doc! { "ping": 1 };
+        let zero = CommandOptions::new().with_timeout(Duration::ZERO);
+        let paced = client(options(&server).socket_timeout(limit));
+        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::ZERO));
+        let uri = format!("mongodb://{}/?socketTimeoutMS=150&timeoutMS=0", server.address());
+        let by_string = client(ClientOptions::parse(&uri).expect("a right string"));
+        for client in [&paced, &unhurried, &by_string] {
+            client.run_command_with("admin", ping(), zero).await.expect("a connection is there");
+        }
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
+        assert!(refused(paced.run_command("admin", ping()).await).is_timeout(), "nothing was said of its time");
+        paced.run_command_with("admin", ping(), zero).await.expect("the command says it");
+        for client in [&unhurried, &by_string] {
+            client.run_command("admin", ping()).await.expect("the client says it");
+            let mut connection = client.check_out().await.expect("a connection");
+            connection.run_command("admin", ping()).await.expect("the client says it");
+        }
+        let mut connection = paced.check_out_by(None).await.expect("a connection");
+        connection.run_command("admin", ping()).await.expect("the check-out says it");
+    });
+}

@@ -1,10 +1,12 @@
 //! Read preferences: where operations go, and what servers are told.
 
 use super::support::{client, known, options, ping_with, refused, run, sent, still_set};
+use bson::doc;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference, ReadPreferenceOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 fn preferring(preference: ReadPreference<'_>) -> CommandOptions<'_> {
     CommandOptions::new().with_read_preference(preference)
@@ -153,6 +155,86 @@ fn preferred_kinds_fall_back() {
         let before = pings(&set)[primary];
         ping_with(&client, preferring(ReadPreference::of(ReadMode::SecondaryPreferred))).await.expect("a ping");
         assert_eq!(pings(&set)[primary], before + 1);
+        client.close().await;
+    });
+}
+
+/// What the server was told with each `find`.
+fn told(server: &FakeServer) -> Vec<Option<bson::Document>> {
+    let finds = sent(server, "find").into_iter().map(|find| find.body.expect("small"));
+    finds.map(|find| find.get_document("$readPreference").ok().cloned()).collect()
+}
+
+/// A connection that was checked out by a preference tells it with each command: a secondary answers nobody who does not.
+#[test]
+fn connection_tells_the_preference_that_it_was_checked_out_by() {
+    run(async {
+        let set = tagged();
+        let client = client(options(&set.uri()));
+        known(&client, &set).await;
+        let primary = set.primary().expect("a primary");
+        let (secondary, tags) = if primary == 1 { (2, ("dc", "sf")) } else { (1, ("rack", "1")) };
+        let mut connection = {
+            // It outlives what it was asked for by.
+            let set = [tags];
+            let tag_sets: [&[(&str, &str)]; 1] = [&set];
+            let preference = ReadPreferenceOptions {
+                mode: ReadMode::Secondary,
+                tag_sets: &tag_sets,
+                max_staleness_seconds: Some(120),
+            };
+            client.check_out_preferring(preference.validate().expect("right")).await.expect("a connection")
+        };
+        let server = set.server(secondary);
+        assert_eq!(connection.raw().server().address(), server.address().to_string());
+        connection.run_command("db", doc! { "find": "c" }).await.expect("a secondary may answer");
+        let raw = bson::rawdoc! { "find": "c" };
+        connection.run_raw_command("db", &raw).await.expect("a secondary may answer");
+        let (name, value) = tags;
+        let expected = doc! { "mode": "secondary", "tags": [{ name: value }], "maxStalenessSeconds": 120_i64 };
+        assert_eq!(told(&server), [Some(expected.clone()), Some(expected)]);
+        drop(connection);
+
+        let mut connection = client.check_out().await.expect("a connection");
+        connection.run_command("db", doc! { "find": "c" }).await.expect("the primary answers");
+        assert_eq!(told(&set.server(primary)), [None], "it does without");
+        drop(connection);
+        client.close().await;
+    });
+}
+
+/// On a direct connection any member may answer, and is told so; what the connection was checked out by comes first.
+#[test]
+fn connection_to_a_single_member_lets_it_answer() {
+    run(async {
+        let set = still_set();
+        let secondary = set.server((set.primary().expect("a primary") + 1) % 3);
+        let client = client(options(&secondary.uri()));
+        let find = || doc! { "find": "c" };
+        client.check_out().await.expect("a connection").run_command("db", find()).await.expect("a read");
+        let read = client.with_connection(async |connection| connection.run_command("db", find()).await);
+        read.await.expect("a connection").expect("a read");
+        let nearest = client.check_out_preferring(ReadPreference::of(ReadMode::Nearest)).await;
+        nearest.expect("a connection").run_command("db", find()).await.expect("a read");
+        let primary = client.check_out_preferring(ReadPreference::of(ReadMode::Primary)).await;
+        primary.expect("a connection").run_command("db", find()).await.expect("a read");
+        let mode = |mode: &str| Some(doc! { "mode": mode });
+        let any = || mode("primaryPreferred");
+        assert_eq!(told(&secondary), [any(), any(), mode("nearest"), any()]);
+        client.close().await;
+    });
+}
+
+#[test]
+fn connection_to_a_standalone_tells_no_preference() {
+    run(async {
+        let server = FakeServer::start(FakeOptions::default()).expect("it starts");
+        let client = client(options(&server.uri()));
+        for mode in ReadMode::ALL {
+            let connection = client.check_out_preferring(ReadPreference::of(mode)).await;
+            connection.expect("a connection").run_command("db", doc! { "find": "c" }).await.expect("a read");
+        }
+        assert_eq!(told(&server), [None, None, None, None, None]);
         client.close().await;
     });
 }

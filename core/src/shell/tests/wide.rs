@@ -29,8 +29,8 @@ impl Runtime for Wide {
         self.0.sleep_until(at).await;
     }
 
-    async fn connect(&self, endpoint: &Endpoint<'_>) -> Result<Stream, ConnectError> {
-        self.0.connect(endpoint).await
+    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        self.0.connect(endpoint, deadline).await
     }
 
     fn buffer(&self) -> Result<Page, Full> {

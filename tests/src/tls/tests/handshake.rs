@@ -47,6 +47,26 @@ fn host_may_be_a_name_or_an_address_and_only_names_are_sent() {
     }
 }
 
+/// A zone says which way to the address; the certificate has nothing of it.
+#[test]
+fn zone_of_an_address_is_no_part_of_its_name() {
+    let world = World::new();
+    let server = || ServerTls::new(world.root.issue(&Wanted::server(&["fe80::1"])).identity());
+    for host in ["fe80::1%eth0", "fe80::1%3", "fe80::1"] {
+        assert!(check(&world.config(), host, &server()).is_ok(), "{host}");
+    }
+    let wrong = Err(Cause::Certificate(CertificateFault::WrongName));
+    assert_eq!(check(&world.config(), "fe80::2%eth0", &server()), wrong);
+    assert_eq!(check(&world.config(), "db%eth0", &server()), wrong);
+    let (mut any_name, mut any_certificate) = (world.options(), world.options());
+    any_name.allow_invalid_hostnames = true;
+    any_certificate.allow_invalid_certificates = true;
+    for options in [any_name, any_certificate] {
+        let config = TlsConfig::build(&options).unwrap();
+        assert!(check(&config, "fe80::2%eth0", &server()).is_ok());
+    }
+}
+
 /// Each kind of certificate that is not to be trusted, and what is wrong with it.
 fn bad_servers(world: &World) -> Vec<(&'static str, ServerTls, CertificateFault)> {
     let good = Wanted::server(&[HOST]);

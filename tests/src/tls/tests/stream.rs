@@ -1,5 +1,10 @@
 //! What goes through a stream comes out of it, however the bytes fall and whatever is dropped.
 
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::pin::pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
 use std::io;
 
 use embedded_io_async::{Read, Write};
@@ -207,4 +212,54 @@ fn read_waits_while_the_peer_is_silent() {
     assert!(run_for(stream.read(&mut [0; 8]), 10).is_none());
     wire.0.borrow_mut().say(b"now");
     assert_eq!(run(receive(&mut stream, 3)).unwrap(), b"now");
+}
+
+/// Whether its task was woken.
+#[derive(Debug, Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A peer that always has another record without anything in it holds nobody up: whoever looks at the time is let do so.
+#[test]
+fn records_without_plaintext_do_not_keep_a_read_from_its_deadline() {
+    let world = World::new();
+    let mut server = world.server();
+    server.versions = Versions::Tls13;
+    let mut config = rustls::ServerConfig::clone(&server.config().unwrap());
+    config.send_tls13_tickets = 500;
+    let wire = Far::of(&Arc::new(config));
+    let mut stream = connect(&world.config(), HOST, &wire).unwrap();
+    let left = {
+        let mut far = wire.0.borrow_mut();
+        // A ticket, more or less.
+        far.chunk = 128;
+        far.say(b"abc");
+        far.output.len()
+    };
+    assert!(left > 40_000, "{left} bytes are no flood");
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut buffer = [0; 10];
+    let mut polls = 0;
+    let count = {
+        let mut read = pin!(stream.read(&mut buffer));
+        loop {
+            let before = wire.0.borrow().given;
+            let polled = read.as_mut().poll(&mut Context::from_waker(&waker));
+            let taken = wire.0.borrow().given - before;
+            assert!(taken < left / 4, "{taken} bytes at once");
+            match polled {
+                Poll::Ready(count) => break count.unwrap(),
+                Poll::Pending => assert!(woken.0.swap(false, Ordering::SeqCst), "it sleeps for ever"),
+            }
+            polls += 1;
+        }
+    };
+    assert_eq!(&buffer[..count], b"abc");
+    assert!(polls > 4, "{polls} polls");
 }
