@@ -52,6 +52,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tasks::Tasks;
 
 /// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
+///
+/// # Forking
+///
+/// Clients and their connections are not fork-safe: the sockets that a child inherits are its parent's too, and the threads that run the
+/// client's tasks are not there. A child makes a client of its own, on an executor that was started in the child; as some
+/// executors start once in a process, fork before the first client is made, or `exec` after it. An inherited client is neither used nor
+/// dropped ([`core::mem::forget`]): one of its locks may be held by a thread that is not there. Whoever drives the pools of this
+/// crate without a client resets each in the child by [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork), which gives up
+/// all connections.
+///
+/// Source: CMAP, "Forking" (CMAP-100).
 pub struct Client<P: Platform> {
     inner: Arc<Inner<P>>,
 }

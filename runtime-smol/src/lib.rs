@@ -164,6 +164,11 @@ pub use poolhouse_core::topology::OwnedTopologyDescription;
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
+///
+/// # Forking
+///
+/// Not fork-safe, as said [there](poolhouse_core::client::Client#forking). smol's global executor and its reactor start once in a process, so
+/// a process forks before its first client, and each side makes its own.
 pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
