@@ -3,6 +3,8 @@
 extern crate alloc;
 
 mod replica_set {
+    #[cfg(feature = "auth")]
+    mod arbiters;
     mod discovery;
     mod events;
     mod faults;

@@ -11,6 +11,7 @@ use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
+use crate::topology::TopologyType;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
@@ -271,7 +272,9 @@ impl<R: Runtime> Hub<R> {
         if let Some(login) = &self.config().login {
             connection.expect_secrets(login.secret_bytes());
         }
-        let mut handshake = Handshake::with_authenticator(hello, speaker);
+        // Only the one server of a direct connection may be an arbiter.
+        let is_direct = self.topology_type() == TopologyType::Single;
+        let mut handshake = Handshake::with_authenticator(hello, speaker).with_arbiters_exempt(is_direct);
         let mut next = Shaken::Command;
         let error = loop {
             let shaken = match next {

@@ -39,6 +39,8 @@ pub struct Handshake<'a, A = Unauthenticated> {
     ids: RequestIds,
     /// What hello told, while authentication goes on.
     established: Option<Established>,
+    /// Whether a server that says that it is an arbiter is not authenticated against.
+    arbiters_exempt: bool,
 }
 
 /// Where the conversation stands.
@@ -178,6 +180,20 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Self::begin(hello, authenticator)
     }
 
+    /// The same, with or without the exemption of arbiters, which hold no data and know no users: they are not authenticated against.
+    /// By default it holds unless a load balancer is expected.
+    ///
+    /// Any peer can call itself an arbiter, and by that be spared the proof that it knows the user. A host that has sorted its servers,
+    /// and wants no connection of an arbiter, switches the exemption off; the shell does so unless it was told to connect to the one
+    /// server directly. Other hosts look at [`Established::server_type`] before they send anything that is not for everybody.
+    ///
+    /// Source: Authentication, "Authentication Handshake".
+    #[must_use]
+    pub const fn with_arbiters_exempt(mut self, exempt: bool) -> Self {
+        self.arbiters_exempt = exempt;
+        self
+    }
+
     /// Takes everything that was received and not consumed yet.
     ///
     /// - `input`: may end anywhere; what is not consumed must be handed in again, with more behind it.
@@ -223,8 +239,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
                 }
             };
             let round = match &hello {
-                // An arbiter has no users.
-                Some(hello) if hello.server_type() == ServerType::RsArbiter => Ok(Round::Done),
+                Some(hello) if self.arbiters_exempt && hello.server_type() == ServerType::RsArbiter => Ok(Round::Done),
                 Some(hello) => self.authenticator.handle_hello(hello),
                 None => self.authenticator.handle_reply(message.body()),
             };
@@ -301,8 +316,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     }
 
     const fn begin(hello: HandshakeHello<'a>, authenticator: A) -> Self {
-        let (exchange, ids) = (Exchange::IDLE, RequestIds::new());
-        Self { hello, authenticator, step: Step::OwesHello, exchange, ids, established: None }
+        let (exchange, ids, arbiters_exempt) = (Exchange::IDLE, RequestIds::new(), !hello.load_balanced);
+        Self { hello, authenticator, step: Step::OwesHello, exchange, ids, established: None, arbiters_exempt }
     }
 
     /// Reads the reply to hello and keeps what [`Established`] tells of it.

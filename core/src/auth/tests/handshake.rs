@@ -470,6 +470,28 @@ fn arbiter_is_not_authenticated_against() {
     assert_eq!(established(talk.told(arbiter)).server_type, ServerType::RsArbiter);
 }
 
+/// Anybody can say that it is one: where there can be none, it counts for nothing.
+#[test]
+fn arbiter_is_authenticated_against_where_none_can_be() {
+    let client = client();
+    let arbiter = |d: &mut Writer<'_>| d.str("setName", "rs")?.boolean("arbiterOnly", true)?.int32("ok", 1).map(drop);
+    let handshake = Handshake::with_authenticator(HandshakeHello::new(&client), authentication(None, true));
+    let mut talk = Talk { handshake: handshake.with_arbiters_exempt(false), request_id: 0 };
+    talk.sent();
+    assert_eq!(talk.told(arbiter), Ok(Next::Transmit));
+    assert_eq!(at(&talk.sent(), "saslStart"), Some(RawValue::Int32(1)));
+
+    let balanced = HandshakeHello { load_balanced: true, ..HandshakeHello::new(&client) };
+    let handshake = Handshake::with_authenticator(balanced, authentication(None, true));
+    let mut talk = Talk { handshake, request_id: 0 };
+    talk.sent();
+    let behind_a_balancer = |d: &mut Writer<'_>| {
+        arbiter(d)?;
+        d.value("serviceId", RawValue::ObjectId(crate::ObjectId([1; 12]))).map(drop)
+    };
+    assert_eq!(talk.told(behind_a_balancer), Ok(Next::Transmit));
+}
+
 #[test]
 fn keys_given_spare_the_next_connection_the_work() {
     let client = client();

@@ -56,6 +56,7 @@ fn answer_at_the_deadline_is_late() {
 /// A server that says something at the last moment each time, and never what was asked for, wins no time by it.
 #[test]
 fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
+    type Say<'a> = &'a mut dyn FnMut(&[u8]) -> Vec<u8>;
     let mut aliases = 0_u32;
     let mut alias = |request: &[u8]| {
         aliases += 1;
@@ -64,7 +65,7 @@ fn lookup_ends_with_the_time_of_all_attempts_whatever_servers_say() {
     };
     let mut cut = |request: &[u8]| reply_with(request, |packet| packet.set_flags(PacketFlag::TRUNCATION));
     let mut format_error = |request: &[u8]| refusal(request, RCODE::FormatError);
-    let says: [&mut dyn FnMut(&[u8]) -> Vec<u8>; 3] = [&mut alias, &mut cut, &mut format_error];
+    let says: [Say<'_>; 3] = [&mut alias, &mut cut, &mut format_error];
     for (case, say) in says.into_iter().enumerate() {
         let mut lookup = lookup(&config(1));
         let mut now = 0;

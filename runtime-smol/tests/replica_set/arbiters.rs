@@ -1,0 +1,51 @@
+//! Servers that call themselves arbiters, which need not prove that they know the user.
+
+use super::support::{client, eventually, options, run};
+use core::time::Duration;
+use poolhouse_smol::ServerMonitoringMode;
+use poolhouse_smol::poolhouse_core::ServerType;
+use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, Role};
+
+/// A set of one server, with a user.
+fn server() -> FakeServer {
+    let users = FakeOptions::with_users(vec![FakeUser::new("ada", "pencil")]);
+    let server = FakeServer::start(users).expect("the server starts");
+    let address = server.address().to_string();
+    server.update_state(|state| {
+        state.role = Role::Primary;
+        state.fields = bson::doc! { "setName": "rs", "hosts": [&address], "me": &address };
+    });
+    server
+}
+
+/// Whoever pretends to be an arbiter once operations are to come gets none of them for free.
+#[test]
+fn member_that_turns_arbiter_must_prove_itself_all_the_same() {
+    run(async {
+        let server = server();
+        let mut options = options(&format!("mongodb://ada:pencil@{}/?replicaSet=rs", server.address()));
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+        options.monitor.heartbeat_frequency = Duration::from_secs(600);
+        let client = client(options);
+        let is_known = || client.servers().iter().any(|server| server.server_type == ServerType::RsPrimary);
+        eventually("it is the primary", is_known).await;
+        server.update_state(|state| state.role = Role::Arbiter);
+        let connection = client.check_out().await.expect("it proves itself");
+        assert_eq!(server.look(|view| view.open().flat_map(|open| view.users_on(open.id).to_vec()).count()), 1);
+        drop(connection);
+        client.close().await;
+    });
+}
+
+/// A direct connection is to whatever is there.
+#[test]
+fn arbiter_that_is_connected_to_directly_need_not() {
+    run(async {
+        let server = server();
+        server.update_state(|state| state.role = Role::Arbiter);
+        let uri = format!("mongodb://nobody:pencil@{}/?directConnection=true", server.address());
+        let client = client(options(&uri));
+        drop(client.check_out().await.expect("an arbiter has no users"));
+        client.close().await;
+    });
+}
