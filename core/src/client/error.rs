@@ -52,6 +52,8 @@ pub enum Error {
     Command(Box<CommandError>),
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
+    /// A command has this key, which the client adds by itself where it is needed: servers refuse one that comes twice. Nothing was sent.
+    ReservedKey(&'static str),
 }
 
 /// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
@@ -139,7 +141,8 @@ impl Error {
             | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
-            | Self::Bson(_) => false,
+            | Self::Bson(_)
+            | Self::ReservedKey(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -162,7 +165,8 @@ impl Error {
             | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
-            | Self::Bson(_) => false,
+            | Self::Bson(_)
+            | Self::ReservedKey(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -196,7 +200,8 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Command(_)
-            | Self::Bson(_) => false,
+            | Self::Bson(_)
+            | Self::ReservedKey(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -221,6 +226,9 @@ impl fmt::Display for Error {
             Self::Operation(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Bson(what) => write!(f, "BSON: {what}"),
+            Self::ReservedKey(key) => {
+                write!(f, "a command must not have {key}, which the client adds where it is needed")
+            }
         }
     }
 }
