@@ -26,7 +26,7 @@ pub struct CommandOptions<'a> {
     /// Whether the client's [read preference](super::ClientOptions#structfield.read_preference) applies if there is none here.
     /// Default false.
     pub client_read_preference: bool,
-    /// How long it may take in all, instead of what the client's options say; zero is for ever.
+    /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
     pub timeout: Option<Duration>,
     /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
     /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
@@ -52,7 +52,7 @@ impl<'a> CommandOptions<'a> {
         Self { client_read_preference: true, ..self }
     }
 
-    /// With a time limit of its own; zero is for ever.
+    /// With a time limit of its own; zero is for ever, and `socketTimeoutMS` does not apply either.
     #[must_use]
     pub const fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
@@ -145,10 +145,7 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = match options.timeout {
-            Some(timeout) => self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero())),
-            None => self.own_deadline(),
-        };
+        let deadline = self.limit(options.timeout.or(self.options().timeout));
         let mut failed: Option<(ServerId, Error)> = None;
         loop {
             let deprioritized = failed.as_ref().map(|(id, _)| *id);
@@ -213,9 +210,16 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// The same by the client's options, where zero is for ever.
+    /// The same of `timeoutMS`, where zero is for ever: that is said, too, so that the limits that it stands in for do not apply.
+    ///
+    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
+    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
+        if timeout.is_some_and(|timeout| timeout.is_zero()) { Some(Instant::MAX) } else { self.deadline(timeout) }
+    }
+
+    /// The same by the client's options.
     pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.deadline(self.options().timeout.filter(|timeout| !timeout.is_zero()))
+        self.limit(self.options().timeout)
     }
 
     /// Whether `socketTimeoutMS` limits each command: where no deadline does.

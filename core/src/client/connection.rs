@@ -23,16 +23,16 @@ impl<P: Platform> Client<P> {
     ///
     /// [`Error::Operation`]: no server, or no connection in time.
     pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(None, self.own_deadline()).await
+        self.check_out_until(None, self.own_deadline(), true).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never.
+    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never. `socketTimeoutMS` applies to neither.
     ///
     /// # Errors
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(None, self.deadline(timeout)).await
+        self.check_out_until(None, self.deadline(timeout), false).await
     }
 
     /// [`Client::check_out`] of a connection to a server of the user's choice. The server is told of the read preference with each
@@ -42,19 +42,21 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::check_out`].
     pub async fn check_out_preferring(&self, read_preference: ReadPreference<'_>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(Some(read_preference), self.own_deadline()).await
+        self.check_out_until(Some(read_preference), self.own_deadline(), true).await
     }
 
+    /// `may_pace`: whether `socketTimeoutMS` applies if there is no deadline.
     async fn check_out_until(
         &self,
         read_preference: Option<ReadPreference<'_>>,
         deadline: Option<Instant>,
+        may_pace: bool,
     ) -> Result<Connection<'_, P>, Error> {
         let guard = self.inner.hub.check_out(&self.wanted(read_preference, &[]), deadline).await?;
         // Of a primary nobody is told.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(OwnedReadPreference::from);
-        Ok(Connection { guard, client: self, is_paced: self.is_paced(deadline), read_preference })
+        Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
     }
 
     /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.

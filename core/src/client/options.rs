@@ -80,7 +80,8 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; `None` and zero are for ever.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. `None`, the default, is for ever
+    /// as well, but leaves it to `socket_timeout` to limit each command.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
@@ -95,8 +96,8 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; `None` and zero are for
-    /// ever. `timeout` is the better one.
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
+    /// itself; `None` and zero are for ever. `timeout` is the better one.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. Default 1 s.
@@ -244,7 +245,7 @@ impl ClientOptions {
             credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
-            timeout: given.timeout.filter(|timeout| !timeout.is_zero()),
+            timeout: given.timeout,
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),

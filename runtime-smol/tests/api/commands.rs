@@ -272,3 +272,31 @@ fn command_with_a_key_that_the_client_adds_is_refused_by_name() {
         assert_eq!(sent(&server, "ping").len(), 2);
     });
 }
+
+/// `timeoutMS` of zero is for ever, and said: `socketTimeoutMS` does not apply beside it.
+#[test]
+fn time_limit_of_zero_is_for_ever_whatever_the_socket_timeout_says() {
+    run(async {
+        let server = server();
+        let limit = Duration::from_millis(150);
+        let ping = || doc! { "ping": 1 };
+        let zero = CommandOptions::new().with_timeout(Duration::ZERO);
+        let paced = client(options(&server).socket_timeout(limit));
+        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::ZERO));
+        let uri = format!("mongodb://{}/?socketTimeoutMS=150&timeoutMS=0", server.address());
+        let by_string = client(ClientOptions::parse(&uri).expect("a right string"));
+        for client in [&paced, &unhurried, &by_string] {
+            client.run_command_with("admin", ping(), zero).await.expect("a connection is there");
+        }
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
+        assert!(refused(paced.run_command("admin", ping()).await).is_timeout(), "nothing was said of its time");
+        paced.run_command_with("admin", ping(), zero).await.expect("the command says it");
+        for client in [&unhurried, &by_string] {
+            client.run_command("admin", ping()).await.expect("the client says it");
+            let mut connection = client.check_out().await.expect("a connection");
+            connection.run_command("admin", ping()).await.expect("the client says it");
+        }
+        let mut connection = paced.check_out_by(None).await.expect("a connection");
+        connection.run_command("admin", ping()).await.expect("the check-out says it");
+    });
+}

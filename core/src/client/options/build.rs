@@ -206,15 +206,16 @@ impl ClientOptions {
         self
     }
 
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever, the default.
+    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. By default nothing is said, so
+    /// that `socket_timeout` applies.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(limit).filter(|limit| !limit.is_zero());
+        self.timeout = Some(limit);
         self
     }
 
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if no other limit applies; zero is for ever, the default.
-    /// `timeout` is the better one.
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
+    /// itself; zero is for ever, the default. `timeout` is the better one.
     #[must_use]
     pub fn socket_timeout(mut self, limit: Duration) -> Self {
         self.socket_timeout = Some(limit).filter(|limit| !limit.is_zero());

@@ -177,8 +177,9 @@ fn compressors_are_those_of_the_string_in_its_order() {
 fn times_of_zero_are_for_ever_by_string_and_by_method() {
     let zero = Duration::ZERO;
     let by_method = built().timeout(zero).socket_timeout(zero);
+    assert_ne!(format!("{by_method:?}"), format!("{:?}", built()), "it was said");
     assert_eq!(format!("{by_method:?}"), format!("{:?}", parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0")));
-    assert_eq!((by_method.timeout, by_method.socket_timeout), (None, None));
+    assert_eq!((by_method.timeout, by_method.socket_timeout), (Some(zero), None));
 }
 
 #[test]
