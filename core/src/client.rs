@@ -37,7 +37,7 @@ use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
 use crate::topology::OwnedTopologyDescription;
-use crate::wire::hello::{ClientMetadata, Environment, MetadataOptions};
+use crate::wire::hello::Environment;
 use crate::{Instant, ServerType};
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -119,19 +119,7 @@ impl<P: Platform> Client<P> {
         let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
         environment.is_docker = Path::new("/.dockerenv").exists();
-        let (driver_name, driver_version, platform_name) =
-            options.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME);
-        let metadata = ClientMetadata::new(&MetadataOptions {
-            application_name: options.app_name.as_deref(),
-            driver_name: &driver_name,
-            driver_version: &driver_version,
-            os_type: os_type(),
-            os_name: Some(std::env::consts::OS),
-            os_architecture: Some(std::env::consts::ARCH),
-            os_version: None,
-            platform: Some(&platform_name),
-            environment: Some(&environment),
-        })?;
+        let metadata = options.metadata::<P>(&environment)?;
         let mut monitor = options.monitor;
         monitor.is_faas |= environment.is_faas();
         let seeds = options.seeds();
@@ -312,16 +300,6 @@ async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The handshake's name for the kind of operating system.
-fn os_type() -> &'static str {
-    match std::env::consts::OS {
-        "linux" => "Linux",
-        "macos" => "Darwin",
-        "windows" => "Windows",
-        other => other,
-    }
 }
 
 /// One server at one instant.

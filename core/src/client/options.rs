@@ -1,6 +1,7 @@
 //! What a client is told.
 
 mod build;
+mod metadata;
 mod read_preference;
 #[cfg(test)]
 mod tests;
@@ -51,9 +52,10 @@ pub struct ClientOptions {
     pub replica_set: Option<String>,
     /// `directConnection`: speak to the one host whatever it is, and look for no others. Default false.
     pub direct_connection: bool,
-    /// `appName`: what the server's logs call this client; at most 128 bytes.
+    /// `appName`: what the server's logs call this client; 1 to 128 bytes.
     pub app_name: Option<String>,
-    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost.
+    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost. 200 bytes of names and versions
+    /// fit in any case, more if `app_name` is short; a platform that does not fit is cut off.
     pub driver_info: Vec<DriverInfo>,
     /// The database of [`Client::default_database`](super::Client::default_database): of a connection string what follows the hosts,
     /// up to a dot.

@@ -14,9 +14,9 @@ use std::path::Path;
 /// client after itself. The futures are `Send`, so that the client's tasks and its users' may run on any thread. Dropping one gives
 /// up what it does, without waiting and without a trace: a half-made connection is closed.
 pub trait Platform: Clone + Send + Sync + 'static {
-    /// What a server is told of the driver: its name.
+    /// What a server is told of the driver: its name, at most 32 bytes.
     const DRIVER_NAME: &'static str;
-    /// What a server is told of the driver: its version.
+    /// What a server is told of the driver: its version, at most 24 bytes.
     const DRIVER_VERSION: &'static str;
     /// What a server is told of language and runtime, such as `Rust/smol`.
     const PLATFORM_NAME: &'static str;

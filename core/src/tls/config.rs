@@ -35,9 +35,7 @@ impl TlsConfig {
     ///
     /// [`TlsError`]: an option that cannot be met, and its file.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
-        if options.certificate_key_file_password.is_some() && options.certificate_key_file.is_none() {
-            return Err(TlsError::PasswordWithoutFile);
-        }
+        options.check()?;
         let mut warnings = Vec::new();
         let verifier = verifier(options, &mut warnings)?;
         // The provider is named rather than taken from the process: nothing that else uses rustls here can interfere.

@@ -1,5 +1,6 @@
 //! What a user asks of TLS, and what is to be said about it.
 
+use super::error::TlsError;
 use crate::uri::{ConnectionString, Secret};
 use core::fmt;
 use std::path::PathBuf;
@@ -39,6 +40,14 @@ impl TlsOptions {
             allow_invalid_certificates: insecure || given.tls_allow_invalid_certificates.unwrap_or_default(),
             allow_invalid_hostnames: insecure || given.tls_allow_invalid_hostnames.unwrap_or_default(),
         })
+    }
+
+    /// What can be checked without a file.
+    pub(crate) const fn check(&self) -> Result<(), TlsError> {
+        if self.certificate_key_file_password.is_some() && self.certificate_key_file.is_none() {
+            return Err(TlsError::PasswordWithoutFile);
+        }
+        Ok(())
     }
 }
 

@@ -48,8 +48,10 @@ fn wrong_options_start_nothing() {
         let server = server();
         let valid = || options(&server).min_pool_size(1);
         type Wrong = fn(ClientOptions) -> ClientOptions;
-        let cases: [(&str, Wrong); 6] = [
+        let cases: [(&str, Wrong); 8] = [
             ("serverSelectionTimeoutMS", |options| options.server_selection_timeout(Duration::ZERO)),
+            ("appName", |options| options.app_name("")),
+            ("driver name", |options| options.driver_info(DriverInfo::new("n".repeat(600)))),
             ("hosts", |options| options.host("b c")),
             ("replicaSet", |options| options.replica_set("")),
             ("driver_info.name", |options| options.driver_info(DriverInfo::new("a|b"))),

@@ -220,6 +220,15 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             "maxStalenessSeconds is 90, but must be absent when readPreference is primary",
         ),
         (built().app_name("n".repeat(129)), "appName is 129 bytes long, but must be at most 128"),
+        (built().app_name(""), r#"appName is "", but must not be empty"#),
+        (
+            built().driver_info(DriverInfo::new("n".repeat(600))),
+            "driver name and version do not fit 512 bytes of metadata",
+        ),
+        (
+            built().driver_info(info.clone().version("1".repeat(600))),
+            "driver name and version do not fit 512 bytes of metadata",
+        ),
         (built().replica_set(""), r#"replicaSet is "", but must not be empty"#),
         (built().default_database(""), r#"default_database is "", but must not be empty"#),
         (built().read_concern_level(""), r#"readConcernLevel is "", but must not be empty"#),
@@ -243,6 +252,22 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
     for (options, told) in cases {
         assert_eq!(options.validate().unwrap_err().to_string(), told);
     }
+}
+
+/// A text of a platform that is too long is cut off; everything else is told as a whole.
+#[test]
+fn library_of_a_long_platform_is_told_all_the_same() {
+    built().driver_info(DriverInfo::new("lib").platform("p".repeat(600))).validate().unwrap();
+    let name_and_version = DriverInfo::new("n".repeat(160)).version("1".repeat(40));
+    built().app_name("n".repeat(128)).driver_info(name_and_version).validate().unwrap();
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn password_without_a_file_is_refused_by_validate() {
+    let tls = TlsOptions { certificate_key_file_password: Some("hunter2".into()), ..TlsOptions::default() };
+    let error = built().tls(tls).validate().unwrap_err();
+    assert!(matches!(error, Error::Tls(crate::tls::TlsError::PasswordWithoutFile)), "{error}");
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::super::{Error, OptionError};
 use super::ClientOptions;
 use crate::config::ConfigError;
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
 use crate::topology::{TopologyConfigError, TopologyOptions};
-use crate::wire::hello::{APPLICATION_NAME_BYTES_MAX, MetadataError};
-use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,13 +14,14 @@ const HOST_RULE_URI: &str =
     "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
 
 impl ClientOptions {
-    /// Checks what [`Client::new`](crate::client::Client::new) checks, and starts nothing.
+    /// Checks what [`Client::new`](crate::client::Client::new) checks, and starts nothing. The files of the TLS options are not looked at.
     ///
     /// # Errors
     ///
     /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`Error::Config`] and
     /// [`Error::Option`] tell the value and the rule, [`Error::Topology`] and [`Error::Metadata`] the rule.
-    /// [`Error::Credential`]: what is missing or not supported, and nothing secret.
+    /// [`Error::Credential`]: what is missing or not supported, and nothing secret. With the feature `tls`, `Error::Tls` for options that want
+    /// another one.
     pub fn validate(&self) -> Result<(), Error> {
         self.pool.validate()?;
         self.monitor.validate()?;
@@ -45,10 +46,9 @@ impl ClientOptions {
             return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());
         }
         self.read_preference.validate()?;
-        let length_bytes = self.app_name.as_ref().map_or(0, String::len);
-        if length_bytes > APPLICATION_NAME_BYTES_MAX {
-            return Err(MetadataError::ApplicationNameTooLong { length_bytes }.into());
-        }
+        self.check_metadata()?;
+        #[cfg(feature = "tls")]
+        self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
         // Its copy of the secrets is wiped.
         self.login()?;
         self.validate_texts()
@@ -56,6 +56,7 @@ impl ClientOptions {
 
     fn validate_texts(&self) -> Result<(), Error> {
         let texts = [
+            ("appName", &self.app_name),
             ("replicaSet", &self.replica_set),
             ("default_database", &self.default_database),
             ("readConcernLevel", &self.read_concern_level),
@@ -94,27 +95,6 @@ impl ClientOptions {
             direct_connection: self.direct_connection,
             load_balanced: self.pool.load_balanced,
         }
-    }
-
-    /// What servers are told of the driver and the libraries on top of it: names, versions, platforms.
-    ///
-    /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
-    pub(in super::super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {
-        let mut told = (name.to_owned(), version.to_owned(), platform.to_owned());
-        for info in &self.driver_info {
-            let parts = [
-                (&mut told.0, Some(&info.name)),
-                (&mut told.1, info.version.as_ref()),
-                (&mut told.2, info.platform.as_ref()),
-            ];
-            for (text, more) in parts {
-                if let Some(more) = more.filter(|more| !more.is_empty()) {
-                    text.push('|');
-                    text.push_str(more);
-                }
-            }
-        }
-        told
     }
 }
 
