@@ -73,11 +73,12 @@ impl<P: Platform + Default> Client<P> {
     /// waits for a server.
     ///
     /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
-    /// anything else nothing is waited for.
+    /// anything else only files are waited for, as by [`Client::new`].
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`], [`Error::Credential`], [`Error::Seedlist`]: see [`ClientOptions::resolve`].
+    /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
+    /// [`Client::new`].
     pub async fn connect(uri: &str) -> Result<Self, Error> {
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
@@ -86,12 +87,16 @@ impl<P: Platform + Default> Client<P> {
         Self::with_platform(platform, options, Subscribers::default())
     }
 
-    /// A client with these options. Its tasks run on the platform's executor. It performs no I/O itself, but with TLS it reads the files
-    /// that the options name, or the platform's store of certificates, which may take some milliseconds.
+    /// A client with these options. Its tasks run on the platform's executor; whom they speak to is not waited for.
+    ///
+    /// It looks at files, on the thread that calls it: whether this is a container is told by one; with TLS it reads those that the options
+    /// name, or the platform's store of certificates, which may take some milliseconds.
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::validate`]; with the feature `tls`, `Error::Tls` for a file that cannot be read or used. Nothing was started.
+    /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
+    /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
+    /// [`Error::OutOfMemory`]. Nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
