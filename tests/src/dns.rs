@@ -36,6 +36,8 @@ pub enum Fault {
     Refuse(u8),
     /// It refuses to look for texts, with this response code.
     RefuseTxt(u8),
+    /// It says nothing when it is asked for IPv6 addresses.
+    DropAaaa,
     /// It cuts off every answer that is not over TCP.
     Truncate,
     /// Before each answer it sends forged ones: other ids, other questions, other hosts.
@@ -71,9 +73,10 @@ impl Shared {
             Fault::Silent => Vec::new(),
             Fault::Refuse(code) => vec![packet::refusal(&query, code)],
             Fault::RefuseTxt(code) if query.kind == packet::TXT => vec![packet::refusal(&query, code)],
+            Fault::DropAaaa if query.kind == packet::AAAA => Vec::new(),
             Fault::Truncate if !over_tcp => vec![packet::truncated(&query)],
             Fault::Forge if !over_tcp => [packet::forged(&query), vec![good()]].concat(),
-            Fault::RefuseTxt(_) | Fault::Truncate | Fault::Forge => vec![good()],
+            Fault::RefuseTxt(_) | Fault::DropAaaa | Fault::Truncate | Fault::Forge => vec![good()],
         }
     }
 }

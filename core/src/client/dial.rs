@@ -3,7 +3,7 @@
 //! Read first: RFC 8305 (Happy Eyeballs Version 2), "Sorting Addresses" and "Connection Attempts".
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use super::Platform;
 use alloc::boxed::Box;

@@ -1,6 +1,6 @@
 //! The built-in resolver.
 
-use super::support::{NAME, config, name_server, resolver, run};
+use super::support::{NAME, PATIENCE, config, name_server, resolver, run};
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use poolhouse_smol::{DnsResolver, LookupError, Resolver, ResolverConfig, Smol, SrvRecord};
@@ -48,6 +48,24 @@ fn addresses_come_from_the_same_servers_or_are_left_to_the_platform() {
         let from_file = resolver.lookup_addresses("localhost").await;
         assert!(matches!(from_file, Some(Ok(found)) if found.iter().all(IpAddr::is_loopback)), "the hosts file has it");
         assert_eq!(DnsResolver::new(Smol).lookup_addresses("r1.example.test").await, None);
+    });
+}
+
+/// RFC 8305, "Hostname Resolution Query Handling": a server that is silent about one family does not hold up the other.
+#[test]
+fn addresses_are_not_kept_back_by_a_server_that_is_silent_about_ipv6() {
+    run(async {
+        let server = name_server(&[]);
+        server.set_fault(Fault::DropAaaa);
+        let resolver = DnsResolver::with_config(Smol, config(server.address()));
+        let begun = Instant::now();
+        let found = resolver.lookup_addresses("r1.example.test.").await;
+        assert_eq!(found, Some(Ok(vec![IpAddr::from([127, 0, 0, 1])])));
+        // That there is no such name is true for both.
+        assert_eq!(resolver.lookup_addresses("nobody.test.").await, Some(Err(LookupError::NoSuchName)));
+        assert!(begun.elapsed() < PATIENCE, "as long as the silence");
+        let asked = |kind| server.queries().iter().filter(|query| query.kind == kind).count();
+        assert_eq!((asked(1), asked(28)), (2, 2));
     });
 }
 

@@ -20,6 +20,7 @@ pub struct Query {
 const QUESTION: u16 = 12;
 const SRV: u16 = 33;
 pub(super) const TXT: u16 = 16;
+pub(super) const AAAA: u16 = 28;
 const A: u16 = 1;
 const CNAME: u16 = 5;
 

@@ -34,7 +34,7 @@ struct World {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Mock {
+pub(crate) struct Mock {
     world: Arc<Mutex<World>>,
 }
 
@@ -44,7 +44,7 @@ impl Mock {
     }
 
     /// Runs a future, and the clock whenever it waits. `None` when it would wait for ever.
-    fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub(crate) fn run<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         let mut context = Context::from_waker(Waker::noop());
         loop {
@@ -89,7 +89,7 @@ impl Drop for UnderWay {
 
 /// A socket that knows whom it is connected to.
 #[derive(Debug)]
-struct Socket(SocketAddr);
+pub(crate) struct Socket(SocketAddr);
 
 impl AsyncRead for Socket {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut [u8]) -> Poll<io::Result<usize>> {

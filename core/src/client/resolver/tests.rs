@@ -1,4 +1,6 @@
 use super::*;
+use crate::client::dial::tests::Mock;
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 #[test]
 fn file_that_is_not_there_or_not_text_is_read_as_far_as_it_goes() {
@@ -13,4 +15,42 @@ fn file_that_is_not_there_or_not_text_is_read_as_far_as_it_goes() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(config.servers.len(), 2);
     assert_eq!(length, 1 << 20);
+}
+
+const SIX: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
+const FOUR: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// RFC 8305, "Hostname Resolution Query Handling": both families are looked up at once, and IPv6 is waited for a moment only.
+#[test]
+fn families_are_looked_up_side_by_side() {
+    use LookupError::{NoRecords, NoSuchName, Timeout};
+    const NEVER: u64 = u64::MAX;
+    let cases = [
+        // The answer for IPv6 and when it comes; the same for IPv4; what comes of both, and when.
+        ((Ok(SIX), 10), (Ok(FOUR), 5), (Ok(vec![SIX, FOUR]), 10)),
+        ((Ok(SIX), 55), (Ok(FOUR), 5), (Ok(vec![SIX, FOUR]), 55)),
+        ((Ok(SIX), 56), (Ok(FOUR), 5), (Ok(vec![FOUR]), 55)),
+        ((Ok(SIX), NEVER), (Ok(FOUR), 5), (Ok(vec![FOUR]), 55)),
+        ((Ok(SIX), 5), (Ok(FOUR), 3_000), (Ok(vec![SIX, FOUR]), 3_000)),
+        ((Ok(SIX), 5), (Err(Timeout), 3_000), (Ok(vec![SIX]), 3_000)),
+        ((Ok(SIX), 3_000), (Err(NoRecords), 5), (Ok(vec![SIX]), 3_000)),
+        ((Err(NoRecords), 3), (Ok(FOUR), 9), (Ok(vec![FOUR]), 9)),
+        // Some servers say so of a name that has other records.
+        ((Err(NoSuchName), 3), (Ok(FOUR), 9), (Ok(vec![FOUR]), 9)),
+        ((Ok(SIX), NEVER), (Err(NoSuchName), 5), (Err(NoSuchName), 55)),
+        ((Err(Timeout), 3_000), (Err(NoRecords), 5), (Err(Timeout), 3_000)),
+        ((Err(NoRecords), 5), (Err(Timeout), 3_000), (Err(Timeout), 3_000)),
+        ((Err(NoRecords), 5), (Err(NoRecords), 5), (Err(NoRecords), 5)),
+    ];
+    for ((six, six_ms), (four, four_ms), (expected, expected_ms)) in cases {
+        let mock = Mock::default();
+        let answer = async |answer: Result<IpAddr, LookupError>, at_ms: u64| {
+            mock.sleep_until(Instant::from_nanos(at_ms.saturating_mul(1_000_000))).await;
+            answer.map(|address| vec![address])
+        };
+        let shown = std::format!("{six:?} at {six_ms}, {four:?} at {four_ms}");
+        let both = both_families(&mock, answer(six, six_ms), answer(four, four_ms));
+        let found = mock.run(both);
+        assert_eq!((found, mock.now()), (Some(expected), Instant::from_nanos(expected_ms * 1_000_000)), "{shown}");
+    }
 }
