@@ -1,5 +1,6 @@
 //! A hosted platform as the shell sees it: [`Net`].
 
+use super::resolver::before;
 use super::{Events, Platform, dial};
 use crate::dns::Resolver;
 use crate::pool::OnHeap;
@@ -83,10 +84,14 @@ impl<P: Platform> Net<P> {
     }
 
     /// A socket that is connected to the endpoint, and nothing more.
-    async fn dial(&self, endpoint: &Endpoint<'_>) -> Result<Stream<P>, ConnectError> {
+    async fn dial(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
         match *endpoint {
             Endpoint::Tcp { host, port } => {
-                let addresses = self.addresses(host, port).await?;
+                let lookup = self.addresses(host, port);
+                let addresses = match deadline {
+                    Some(at) => before(&self.platform, at, lookup).await.unwrap_or(Err(ConnectError(Cause::Dns)))?,
+                    None => lookup.await?,
+                };
                 let connected = dial::connect_any(&self.platform, &addresses).await;
                 connected.map(|socket| Stream::Tcp(Tcp(socket))).map_err(|_| ConnectError(Cause::Network))
             }
@@ -138,8 +143,8 @@ impl<P: Platform> Runtime for Net<P> {
     }
 
     /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
-    async fn connect(&self, endpoint: &Endpoint<'_>) -> Result<Stream<P>, ConnectError> {
-        let stream = self.dial(endpoint).await?;
+    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
+        let stream = self.dial(endpoint, deadline).await?;
         #[cfg(feature = "tls")]
         if let (Some(tls), Endpoint::Tcp { host, .. }) = (&self.tls, endpoint) {
             return stream.encrypted(tls, host).await;

@@ -221,12 +221,14 @@ async fn both_families<P: Platform>(
     }
 }
 
-/// What a future makes of the time until `at`; `None` if that was not enough.
+/// What a future makes of the time until `at`; `None` if that was not enough. It does not depend on its own timer for that: who polls it
+/// at that time, has it.
 pub(super) async fn before<P: Platform, T>(platform: &P, at: Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut expiry = pin!(platform.sleep_until(at));
     poll_fn(|context| match work.as_mut().poll(context) {
         Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if platform.now() >= at => Poll::Ready(None),
         Poll::Pending => expiry.as_mut().poll(context).map(|()| None),
     })
     .await

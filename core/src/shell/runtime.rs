@@ -52,10 +52,17 @@ pub trait Runtime: Sized + 'static {
 
     /// Connects to an endpoint, TLS included. The shell bounds the time, and drops the future when it gives up.
     ///
+    /// - `deadline`: when it will, as far as it says so. An address that is still being looked up then is for the runtime to give up, with
+    ///   [`Cause::Dns`]: only it knows that it was not the server that did not answer.
+    ///
     /// # Errors
     ///
     /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`].
-    fn connect(&self, endpoint: &Endpoint<'_>) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
+    fn connect(
+        &self,
+        endpoint: &Endpoint<'_>,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
 
     /// What an error of a stream is: [`Cause::Network`], unless the stream does TLS and it is of that.
     fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {

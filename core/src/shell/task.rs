@@ -97,7 +97,8 @@ impl<R: Runtime> Hub<R> {
             MonitorAction::Hangup(_) => *connection = None,
             MonitorAction::Dial(line) => {
                 *connection = None;
-                match self.dial(server.address()).await {
+                // Its time is kept by the monitor itself.
+                match self.dial(server.address(), None).await {
                     Ok(fresh) => {
                         *connection = Some(fresh);
                         // News of a connection that was given up meanwhile: a Hangup follows.
@@ -178,9 +179,9 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// Connects, and gives the socket its buffers.
-    async fn dial(&self, address: &str) -> Result<Connection<R>, Cause> {
+    async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, Cause> {
         let endpoint = Endpoint::parse(address).ok_or(Cause::Dns)?;
-        let stream = self.runtime().connect(&endpoint).await.map_err(|ConnectError(cause)| cause)?;
+        let stream = self.runtime().connect(&endpoint, deadline).await.map_err(|ConnectError(cause)| cause)?;
         let input = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
         let output = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
         Ok(Connection::new(stream, input, output))
@@ -233,7 +234,7 @@ impl<R: Runtime> Hub<R> {
         conn: ConnId,
         deadline: Option<Instant>,
     ) -> Option<Result<(Connection<R>, Established), HandshakeError>> {
-        let dialed = self.within(server, conn, deadline, self.dial(server.address())).await?;
+        let dialed = self.within(server, conn, deadline, self.dial(server.address(), deadline)).await?;
         let mut connection = match dialed {
             Ok(Ok(connection)) => connection,
             Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),

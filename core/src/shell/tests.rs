@@ -237,7 +237,7 @@ impl Runtime for Bench {
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    async fn connect(&self, _endpoint: &Endpoint<'_>) -> Result<Stream, ConnectError> {
+    async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         let dial = *self.dial.lock().unwrap();
         match dial {
             Dial::Stands => Ok(Stream::of(self)),

@@ -1,14 +1,17 @@
 //! Servers that refuse, stall or say that their state has changed.
 
 use super::support::{
-    PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
+    self, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
+use alloc::sync::Arc;
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, Event, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Event, LookupError, Resolver, ServerMonitoringMode, SrvAnswer};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
 use std::net::TcpListener;
 use std::time::Instant;
@@ -120,6 +123,54 @@ fn background_establishment_ends_at_the_connect_timeout() {
         watch.until_pool("ConnectionClosed at the time limit", timed_out).await;
         watch.until_pool("ConnectionReady", |event| matches!(event, PoolEvent::ConnectionReady { .. })).await;
         assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
+        client.close().await;
+    });
+}
+
+/// A resolver that has the address by heart, or says nothing at all.
+#[derive(Debug, Default)]
+struct Moody {
+    silent: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Resolver for Moody {
+    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+
+    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+
+    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
+        if self.silent.load(Ordering::SeqCst) {
+            core::future::pending::<()>().await;
+        }
+        Some(Ok(vec![IpAddr::from([127, 0, 0, 1])]))
+    }
+}
+
+/// CMAP-97: name servers that do not answer until connectTimeoutMS are no sign of an overloaded server.
+#[test]
+fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
+    run(async {
+        let server = server();
+        let resolver = Arc::new(Moody::default());
+        let mut options = ClientOptions::new(format!("a.test:{}", server.address().port()));
+        options.monitor = support::options(&server).monitor;
+        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.connect_timeout = Duration::from_millis(500);
+        let client = client(options.timeout(PATIENCE).resolver(Arc::<Moody>::clone(&resolver)));
+        known(&client).await;
+        resolver.silent.store(true, Ordering::SeqCst);
+        let begun = Instant::now();
+        let error = refused(client.check_out().await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Dns, overloaded: false };
+        assert_eq!(error.check_out(), Some(&expected));
+        assert!(begun.elapsed() >= Duration::from_millis(500));
+        resolver.silent.store(false, Ordering::SeqCst);
+        ping_in_time(&client).await;
         client.close().await;
     });
 }

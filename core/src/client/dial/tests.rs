@@ -137,6 +137,9 @@ impl Platform for Mock {
     }
 
     async fn resolve(&self, host: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        if host == "silent.test" {
+            return pending().await;
+        }
         self.with(|world| {
             world.resolved.push(host.to_string());
             let known = world.hosts.iter().find(|(name, _)| *name == host);
@@ -305,7 +308,7 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
         world.answers = vec![(address, Accepts { after_ms: 0 }), (socket_address("[::1]:7"), Refuses { after_ms: 0 })];
     });
     let connect = |endpoint: Endpoint<'_>| {
-        let outcome = mock.run(net.connect(&endpoint)).expect("an end");
+        let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
         outcome.map(drop).map_err(|ConnectError(cause)| cause)
     };
     let tcp = |host| Endpoint::Tcp { host, port: 7 };
@@ -317,6 +320,47 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
     assert_eq!(connect(tcp("empty.test")), Err(crate::Cause::Dns));
     assert_eq!(connect(tcp("b.test")), Err(crate::Cause::Dns));
     assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test", "empty.test", "b.test"]);
+}
+
+/// CMAP-97: the lookup has the time until the deadline, and is what failed at it; of the rest the shell knows itself.
+#[test]
+fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
+    let deadline = |ms: u64| Some(Instant::from_nanos(ms * 1_000_000));
+    let tcp = |host| Endpoint::Tcp { host, port: 7 };
+    for with_resolver in [false, true] {
+        let mock = Mock::default();
+        let resolver = with_resolver.then(|| Arc::new(Silent) as Arc<dyn Resolver>);
+        let net = super::super::Net::new(mock.clone()).with_resolver(resolver);
+        let outcome = mock.run(net.connect(&tcp("silent.test"), deadline(700))).expect("an end");
+        assert_eq!(outcome.map(drop), Err(ConnectError(crate::Cause::Dns)));
+        assert_eq!(mock.with(|world| world.now_ms), 700);
+        assert!(mock.run(net.connect(&tcp("silent.test"), None)).is_none(), "it waits for ever");
+    }
+    let mock = Mock::default();
+    let net = super::super::Net::new(mock.clone());
+    let address = socket_address("10.0.0.1:7");
+    mock.with(|world| world.answers = vec![(address, Accepts { after_ms: 900 })]);
+    let outcome = mock.run(net.connect(&tcp("10.0.0.1"), deadline(700))).expect("an end");
+    assert_eq!(outcome.map(drop), Ok(()));
+}
+
+/// A resolver of a user's that never answers.
+#[derive(Debug)]
+struct Silent;
+
+#[async_trait::async_trait]
+impl Resolver for Silent {
+    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
+        pending().await
+    }
+
+    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
+        pending().await
+    }
+
+    async fn lookup_addresses(&self, _: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
+        pending().await
+    }
 }
 
 /// A resolver of a user's that knows no address of any host.
@@ -344,7 +388,7 @@ fn resolver_without_addresses_has_not_resolved_the_name() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));
     let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
-    let outcome = mock.run(net.connect(&endpoint)).expect("an end");
+    let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
     assert_eq!(outcome.map(drop), Err(ConnectError(crate::Cause::Dns)));
 }
 
