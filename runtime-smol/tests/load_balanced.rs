@@ -358,6 +358,8 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         let balancer = FakeBalancer::start(1).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 3;
+        // It would take the place of the pool's.
+        options.timeout = None;
         options.pool.wait_queue_timeout = Duration::from_millis(50);
         let client = Client::new(options).expect("the options are right");
         let mut cursor = client.check_out().await.expect("a connection");

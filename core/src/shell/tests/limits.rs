@@ -4,6 +4,7 @@ use super::workers::guard;
 use super::*;
 #[cfg(feature = "auth")]
 use crate::auth::{Credential, Mechanism};
+#[cfg(feature = "auth")]
 use crate::pool::PoolState;
 
 fn after_secs(seconds: u64) -> Instant {
@@ -74,6 +75,7 @@ fn each_attempt_has_a_limit_of_its_own_within_the_deadline() {
     }
 }
 
+#[cfg(feature = "auth")]
 fn after_millis(millis: u64) -> Instant {
     Bench::new().now().saturating_add(Duration::from_millis(millis))
 }
