@@ -34,8 +34,7 @@ const DATAGRAM_BYTES_MAX: usize = 4_096;
 
 /// Asks name servers over UDP, and over TCP what is too long for that.
 ///
-/// Each question takes at most as long as its configuration says, with all that servers make of it: with the usual one 10 s for each name
-/// server. Nothing is cached.
+/// Each lookup takes at most as long as its configuration says: with the usual one 10 s for each name server. Nothing is cached.
 /// Cancel-safe: dropping a lookup gives it up.
 #[derive(Clone)]
 pub struct DnsResolver<P> {
