@@ -68,8 +68,9 @@ impl<'a> CommandOptions<'a> {
 impl<P: Platform> Client<P> {
     /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
     ///
-    /// The command is sent as it is; `$db` is added, and `$readPreference` where the server must be told of one, so that it must have
-    /// neither itself. It inherits nothing from the client's options but the time limits: see [`CommandOptions`].
+    /// The command is sent as it is; `$db` is added, and `$readPreference` where the server must be told of one. A command is not looked
+    /// into: what becomes of one that has these two already is undefined, and servers refuse a key that comes twice. It inherits
+    /// nothing from the client's options but the time limits: see [`CommandOptions`].
     ///
     /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. One that failed
     /// before it was sent is tried once more.
@@ -77,7 +78,7 @@ impl<P: Platform> Client<P> {
     /// # Errors
     ///
     /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
-    /// [`Error::Bson`] for a document that cannot be encoded, or is empty; [`Error::ReservedKey`] for one with `$db` or `$readPreference`.
+    /// [`Error::Bson`] for a document that cannot be encoded, or is empty.
     ///
     /// Source: Run Command.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {

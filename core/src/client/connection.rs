@@ -146,20 +146,11 @@ impl<P: Platform> fmt::Debug for Connection<'_, P> {
     }
 }
 
-/// What the client adds to commands by itself. Run Command, "RunCommand implementation details", leaves undefined what becomes of a command
-/// that has them already, and would not have it looked into; here it is refused, because servers refuse it with an error that says little.
-const ADDED: [&str; 2] = ["$db", "$readPreference"];
-
 /// The command that these bytes are, if they can be one.
 pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
     let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
     if command.is_empty() {
         return Err(Error::Bson("a command must not be empty".into()));
-    }
-    for key in ADDED {
-        if command.get(key).map_err(|error| Error::Bson(error.to_string()))?.is_some() {
-            return Err(Error::ReservedKey(key));
-        }
     }
     Ok(command)
 }

@@ -52,8 +52,6 @@ pub enum Error {
     Command(Box<CommandError>),
     /// A document cannot be encoded, or a reply is no document that the bson crate knows.
     Bson(String),
-    /// A command has this key, which the client adds by itself where it is needed: servers refuse one that comes twice. Nothing was sent.
-    ReservedKey(&'static str),
 }
 
 /// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
@@ -135,8 +133,7 @@ impl Error {
             | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
-            | Self::Bson(_)
-            | Self::ReservedKey(_) => false,
+            | Self::Bson(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -159,8 +156,7 @@ impl Error {
             | Self::Credential(_)
             | Self::Metadata(_)
             | Self::OutOfMemory
-            | Self::Bson(_)
-            | Self::ReservedKey(_) => false,
+            | Self::Bson(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -194,8 +190,7 @@ impl Error {
             | Self::Metadata(_)
             | Self::OutOfMemory
             | Self::Command(_)
-            | Self::Bson(_)
-            | Self::ReservedKey(_) => false,
+            | Self::Bson(_) => false,
             #[cfg(feature = "tls")]
             Self::Tls(_) => false,
         }
@@ -220,9 +215,6 @@ impl fmt::Display for Error {
             Self::Operation(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),
             Self::Bson(what) => write!(f, "BSON: {what}"),
-            Self::ReservedKey(key) => {
-                write!(f, "a command must not have {key}, which the client adds where it is needed")
-            }
         }
     }
 }

@@ -245,34 +245,6 @@ fn command_that_cannot_be_one_waits_for_no_server() {
     });
 }
 
-/// What the client adds by itself must not be there before: servers refuse a key that comes twice. Nobody is asked.
-#[test]
-fn command_with_a_key_that_the_client_adds_is_refused_by_name() {
-    run(async {
-        let server = server();
-        let client = client(options(&server));
-        for key in ["$db", "$readPreference"] {
-            let mut command = doc! { "ping": 1, "comment": { "$db": 1 } };
-            command.insert(key, doc! { "mode": "nearest" });
-            let raw = bson::RawDocumentBuf::try_from(&command).expect("a document");
-            let mut connection = client.check_out().await.expect("a connection");
-            let errors = [
-                refused(client.run_command("admin", command.clone()).await),
-                refused(client.run_raw_command("admin", &raw).await),
-                refused(connection.run_command("admin", command.clone()).await),
-                refused(connection.run_raw_command("admin", &raw).await),
-            ];
-            for error in errors {
-                assert!(error.to_string().contains(&format!("{key},")), "{error}");
-                assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
-            }
-            // It has not suffered.
-            connection.run_command("admin", doc! { "ping": 1, "comment": { key: 1 } }).await.expect("deeper is fine");
-        }
-        assert_eq!(sent(&server, "ping").len(), 2);
-    });
-}
-
 /// `timeoutMS` of zero is for ever, and said: `socketTimeoutMS` does not apply beside it.
 #[test]
 fn time_limit_of_zero_is_for_ever_whatever_the_socket_timeout_says() {
