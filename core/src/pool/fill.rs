@@ -56,9 +56,17 @@ impl<M: Memory> Pool<M> {
         count.min(if max == 0 { limit } else { max.min(limit) })
     }
 
+    /// How many connections the pool wants to have.
+    #[inline]
+    pub(super) fn population_goal(&self) -> u32 {
+        let min = self.config.options.min_pool_size;
+        if self.fill_target == 0 { min } else { min.max(self.fill_goal(self.fill_target)) }
+    }
+
     /// Forgets the target once it is reached.
+    #[cold]
     pub(super) fn note_filled(&mut self) {
-        if self.fill_target > 0 && self.is_filled(self.fill_target) {
+        if self.is_filled(self.fill_target) {
             self.fill_target = 0;
         }
     }

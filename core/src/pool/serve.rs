@@ -155,7 +155,7 @@ impl<M: Memory> Pool<M> {
             let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
             self.bind(index, oldest);
         }
-        if self.is_in_background() {
+        if self.is_in_background() && self.may_populate() {
             self.populate(now, observer);
         }
     }
@@ -185,7 +185,9 @@ impl<M: Memory> Pool<M> {
 
     /// Establishes one connection in the background if there are fewer than `minPoolSize`, or than the fill target.
     pub(super) fn populate(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
-        self.note_filled();
+        if self.fill_target > 0 {
+            self.note_filled();
+        }
         if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
             self.populate_at = None;
             if let Some(index) = self.create(now, observer) {
@@ -194,10 +196,15 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// Whether [`Pool::populate`] could have something to do; at little cost, for that is rare.
+    #[inline]
+    fn may_populate(&self) -> bool {
+        self.fill_target > 0 || (self.background == NIL && self.counts().total() < self.config.options.min_pool_size)
+    }
+
+    #[inline]
     pub(super) fn wants_population(&self) -> bool {
-        self.state == PoolState::Ready
-            && self.background == NIL
-            && self.counts().total() < self.config.options.min_pool_size.max(self.fill_goal(self.fill_target))
+        self.state == PoolState::Ready && self.background == NIL && self.counts().total() < self.population_goal()
     }
 
     /// Gives a connection that is established to the oldest waiter, or makes it available.
