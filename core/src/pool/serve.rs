@@ -155,7 +155,7 @@ impl<M: Memory> Pool<M> {
             let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
             self.bind(index, oldest);
         }
-        if self.is_in_background() && self.may_populate() {
+        if self.is_in_background() && (self.fill_target > 0 || self.wants_population()) {
             self.populate(now, observer);
         }
     }
@@ -194,12 +194,6 @@ impl<M: Memory> Pool<M> {
                 self.background = index;
             }
         }
-    }
-
-    /// Whether [`Pool::populate`] could have something to do; at little cost, for that is rare.
-    #[inline]
-    fn may_populate(&self) -> bool {
-        self.fill_target > 0 || (self.background == NIL && self.counts().total() < self.config.options.min_pool_size)
     }
 
     #[inline]
