@@ -12,18 +12,7 @@ use poolhouse_smol::{
 };
 use poolhouse_tests::fake::balancer::FakeBalancer;
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, Received};
-use smol::future::FutureExt;
-use std::time::Instant;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
+use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
 
 fn options(uri: &str) -> ClientOptions {
     let mut options = ClientOptions::parse(uri).expect("the string is right");
@@ -38,23 +27,8 @@ fn balanced() -> (FakeBalancer, Client, Subscription) {
     (balancer, client, events)
 }
 
-async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        smol::Timer::after(Duration::from_millis(1)).await;
-    }
-}
-
 async fn ping(guard: &mut Connection<'_>) -> Result<(), Error> {
     guard.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
-}
-
-fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Error {
-    match result {
-        Ok(value) => panic!("it succeeded: {value:?}"),
-        Err(error) => error,
-    }
 }
 
 fn service(balancer: &FakeBalancer, place: usize) -> ObjectId {

@@ -4,7 +4,6 @@
 extern crate alloc;
 
 use alloc::sync::Arc;
-use core::future::Future;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
@@ -13,21 +12,11 @@ use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, TlsError, TlsWarning};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
+use poolhouse_tests::patience::{PATIENCE, run};
 use poolhouse_tests::tls::{ClientCheck, Folder, Holder, ServerTls, Validity, Versions, Wanted};
 use smol::future::FutureExt;
 use std::path::Path;
 use std::time::Instant;
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Runs a test, which fails when it hangs.
-fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
 
 /// An authority, and a place for files.
 struct World {

@@ -12,6 +12,7 @@ pub mod handshake;
 pub mod invariants;
 pub mod model;
 pub mod mongod;
+pub mod patience;
 pub mod rng;
 pub mod sdam;
 pub mod sim;

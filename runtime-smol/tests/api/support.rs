@@ -1,19 +1,8 @@
 //! What the tests of the interface share.
 
-use core::fmt::Debug;
-use core::time::Duration;
-use poolhouse_smol::{Client, ClientOptions, Error, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
-use smol::future::FutureExt;
-
-/// Runs a test, which fails when it hangs.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
+pub(crate) use poolhouse_tests::patience::{refused, run};
 
 pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
@@ -32,12 +21,4 @@ pub(crate) fn client(options: ClientOptions) -> Client {
 pub(crate) fn sent(server: &FakeServer, name: &str) -> Vec<bson::Document> {
     let log = server.log().into_iter().filter(|received| received.name == name);
     log.map(|received| received.body.expect("a small command")).collect()
-}
-
-/// The error of something that must not succeed.
-pub(crate) fn refused<T: Debug>(result: Result<T, Error>) -> Error {
-    match result {
-        Ok(value) => panic!("it succeeded: {value:?}"),
-        Err(error) => error,
-    }
 }

@@ -12,21 +12,10 @@ use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
+pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
 use smol::future::FutureExt;
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
-
-/// How long anything may take that is waited for; far beyond what it needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Runs a test, which fails when it hangs.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
 
 pub(crate) fn server() -> FakeServer {
     FakeServer::start(FakeOptions::default()).expect("the fake server starts")
@@ -54,15 +43,6 @@ pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
     client.check_out().await?.run_command("admin", bson::doc! { "ping": 1 }).await.map(drop)
 }
 
-/// Waits for a state that no event of the server announces.
-pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        smol::Timer::after(Duration::from_millis(1)).await;
-    }
-}
-
 /// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
 ///
 /// - `monitoring`: connections of the monitor.
@@ -80,14 +60,6 @@ pub(crate) async fn at_rest(server: &FakeServer, client: &Client, monitoring: us
         }
         assert!(begun.elapsed() < PATIENCE, "not at rest: {seen:?}");
         smol::Timer::after(Duration::from_millis(1)).await;
-    }
-}
-
-/// The error of something that must not succeed.
-pub(crate) fn refused<T: Debug, E>(result: Result<T, E>) -> E {
-    match result {
-        Ok(value) => panic!("it succeeded: {value:?}"),
-        Err(error) => error,
     }
 }
 

@@ -1,7 +1,6 @@
 //! What the tests of sets share.
 
 use alloc::sync::Arc;
-use core::future::Future;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
@@ -9,22 +8,11 @@ use poolhouse_smol::poolhouse_core::{Instant as ClientInstant, ServerType};
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, Event, EventRef, Notice, Subscription};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeServer, Received};
+pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
 use smol::Task;
 use smol::future::FutureExt;
 use std::sync::Mutex;
 use std::time::Instant;
-
-/// How long anything may take that is waited for; far beyond what it needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Runs a test, which fails when it hangs.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
 
 /// Three members; what happens, happens by the test's hand.
 pub(crate) fn still_set() -> FakeReplicaSet {
@@ -58,15 +46,6 @@ pub(crate) async fn ping_with(client: &Client, options: CommandOptions<'_>) -> R
 
 pub(crate) async fn insert(client: &Client, options: CommandOptions<'_>) -> Result<(), Error> {
     client.run_command_with("db", bson::doc! { "insert": "c", "documents": [{}] }, options).await.map(drop)
-}
-
-/// Waits for a state that no event announces.
-pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        smol::Timer::after(Duration::from_millis(1)).await;
-    }
 }
 
 pub(crate) fn server_type(client: &Client, server: &FakeServer) -> ServerType {
@@ -124,14 +103,6 @@ pub(crate) async fn counts_agree(client: &Client, servers: &[Arc<FakeServer>], m
         }
         assert!(begun.elapsed() < PATIENCE, "connections open at the server, and counts of the pool: {seen:?}");
         smol::Timer::after(Duration::from_millis(1)).await;
-    }
-}
-
-/// The error of something that must not succeed.
-pub(crate) fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Error {
-    match result {
-        Ok(value) => panic!("it succeeded: {value:?}"),
-        Err(error) => error,
     }
 }
 

@@ -1,39 +1,16 @@
 //! What these tests share.
 
 use alloc::sync::Arc;
-use core::future::Future;
 use core::net::SocketAddr;
-use core::time::Duration;
 use poolhouse_smol::{ClientOptions, DnsResolver, ResolverConfig, Smol};
 use poolhouse_tests::dns::{DnsServer, Records};
 use poolhouse_tests::fake::mongoses::FakeMongoses;
-use smol::future::FutureExt;
-use std::time::Instant;
+pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, run};
 
-/// How long anything may take that is waited for; far beyond what it needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The name that strings have.
 pub(crate) const HOST: &str = "cluster.example.test";
 /// The name that has the hosts.
 pub(crate) const NAME: &str = "_mongodb._tcp.cluster.example.test";
-
-/// Runs a test, which fails when it hangs.
-pub(crate) fn run<T>(test: impl Future<Output = T>) -> T {
-    let limit = async {
-        smol::Timer::after(Duration::from_secs(90)).await;
-        panic!("the test hangs");
-    };
-    smol::block_on(test.or(limit))
-}
-
-/// Waits for a state that no event announces.
-pub(crate) async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
-        smol::Timer::after(Duration::from_millis(1)).await;
-    }
-}
 
 /// The hosts of these routers, each under a name of its own, all on loopback.
 pub(crate) fn hosts(routers: &FakeMongoses) -> Vec<String> {

@@ -1,0 +1,48 @@
+//! Tests in real time: bounds far beyond what anything needs, and waiting for what no event announces.
+
+use async_io::Timer;
+use core::fmt::Debug;
+use core::time::Duration;
+use futures_lite::FutureExt;
+use std::time::Instant;
+
+/// How long anything may take that is waited for; far beyond what it needs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Runs a test on this thread.
+///
+/// # Panics
+///
+/// After 90 s: the test hangs.
+pub fn run<T>(test: impl Future<Output = T>) -> T {
+    let limit = async {
+        Timer::after(Duration::from_secs(90)).await;
+        panic!("the test hangs");
+    };
+    async_io::block_on(test.or(limit))
+}
+
+/// Waits for a state that no event announces, by a look each millisecond.
+///
+/// # Panics
+///
+/// After [`PATIENCE`].
+pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "never came true: {what}");
+        Timer::after(Duration::from_millis(1)).await;
+    }
+}
+
+/// The error of something that must not succeed.
+///
+/// # Panics
+///
+/// When it succeeded.
+pub fn refused<T: Debug, E>(result: Result<T, E>) -> E {
+    match result {
+        Ok(value) => panic!("it succeeded: {value:?}"),
+        Err(error) => error,
+    }
+}
