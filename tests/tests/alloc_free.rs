@@ -1,4 +1,5 @@
 //! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed.
+//! What compressors hold is as little as is documented.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -16,6 +17,8 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::shell::{EventRef, Publish};
 use poolhouse_core::topology::{self, HelloInfo, HelloLists, RoundTrip, Topology, TopologyId, TopologyOptions};
+use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, Unpacked};
+use poolhouse_core::wire::message::Limits;
 use poolhouse_core::{Cause, Instant, Observer};
 use std::alloc::System;
 
@@ -24,6 +27,8 @@ struct Counting;
 
 thread_local! {
     static ASKED: Cell<u64> = const { Cell::new(0) };
+    /// Bytes that the thread asked for and has not given back, or fewer than none if it gave back another's.
+    static HELD: Cell<isize> = const { Cell::new(0) };
 }
 
 fn note() {
@@ -31,28 +36,36 @@ fn note() {
     let _ = ASKED.try_with(|asked| asked.set(asked.get() + 1));
 }
 
+fn hold(given_back: usize, taken: usize) {
+    let _ = HELD.try_with(|held| held.set(held.get().wrapping_add_unsigned(taken).wrapping_sub_unsigned(given_back)));
+}
+
 // SAFETY: every call goes to the system's allocator unchanged; counting touches a cell of the thread that
 // needs no initialisation and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
+        hold(0, layout.size());
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note();
+        hold(0, layout.size());
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note();
+        hold(layout.size(), size);
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.realloc(block, layout, size) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        hold(layout.size(), 0);
         // SAFETY: the caller's promises are the system allocator's.
         unsafe { System.dealloc(block, layout) }
     }
@@ -526,4 +539,34 @@ fn log_queue_that_nobody_reads_allocates_nothing() {
         }
     });
     assert_eq!(count, 0, "allocations");
+}
+
+/// An OP_MSG whose document is as long as half a buffer, and compresses well.
+fn message() -> Vec<u8> {
+    let document = bson::doc! { "ping": 1, "filler": "poolhouse ".repeat(2_000), "$db": "admin" };
+    let body = document.to_vec().expect("a document");
+    let len = i32::try_from(21 + body.len()).expect("small");
+    let header = [len, 1, 0, 2013, 0].map(i32::to_le_bytes).concat();
+    [&header[..], &[0], &body].concat()
+}
+
+/// The bytes that a compressor holds beyond the packer's buffers, once it has compressed and inflated; zstd takes them from C.
+#[test]
+fn compressors_hold_no_more_than_the_readme_says() {
+    for (compressor, most) in [(Compressor::Snappy, 35 << 10), (Compressor::Zlib, 370 << 10)] {
+        let only = Compressors::NONE.with(compressor);
+        let before = HELD.get();
+        let mut packer = Packer::new(only, None);
+        packer.agree(only);
+        let limits = Limits::DEFAULT;
+        let message = message();
+        assert_eq!(packer.pack(&message, &limits), Ok(true));
+        let packed = packer.packed().to_vec();
+        assert!(matches!(packer.unpack(&packed, &limits), Ok(Unpacked::Inflated { .. })));
+        assert_eq!(packer.inflated(), message);
+        drop((message, packed));
+        let held = usize::try_from(HELD.get() - before).expect("it holds something") - packer.buffer_bytes();
+        println!("{compressor}: {held} bytes");
+        assert!(held <= most && held > most / 2, "{compressor}: {held} bytes, of {most}");
+    }
 }
