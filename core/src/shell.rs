@@ -47,9 +47,9 @@ pub use guard::{CheckingOut, Guard};
 pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};
 pub use read_preference::append_read_preference;
-pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Runtime};
+pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Locked, Runtime};
 pub use select::Wanted;
-pub use server::{PoolSnapshot, Server};
+pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]
 pub use subscriber::{Notice, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 pub use task::ServerTask;

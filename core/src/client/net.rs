@@ -4,7 +4,7 @@ use super::resolver::before;
 use super::{Events, Platform, dial};
 use crate::dns::Resolver;
 use crate::pool::OnHeap;
-use crate::shell::{ConnectError, Endpoint, Runtime, Server};
+use crate::shell::{ConnectError, Endpoint, NewServer, Runtime, Server, ServerState};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
@@ -110,6 +110,7 @@ impl<P: Platform> Runtime for Net<P> {
     type Memory = OnHeap;
     type Topology = topology::OnHeap;
     type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
     type Events = Events;
 
@@ -157,12 +158,12 @@ impl<P: Platform> Runtime for Net<P> {
         crate::tls::cause_of(error)
     }
 
-    fn buffer(&self) -> Result<Vec<u8>, Full> {
-        Ok(Vec::new())
+    fn buffers(&self, _stream: &Stream<P>) -> Result<(Vec<u8>, Vec<u8>), Full> {
+        Ok((Vec::new(), Vec::new()))
     }
 
-    fn share_server(&self, server: Server<Self>) -> Result<Arc<Server<Self>>, Full> {
-        Ok(Arc::new(server))
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
     }
 }
 

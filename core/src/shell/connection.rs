@@ -36,8 +36,15 @@ pub enum ExchangeError {
     Transport(Cause),
     /// The peer broke the protocol.
     Wire(WireError),
-    /// No memory for the reply, or it is larger than the buffer can be.
-    TooLarge,
+    /// No memory for the reply. The connection is closed.
+    NoMemory,
+    /// The reply is larger than this side can hold. It was not read to its end; the connection is closed.
+    ReplyTooLarge {
+        /// How large it is at least, in bytes, with its header.
+        bytes: u32,
+        /// How large it may be.
+        limit: u32,
+    },
 }
 
 impl ExchangeError {
@@ -49,7 +56,7 @@ impl ExchangeError {
             Self::Network => Some(Cause::Network),
             Self::Transport(cause) => Some(*cause),
             Self::Wire(_) => Some(Cause::Protocol),
-            Self::TooLarge => Some(Cause::Resources),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => Some(Cause::Resources),
         }
     }
 }
@@ -61,7 +68,10 @@ impl fmt::Display for ExchangeError {
             Self::Network => f.write_str("the connection failed, or the server closed it"),
             Self::Transport(cause) => write!(f, "the connection failed: {cause}"),
             Self::Wire(error) => error.fmt(f),
-            Self::TooLarge => f.write_str("the reply is larger than this side can hold"),
+            Self::NoMemory => f.write_str("there is no memory for the reply"),
+            Self::ReplyTooLarge { bytes, limit } => {
+                write!(f, "the reply of {bytes} bytes is larger than this side can hold, which is {limit}")
+            }
         }
     }
 }
@@ -310,7 +320,7 @@ impl<R: Runtime> Connection<R> {
                 }
                 Front::Inflated { length } => (self.packing.inflated(), Some(length)),
             };
-            match self.exchange.decode_reply(whole, &limits).map_err(ExchangeError::Wire)? {
+            match self.exchange.decode_reply(whole, &limits).map_err(|error| self.reading_failed(error))? {
                 Decoded::Done { value: (message, matched), rest } => {
                     let body = span(whole, message.body().as_bytes());
                     if let (Some(length), Matched::Last) = (packed, matched) {
@@ -326,17 +336,30 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
+    /// What a reply that breaks a rule is: one that this side alone cannot hold does not break the peer's.
+    fn reading_failed(&self, error: WireError) -> ExchangeError {
+        match error.kind() {
+            WireErrorKind::MessageTooLong { length_bytes, .. }
+                if length_bytes.unsigned_abs() <= self.limits.message_bytes_max =>
+            {
+                too_large(usize::try_from(length_bytes).unwrap_or_default(), self.input.limit())
+            }
+            _ => ExchangeError::Wire(error),
+        }
+    }
+
     /// Reads what is there, waiting for at least one byte.
     async fn read_some(&mut self, bytes_min: usize) -> Result<(), ExchangeError> {
         // Room grows with what has arrived, not with what the peer claims.
         let step = bytes_min.min(self.received.max(READ_BYTES_MIN));
         let wanted = self.received.saturating_add(step);
         if self.input.written().len() < wanted {
-            let len = wanted.max(READ_BYTES_MIN).max(self.input.capacity()).min(self.input.limit());
+            let limit = self.input.limit();
+            let len = wanted.max(READ_BYTES_MIN).max(self.input.capacity()).min(limit);
             if len < wanted {
-                return Err(ExchangeError::TooLarge);
+                return Err(too_large(self.received.saturating_add(bytes_min), limit));
             }
-            self.input.resize(len).map_err(|Full| ExchangeError::TooLarge)?;
+            self.input.resize(len).map_err(|Full| ExchangeError::NoMemory)?;
         }
         let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
         match self.stream.read(room).await {
@@ -423,11 +446,18 @@ fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
 fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> HandshakeError {
     let wire = match error {
         ExchangeError::Wire(wire) => Some(wire),
-        ExchangeError::Encode(_) | ExchangeError::Network | ExchangeError::Transport(_) | ExchangeError::TooLarge => {
-            None
-        }
+        ExchangeError::Encode(_)
+        | ExchangeError::Network
+        | ExchangeError::Transport(_)
+        | ExchangeError::NoMemory
+        | ExchangeError::ReplyTooLarge { .. } => None,
     };
     HandshakeError { wire, ..handshake.failed(error.cause().unwrap_or(Cause::Resources)) }
+}
+
+fn too_large(bytes: usize, limit: usize) -> ExchangeError {
+    let saturate = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    ExchangeError::ReplyTooLarge { bytes: saturate(bytes), limit: saturate(limit) }
 }
 
 /// Where `part` is in `whole`, of which it is a part.

@@ -11,7 +11,7 @@
 
 use super::connection::Connection;
 use super::hub::Hub;
-use super::runtime::{Lock, Runtime};
+use super::runtime::{Locked, Runtime};
 use super::server::{Server, is_earlier};
 use crate::pool::{Health, Lease, PoolState};
 use crate::{Cause, Instant};

@@ -12,13 +12,14 @@ use super::guard::{CheckingOut, Guard};
 #[cfg(feature = "auth")]
 use super::login::Keys;
 use super::login::Login;
-use super::runtime::{Lock, Runtime, register};
+use super::runtime::{Lock, Locked, Runtime, register};
 use super::select::{Seat, Wanted};
 use super::server::{PoolSnapshot, Server, is_earlier};
 use super::task::{ServerTask, workers_of};
 use crate::control::{Control, ControlAction, widen};
 use crate::monitor::{Line, MonitorConfig};
 use crate::pool::{PoolConfig, PoolId};
+use crate::selection::Candidate as _;
 use crate::storage::{Full, Store};
 use crate::topology::{self, TopologyConfig, TopologyId, TopologyType};
 use crate::wire::compress::Compressors;
@@ -95,6 +96,8 @@ pub(super) struct State<R: Runtime> {
     clock: Option<Waker>,
     armed: Option<Instant>,
     next_pool: u32,
+    /// There was no place for a server that the topology has: it is added as soon as there is.
+    unplaced: bool,
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
@@ -126,6 +129,9 @@ enum Chore<R: Runtime> {
 impl<R: Runtime> State<R> {
     /// Carries out what the control machine owes, pools included.
     fn route(&mut self, hub: &Hub<R>, now: Instant) {
+        if core::mem::take(&mut self.unplaced) {
+            self.add_unplaced(hub, now);
+        }
         for place in self.control.take_touched() {
             widen(&mut self.dirty, place);
         }
@@ -151,13 +157,35 @@ impl<R: Runtime> State<R> {
         widen(&mut self.dirty, id.index() as usize);
     }
 
+    /// Cold: where servers live on the heap, none is ever without a place.
+    #[cold]
+    fn add_unplaced(&mut self, hub: &Hub<R>, now: Instant) {
+        let mut ids: <R::Topology as topology::Stores>::PerServer<ServerId> = Store::EMPTY;
+        for server in self.control.topology().servers() {
+            let placed = self.servers.slots().iter().flatten().any(|entry| entry.id == server.id());
+            if !placed && ids.try_push(server.id()).is_err() {
+                self.unplaced = true;
+            }
+        }
+        for id in ids.slots() {
+            self.add_server(hub, now, *id);
+        }
+    }
+
     fn add_server(&mut self, hub: &Hub<R>, now: Instant, id: ServerId) {
         let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
+        if !hub.runtime.has_place() {
+            self.unplaced = true;
+            return;
+        }
         let pool = PoolId::new(self.next_pool);
         self.next_pool = self.next_pool.wrapping_add(1);
         let events = hub.events.of_server(address.as_ref());
-        let server = Server::new(now, id, pool, address, self.pool, events);
-        let Ok(server) = hub.runtime.share_server(server) else { return };
+        let server = Server::create(now, id, pool, address, self.pool, events);
+        let Ok(server) = hub.runtime.share_server(server) else {
+            self.unplaced = true;
+            return;
+        };
         let entry =
             Entry { id, server, fresh: true, started: false, workers: 0, unsettled: true, check: None, rtt: None };
         let index = id.index() as usize;
@@ -260,6 +288,7 @@ impl<R: Runtime> Hub<R> {
             armed: None,
             pool: config.pool,
             next_pool: config.first_pool,
+            unplaced: false,
             closed: false,
         };
         let hub = Self {

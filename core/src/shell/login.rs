@@ -130,7 +130,7 @@ impl<R: Runtime> Hub<R> {
 #[cfg(feature = "auth")]
 mod present {
     use super::super::hub::Hub;
-    use super::super::runtime::{Lock, Runtime};
+    use super::super::runtime::{Locked, Runtime};
     use crate::Cause;
     use crate::auth::{Authentication, AuthenticationOptions, Credential, ITERATIONS_MAX, KeyRing, Mechanism};
     use crate::wire::handshake::HandshakeError;

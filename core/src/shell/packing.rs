@@ -65,7 +65,7 @@ impl Packing {
             Ok(Unpacked::NeedMore { bytes_min }) => Ok(Front::NeedMore { bytes_min }),
             Ok(Unpacked::Inflated { length_bytes }) => Ok(Front::Inflated { length: length_bytes }),
             Err(UnpackError::Wire(error)) => Err(ExchangeError::Wire(error)),
-            Err(UnpackError::Full) => Err(ExchangeError::TooLarge),
+            Err(UnpackError::Full) => Err(ExchangeError::NoMemory),
         }
     }
 

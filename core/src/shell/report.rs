@@ -4,7 +4,7 @@
 
 use super::event::Tap;
 use super::hub::Hub;
-use super::runtime::{Lock, Runtime, register};
+use super::runtime::{Locked, Runtime, register};
 use crate::control::Control;
 use crate::monitor::{Line, MonitorAction};
 use crate::pool::{ConnId, EstablishError};

@@ -4,7 +4,7 @@
 mod tests;
 
 use super::event::Publish;
-use super::server::Server;
+use super::server::{NewServer, Server, ServerState};
 use crate::pool::Memory;
 use crate::storage::Full;
 use crate::wire::Sink;
@@ -20,7 +20,7 @@ pub trait Runtime: Sized + 'static {
     /// A connected socket, TLS included. Dropping it closes it without waiting. With [`HubConfig::late_reply`](super::HubConfig::late_reply),
     /// a read that is dropped before it is done must lose no bytes.
     type Stream: Read + Write;
-    /// What bytes are read into and written from; one connection has two.
+    /// What bytes are read into and written from.
     type Buffer: Buffer;
     /// A lock around a value. Held for short, never across an await.
     type Lock<T>: Lock<T>;
@@ -30,7 +30,9 @@ pub trait Runtime: Sized + 'static {
     type Topology: topology::Memory;
     /// An address, or another short text.
     type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
-    /// A shared server: `Arc<Server<Self>>`, or a reference to a static.
+    /// What all handles of one server share: [`Runtime::Lock`], or a reference to a place in a static.
+    type ServerLock: Locked<ServerState<Self>>;
+    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` whose lock is itself a counted reference.
     type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
     /// Where events go.
     type Events: Publish;
@@ -75,28 +77,36 @@ pub trait Runtime: Sized + 'static {
         false
     }
 
-    /// A buffer for a new connection.
+    /// The buffers of a new connection: what it reads into, and what it writes from.
     ///
     /// # Errors
     ///
-    /// [`Full`] when there is none left.
-    fn buffer(&self) -> Result<Self::Buffer, Full>;
+    /// [`Full`] when there are none left.
+    fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
 
-    /// Puts a server where it can be shared.
+    /// Whether there is a place for one more server. Asked before each; one that has none now has its turn when the topology changes again.
+    fn has_place(&self) -> bool {
+        true
+    }
+
+    /// Puts a server where it can be shared: see [`NewServer::share`].
     ///
     /// # Errors
     ///
     /// [`Full`] when there is no place left.
-    fn share_server(&self, server: Server<Self>) -> Result<Self::ServerHandle, Full>;
+    fn share_server(&self, server: NewServer<Self>) -> Result<Self::ServerHandle, Full>;
 }
 
-/// Mutual exclusion: `std::sync::Mutex`, or a critical section.
-pub trait Lock<T> {
-    /// A lock around `value`.
-    fn new(value: T) -> Self;
-
+/// Mutual exclusion.
+pub trait Locked<T> {
     /// Runs `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered before this one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+}
+
+/// A lock that holds its value: `std::sync::Mutex`, or a critical section.
+pub trait Lock<T>: Locked<T> {
+    /// A lock around `value`.
+    fn new(value: T) -> Self;
 }
 
 /// Bytes of one connection: a [`Sink`] to encode into, and a place to read into.
@@ -193,7 +203,10 @@ impl<T> Lock<T> for std::sync::Mutex<T> {
     fn new(value: T) -> Self {
         Self::new(value)
     }
+}
 
+#[cfg(feature = "std")]
+impl<T> Locked<T> for std::sync::Mutex<T> {
     /// A panic under the lock does not poison it: the machines change themselves in steps that leave them whole.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {

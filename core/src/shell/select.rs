@@ -4,7 +4,7 @@
 
 use super::error::{OperationError, SelectionReport};
 use super::hub::{Hub, State};
-use super::runtime::{Lock, Runtime};
+use super::runtime::{Locked, Runtime};
 use crate::selection::{
     Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
 };

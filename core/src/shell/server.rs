@@ -9,14 +9,14 @@ use super::drain::Late;
 use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::login::Refusal;
-use super::runtime::{Lock, Runtime, register};
+use super::runtime::{Locked, Runtime, register};
 use super::warm_up::Warmer;
 use crate::machine::Machine;
 use crate::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
     PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
 };
-use crate::storage::Store;
+use crate::storage::{Full, Store};
 use crate::topology::PoolCommand;
 use crate::wire::handshake::Established;
 use crate::{Cause, Instant, ObjectId, ServerId};
@@ -28,11 +28,50 @@ pub struct Server<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
-    pub(super) state: R::Lock<State<R>>,
+    pub(super) state: R::ServerLock,
 }
 
-/// What is behind the lock of a server.
-pub(super) struct State<R: Runtime> {
+impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
+    /// Another handle of the same server.
+    fn clone(&self) -> Self {
+        let Self { id, address, events, state } = self;
+        Self { id: *id, address: address.clone(), events: events.clone(), state: state.clone() }
+    }
+}
+
+/// A server that nobody shares yet.
+pub struct NewServer<R: Runtime> {
+    id: ServerId,
+    address: R::Text,
+    events: R::Events,
+    state: ServerState<R>,
+}
+
+impl<R: Runtime> NewServer<R> {
+    /// The server, once its state is where its handles find it.
+    ///
+    /// - `keep`: puts the state behind a lock.
+    ///
+    /// # Errors
+    ///
+    /// What `keep` returns.
+    pub fn share(self, keep: impl FnOnce(ServerState<R>) -> Result<R::ServerLock, Full>) -> Result<Server<R>, Full> {
+        let Self { id, address, events, state } = self;
+        Ok(Server { id, address, events, state: keep(state)? })
+    }
+}
+
+impl<R: Runtime> fmt::Debug for NewServer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewServer")
+            .field("id", &self.id)
+            .field("address", &self.address.as_ref())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is behind the lock of a server: its pool, its sockets, and the wakers of those who wait.
+pub struct ServerState<R: Runtime> {
     pub(super) pool: Pool<R::Memory>,
     cells: <R::Memory as Stores>::PerConn<Cell<R>>,
     waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
@@ -125,7 +164,29 @@ impl<R: Runtime> Chore<R> {
     }
 }
 
-impl<R: Runtime> State<R> {
+impl<R: Runtime> ServerState<R> {
+    /// The state of no server: its pool is closed. For places that are not taken.
+    pub const VACANT: Self = Self::of(Pool::CLOSED);
+
+    const fn of(pool: Pool<R::Memory>) -> Self {
+        Self {
+            pool,
+            cells: Store::EMPTY,
+            waiters: Store::EMPTY,
+            workers: Store::EMPTY,
+            called: 0,
+            warmers: Store::EMPTY,
+            warming: 0,
+            clock: None,
+            armed: None,
+            refusal: None,
+            overdue: None,
+            closing: 0,
+            #[cfg(feature = "alloc")]
+            late: Late::EMPTY,
+        }
+    }
+
     /// The next thing that the last changes ask for.
     fn chore(&mut self) -> Option<Chore<R>> {
         while let Some(action) = self.pool.poll_prompt() {
@@ -267,32 +328,16 @@ impl<R: Runtime> Server<R> {
     /// A server with an empty, paused pool.
     ///
     /// - `pool`: different for any two pools of the process.
-    pub fn new(
+    pub(super) fn create(
         now: Instant,
         id: ServerId,
         pool: PoolId,
         address: R::Text,
         config: PoolConfig,
         events: R::Events,
-    ) -> Self {
+    ) -> NewServer<R> {
         let pool = Pool::new(now, pool, config, &mut Tap::of_server(&events, address.as_ref()));
-        let state = State {
-            pool,
-            cells: Store::EMPTY,
-            waiters: Store::EMPTY,
-            workers: Store::EMPTY,
-            called: 0,
-            warmers: Store::EMPTY,
-            warming: 0,
-            clock: None,
-            armed: None,
-            refusal: None,
-            overdue: None,
-            closing: 0,
-            #[cfg(feature = "alloc")]
-            late: Late::EMPTY,
-        };
-        Self { id, address, events, state: R::Lock::new(state) }
+        NewServer { id, address, events, state: ServerState::of(pool) }
     }
 
     /// The server's id in its topology.
@@ -315,14 +360,14 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Changes the pool, then does what it owes.
-    pub(super) fn step<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         let (result, mut chore) = self.state.with(|state| {
             let result = change(state, &mut Tap::of_server(&self.events, self.address()));
             (result, state.chore())
         });
         while let Some(due) = chore {
             due.run();
-            chore = self.state.with(State::chore);
+            chore = self.state.with(ServerState::chore);
         }
         self.events.deliver();
         result
@@ -334,7 +379,7 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
-    fn change_quietly<T>(&self, change: impl FnOnce(&mut State<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+    fn change_quietly<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
     }
 
@@ -624,7 +669,7 @@ impl<R: Runtime> Server<R> {
     pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
         let (late, _replaced) = self.state.with(|state| {
             let replaced = register(&mut state.clock, waker);
-            let State { pool, cells, armed, .. } = state;
+            let ServerState { pool, cells, armed, .. } = state;
             let late = |at| is_earlier(at, *armed);
             let due = pool.state() == PoolState::Closed
                 || late(pool.poll_timeout())
@@ -632,6 +677,12 @@ impl<R: Runtime> Server<R> {
             (due, replaced)
         });
         late
+    }
+}
+
+impl<R: Runtime> fmt::Debug for ServerState<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").field("pool", &self.pool.id()).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The deployment at one instant, to be kept.
 
 use super::hub::Hub;
-use super::runtime::{Lock, Runtime};
+use super::runtime::{Locked, Runtime};
 use crate::topology::OwnedTopologyDescription;
 
 impl<R: Runtime> Hub<R> {

@@ -188,8 +188,7 @@ impl<R: Runtime> Hub<R> {
     async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, Cause> {
         let endpoint = Endpoint::parse(address).ok_or(Cause::Dns)?;
         let stream = self.runtime().connect(&endpoint, deadline).await.map_err(|ConnectError(cause)| cause)?;
-        let input = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
-        let output = self.runtime().buffer().map_err(|Full| Cause::Resources)?;
+        let (input, output) = self.runtime().buffers(&stream).map_err(|Full| Cause::Resources)?;
         Ok(Connection::new(stream, input, output))
     }
 

@@ -274,6 +274,7 @@ impl Runtime for Bench {
     type Memory = Fixed<1, 8, 1>;
     type Topology = topology::OnHeap;
     type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
@@ -298,8 +299,8 @@ impl Runtime for Bench {
         }
     }
 
-    fn buffer(&self) -> Result<Page, Full> {
-        Ok(Page::of(self))
+    fn buffers(&self, _stream: &Stream) -> Result<(Page, Page), Full> {
+        Ok((Page::of(self), Page::of(self)))
     }
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
@@ -310,8 +311,8 @@ impl Runtime for Bench {
         self.is_private.load(Ordering::Relaxed)
     }
 
-    fn share_server(&self, server: Server<Self>) -> Result<Arc<Server<Self>>, Full> {
-        Ok(Arc::new(server))
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
     }
 }
 

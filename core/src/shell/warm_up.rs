@@ -8,7 +8,7 @@ use super::event::Tap;
 use super::hub::Hub;
 use super::runtime::{Runtime, register};
 use super::select::Wanted;
-use super::server::{Server, State};
+use super::server::{Server, ServerState};
 use crate::Instant;
 use crate::pool::{CheckOutError, PoolConfig, PoolState};
 use crate::storage::Store;
@@ -145,7 +145,7 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-impl<R: Runtime> State<R> {
+impl<R: Runtime> ServerState<R> {
     fn join_warmers(&mut self, count: Option<u32>) -> Option<usize> {
         let free = self.warmers.slots().iter().position(|warmer| matches!(warmer, Warmer::Free));
         let index = match free {

@@ -14,6 +14,7 @@ impl Runtime for Wide {
     type Memory = OnHeap;
     type Topology = topology::OnHeap;
     type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
@@ -33,8 +34,8 @@ impl Runtime for Wide {
         self.0.connect(endpoint, deadline).await
     }
 
-    fn buffer(&self) -> Result<Page, Full> {
-        self.0.buffer()
+    fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
+        self.0.buffers(stream)
     }
 
     fn secret_entropy(&self) -> Option<[u8; 24]> {
@@ -45,8 +46,8 @@ impl Runtime for Wide {
         self.0.is_private(stream)
     }
 
-    fn share_server(&self, server: Server<Self>) -> Result<Arc<Server<Self>>, Full> {
-        Ok(Arc::new(server))
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
     }
 }
 
