@@ -243,7 +243,7 @@ impl<P: Platform> Client<P> {
     pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
         let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
-        Ok(self.inner.hub.warm_up(&self.wanted(None, &[]), Some(connections), deadline).await?)
+        Ok(self.inner.hub.warm_up(&self.wanted(None), Some(connections), deadline).await?)
     }
 
     /// The options of its pools that are in force.

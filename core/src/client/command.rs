@@ -1,14 +1,13 @@
 //! Running commands.
 //!
-//! Read first: Run Command, "Implementation requirements"; Server Selection, "Passing read preference to mongos and load balancers";
-//! Retryable Reads, "Implementing Retryable Reads".
+//! Read first: Run Command, "Implementation requirements".
 
 use super::options::tag_sets;
 use super::{Client, Error, Net, Platform, connection};
-use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
+use crate::Instant;
+use crate::selection::{ReadPreference, SelectionCriteria};
 use crate::shell::{Guard, Wanted};
 use crate::wire::bson::RawDocument;
-use crate::{Instant, ServerId, ServerType};
 use alloc::string::ToString;
 use core::time::Duration;
 
@@ -147,64 +146,31 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.limit(options.timeout.or(self.options().timeout));
-        let mut failed: Option<(ServerId, Error)> = None;
+        let mut attempts =
+            self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, options.repeatable);
         loop {
-            let deprioritized = failed.as_ref().map(|(id, _)| *id);
-            let wanted = self.wanted(read_preference, deprioritized.as_slice());
-            let limit = self.inner.hub.check_out_limit(deadline);
-            let server = match self.inner.hub.select_server(&wanted, limit).await {
-                Ok(server) => server,
-                // That no server suits a second attempt says less than why there is one (Retryable Reads, "Implementing Retryable Reads").
-                Err(error) => return Err(failed.map_or(Error::Operation(error), |(_, first)| first)),
-            };
-            let id = server.id();
-            let error = match self.inner.hub.check_out_of(server, limit, deadline).await {
-                Ok(mut guard) => {
-                    let told = self.told_preference(&guard, read_preference);
-                    if self.is_paced(deadline) {
-                        self.pace(&mut guard);
-                    }
-                    match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
-                        Ok(reply) => return Ok(reply),
-                        Err(error) => error,
-                    }
-                }
-                Err(error) => Error::Operation(error),
-            };
-            let again = error.is_retryable() || (options.repeatable && error.is_transient());
-            if failed.is_some() || !again {
-                return Err(error);
+            let mut guard = attempts.next().await?;
+            let told = guard.told_preference(read_preference, self.options().direct_connection);
+            if self.is_paced(deadline) {
+                self.pace(&mut guard);
             }
-            failed = Some((id, error));
+            match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => attempts.failed(error)?,
+            }
         }
     }
 
-    pub(super) fn wanted<'a>(
-        &self,
-        read_preference: Option<ReadPreference<'a>>,
-        deprioritized: &'a [ServerId],
-    ) -> Wanted<'a> {
+    /// What an operation wants of its server.
+    pub(super) fn criteria<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionCriteria<'a> {
         let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
-        let criteria = criteria
+        criteria
             .with_local_threshold(self.inner.options.local_threshold)
-            .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency);
-        Wanted { criteria, deprioritized }
+            .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency)
     }
 
-    /// What a server is told of the read preference: nothing that it does without, and on a direct connection to a member of a set
-    /// that any member may answer.
-    pub(super) fn told_preference<'a>(
-        &self,
-        guard: &Guard<'_, Net<P>>,
-        preference: Option<ReadPreference<'a>>,
-    ) -> Option<ReadPreference<'a>> {
-        let server_type = guard.established().map_or(ServerType::Unknown, |established| established.server_type);
-        if server_type == ServerType::Standalone {
-            return None;
-        }
-        let preference = preference.filter(|preference| preference.options().mode != ReadMode::Primary);
-        let direct = self.inner.options.direct_connection && server_type != ServerType::Mongos;
-        preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
+    pub(super) fn wanted<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> Wanted<'a> {
+        Wanted { criteria: self.criteria(read_preference), deprioritized: &[] }
     }
 
     /// When the time of an operation that begins now is over.

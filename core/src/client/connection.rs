@@ -52,7 +52,7 @@ impl<P: Platform> Client<P> {
         deadline: Option<Instant>,
         may_pace: bool,
     ) -> Result<Connection<'_, P>, Error> {
-        let guard = self.inner.hub.check_out(&self.wanted(read_preference, &[]), deadline).await?;
+        let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
         // Of a primary nobody is told.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(OwnedReadPreference::from);
@@ -120,7 +120,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         let pairs = self.read_preference.as_ref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
-        let told = self.client.told_preference(&self.guard, wanted);
+        let told = self.guard.told_preference(wanted, self.client.options().direct_connection);
         if self.is_paced {
             self.client.pace(&mut self.guard);
         }

@@ -275,3 +275,13 @@ impl From<MetadataError> for Error {
         Self::Metadata(error)
     }
 }
+
+impl crate::shell::AttemptError for Error {
+    fn is_retryable(&self) -> bool {
+        self.is_retryable()
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
+}

@@ -338,14 +338,12 @@ impl<R: Runtime> Connection<R> {
 
     /// What a reply that breaks a rule is: one that this side alone cannot hold does not break the peer's.
     fn reading_failed(&self, error: WireError) -> ExchangeError {
-        match error.kind() {
-            WireErrorKind::MessageTooLong { length_bytes, .. }
-                if length_bytes.unsigned_abs() <= self.limits.message_bytes_max =>
-            {
-                too_large(usize::try_from(length_bytes).unwrap_or_default(), self.input.limit())
+        if let WireErrorKind::MessageTooLong { length_bytes, .. } = error.kind() {
+            if length_bytes.unsigned_abs() <= self.limits.message_bytes_max {
+                return too_large(usize::try_from(length_bytes).unwrap_or_default(), self.input.limit());
             }
-            _ => ExchangeError::Wire(error),
         }
+        ExchangeError::Wire(error)
     }
 
     /// Reads what is there, waiting for at least one byte.

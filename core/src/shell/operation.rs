@@ -1,0 +1,126 @@
+//! Operations: a server, a connection, what is done with it, and perhaps all of it once more.
+//!
+//! Read first: Retryable Reads, "Implementing Retryable Reads"; Server Selection, "Passing read preference to mongos and load balancers".
+
+use super::error::OperationError;
+use super::guard::Guard;
+use super::hub::Hub;
+use super::runtime::Runtime;
+use super::select::Wanted;
+use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
+use crate::{Instant, ServerId, ServerType};
+use core::fmt;
+
+/// How an operation fails, and what may be done about it.
+pub trait AttemptError: From<OperationError> {
+    /// Whether nothing can have happened at a server: see [`OperationError::is_retryable`].
+    fn is_retryable(&self) -> bool;
+
+    /// Whether another attempt may well succeed: see [`OperationError::is_transient`].
+    fn is_transient(&self) -> bool;
+}
+
+impl AttemptError for OperationError {
+    fn is_retryable(&self) -> bool {
+        self.is_retryable()
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
+}
+
+/// The attempts of one operation: at most two, the second preferably on another server.
+///
+/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
+pub struct Attempts<'a, R: Runtime, E> {
+    hub: &'a Hub<R>,
+    criteria: SelectionCriteria<'a>,
+    deadline: Option<Instant>,
+    repeatable: bool,
+    /// Where the attempt under way is, or was.
+    server: Option<ServerId>,
+    /// How the first one ended.
+    failed: Option<E>,
+}
+
+impl<R: Runtime> Hub<R> {
+    /// The attempts of an operation that begins now.
+    ///
+    /// - `deadline`: the operation's own, for all its attempts.
+    /// - `repeatable`: whether it does no harm to run it twice: then it is run once more after any transient error, and not only
+    ///   when it was certainly never sent.
+    pub const fn attempts<'a, E: AttemptError>(
+        &'a self,
+        criteria: SelectionCriteria<'a>,
+        deadline: Option<Instant>,
+        repeatable: bool,
+    ) -> Attempts<'a, R, E> {
+        Attempts { hub: self, criteria, deadline, repeatable, server: None, failed: None }
+    }
+}
+
+impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
+    /// A connection for the next attempt. What comes of it is told to [`Attempts::failed`], if it is no success.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none, after as many attempts as there may be. That no server suits a second attempt says less than why there is
+    /// one: then it is the first error.
+    pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
+        loop {
+            let wanted = Wanted { criteria: self.criteria, deprioritized: self.server.as_slice() };
+            let limit = self.hub.check_out_limit(self.deadline);
+            let server = match self.hub.select_server(&wanted, limit).await {
+                Ok(server) => server,
+                Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
+            };
+            self.server = Some(server.id());
+            match self.hub.check_out_of(server, limit, self.deadline).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) => self.failed(error.into())?,
+            }
+        }
+    }
+
+    /// Whether there is another attempt after one that failed.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if there is none.
+    pub fn failed(&mut self, error: E) -> Result<(), E> {
+        let again = error.is_retryable() || (self.repeatable && error.is_transient());
+        if self.failed.is_some() || !again {
+            return Err(error);
+        }
+        self.failed = Some(error);
+        Ok(())
+    }
+}
+
+impl<R: Runtime, E> fmt::Debug for Attempts<'_, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Guard<'_, R> {
+    /// What the server is to be told of the read preference ([`append_read_preference`](super::append_read_preference)): nothing that it
+    /// does without, and on a direct connection to a member of a set that any member may answer.
+    ///
+    /// Source: Server Selection, "Passing read preference to mongos and load balancers".
+    #[must_use]
+    pub fn told_preference<'a>(
+        &self,
+        preference: Option<ReadPreference<'a>>,
+        direct_connection: bool,
+    ) -> Option<ReadPreference<'a>> {
+        let server_type = self.established().map_or(ServerType::Unknown, |established| established.server_type);
+        if server_type == ServerType::Standalone {
+            return None;
+        }
+        let preference = preference.filter(|preference| preference.options().mode != ReadMode::Primary);
+        let direct = direct_connection && server_type != ServerType::Mongos;
+        preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
+    }
+}
