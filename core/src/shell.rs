@@ -47,7 +47,7 @@ pub use event::{EventRef, Publish};
 pub use guard::{CheckingOut, Guard};
 pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};
-pub use operation::{AttemptError, Attempts};
+pub use operation::{AttemptError, Attempts, CommandOptions};
 pub use read_preference::append_read_preference;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Locked, Runtime};
 pub use select::Wanted;

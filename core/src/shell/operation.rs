@@ -10,6 +10,60 @@ use super::select::Wanted;
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use crate::{Instant, ServerId, ServerType};
 use core::fmt;
+use core::time::Duration;
+
+/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+///
+/// Of the client's own options only the time limits apply by themselves: a command does not inherit the read preference, nor a read or
+/// write concern.
+///
+/// Source: Run Command, on inherited options.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CommandOptions<'a> {
+    /// Which members of a replica set may answer; `None` is the one that accepts writes, unless `client_read_preference` is set.
+    pub read_preference: Option<ReadPreference<'a>>,
+    /// Whether the client's read preference applies if there is none here.
+    /// Default false.
+    pub client_read_preference: bool,
+    /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
+    pub timeout: Option<Duration>,
+    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
+    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    pub repeatable: bool,
+}
+
+impl<'a> CommandOptions<'a> {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { read_preference: None, client_read_preference: false, timeout: None, repeatable: false }
+    }
+
+    /// With a read preference.
+    #[must_use]
+    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
+        Self { read_preference: Some(read_preference), ..self }
+    }
+
+    /// With the read preference of the client's options, which does not apply by itself.
+    #[must_use]
+    pub const fn with_client_read_preference(self) -> Self {
+        Self { client_read_preference: true, ..self }
+    }
+
+    /// With a time limit of its own; zero is for ever, and `socketTimeoutMS` does not apply either.
+    #[must_use]
+    pub const fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// For a command that may be run twice.
+    #[must_use]
+    pub const fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+}
 
 /// How an operation fails, and what may be done about it.
 pub trait AttemptError: From<OperationError> {

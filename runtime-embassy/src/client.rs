@@ -1,0 +1,319 @@
+//! The client, and the memory that it lives in.
+
+use crate::embassy::{ADDRESS_BYTES_MAX, Desk};
+use crate::lock::ExecutorLock;
+use crate::slot::Buffer;
+use crate::{Config, Embassy, Layout, Runner, SetupError};
+use core::fmt;
+use core::time::Duration;
+use embassy_net::Stack;
+use poolhouse_core::Instant;
+use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
+use poolhouse_core::shell::{
+    Attempts, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError, Runtime, ServerSnapshot,
+    Wanted, append_read_preference,
+};
+use poolhouse_core::topology::TopologyType;
+use poolhouse_core::wire::EncodeError;
+use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_core::wire::compress::Compressors;
+use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
+
+/// All memory of a client. It belongs into a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`.
+pub struct Resources<L: Layout> {
+    hub: Option<Hub<Embassy<L>>>,
+    shared: Shared<L>,
+    memory: L::Memory,
+}
+
+/// What connections and handles refer to.
+struct Shared<L: Layout> {
+    places: L::Places,
+    slots: L::Slots,
+    desk: Desk,
+}
+
+impl<L: Layout> Resources<L> {
+    /// Memory that no client uses yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            hub: None,
+            shared: Shared { places: L::NO_PLACES, slots: L::NO_SLOTS, desk: ExecutorLock::holding(None) },
+            memory: L::NO_MEMORY,
+        }
+    }
+}
+
+impl<L: Layout> Default for Resources<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<L: Layout> fmt::Debug for Resources<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resources").field("bytes", &size_of::<Self>()).finish_non_exhaustive()
+    }
+}
+
+/// A MongoDB client: a handle, which may be copied into any task of its executor.
+///
+/// A pool and a monitor are kept for each server. Nothing happens before the [`Runner`] runs. Any future of a client may be dropped at
+/// any await: nothing is lost or left behind.
+pub struct Client<L: Layout> {
+    hub: &'static Hub<Embassy<L>>,
+    config: &'static Config,
+}
+
+impl<L: Layout> Clone for Client<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: Layout> Copy for Client<L> {}
+
+impl<L: Layout<Events = ()>> Client<L> {
+    /// A client in these resources, whose events nobody hears.
+    ///
+    /// - `stack`: with room for as many sockets as [`Layout::SOCKETS`], besides its own for DHCP and DNS: embassy-net panics on one too many.
+    ///
+    /// Cost: O(sockets). No I/O before the runner runs.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`].
+    pub fn new(
+        resources: &'static mut Resources<L>,
+        stack: Stack<'static>,
+        config: &'static Config,
+    ) -> Result<(Self, Runner<L>), SetupError> {
+        Self::with_events(resources, stack, config, ())
+    }
+}
+
+impl<L: Layout> Client<L> {
+    /// [`Client::new`] with somebody who hears the events: pools', monitors' and the topology's.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`].
+    pub fn with_events(
+        resources: &'static mut Resources<L>,
+        stack: Stack<'static>,
+        config: &'static Config,
+        events: L::Events,
+    ) -> Result<(Self, Runner<L>), SetupError> {
+        let topology = config.options().topology().validate()?;
+        if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
+            return Err(SetupError::Full);
+        }
+        let hub_config = hub_config(config)?;
+        let Resources { hub, shared, memory } = resources;
+        let shared: &'static Shared<L> = shared;
+        let slots = L::slots(&shared.slots);
+        L::furnish(slots, memory, stack);
+        let places = shared.places.as_ref();
+        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random: config.options().random };
+        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
+        Ok((Self { hub, config }, Runner::new(hub)))
+    }
+
+    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
+    ///
+    /// - `body`: writes the command's elements, into the connection's buffer; `$db` is added. It is called once more for a second attempt.
+    /// - `reply`: where the reply is put.
+    ///
+    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. One that failed before it was sent is tried once more.
+    ///
+    /// Cost: no allocation; the reply is copied once ([`Client::check_out`] spares that).
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::Command`] when the server refuses. [`ExchangeError::Encode`] for a command larger than the buffer that it is sent from,
+    /// [`ExchangeError::ReplyTooLarge`] for a reply larger than the buffer that it is read into, or than `reply`: then the command was done.
+    /// [`CheckOutError::Busy`](poolhouse_core::pool::CheckOutError::Busy) and [`OperationError::Busy`] when too many tasks wait already.
+    ///
+    /// Source: Run Command.
+    pub async fn run_command<'r>(
+        &self,
+        database: &str,
+        body: impl Fn(&mut DocumentWriter<'_, Buffer>) -> Result<(), EncodeError>,
+        reply: &'r mut [u8],
+    ) -> Result<RawDocument<'r>, OperationError> {
+        self.run_command_with(database, body, reply, CommandOptions::new()).await
+    }
+
+    /// [`Client::run_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_command_with<'r>(
+        &self,
+        database: &str,
+        body: impl Fn(&mut DocumentWriter<'_, Buffer>) -> Result<(), EncodeError>,
+        reply: &'r mut [u8],
+        options: CommandOptions<'_>,
+    ) -> Result<RawDocument<'r>, OperationError> {
+        let client = self.config.options();
+        let inherited = options.client_read_preference.then_some(client.read_preference);
+        let read_preference = options.read_preference.or(inherited);
+        let deadline = self.limit(options.timeout.or(client.timeout));
+        let mut attempts: Attempts<'_, _, OperationError> =
+            self.hub.attempts(self.criteria(read_preference), deadline, options.repeatable);
+        loop {
+            let mut guard = attempts.next().await?;
+            let told = guard.told_preference(read_preference, client.direct_connection);
+            let written = guard
+                .run_command(database, |writer| {
+                    body(writer)?;
+                    told.as_ref().map_or(Ok(()), |preference| append_read_preference(writer, preference))
+                })
+                .await;
+            match written {
+                Ok(found) => return copy(found, reply),
+                Err(error) => attempts.failed(error)?,
+            }
+        }
+    }
+
+    /// [`Client::run_command`] of a command that was written before, into a buffer of the caller's.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_raw_command<'r>(
+        &self,
+        database: &str,
+        command: RawDocument<'_>,
+        reply: &'r mut [u8],
+    ) -> Result<RawDocument<'r>, OperationError> {
+        self.run_command(database, |writer| writer.extend(command).map(drop), reply).await
+    }
+
+    /// Checks out a connection to a server that accepts writes. Dropping the guard returns it. Replies are read where they are received.
+    ///
+    /// The time of [`Options::timeout`](crate::Options::timeout) begins now, for this and for everything done with the connection.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError`]: no server, or no connection in time.
+    pub async fn check_out(&self) -> Result<Guard<'static, Embassy<L>>, OperationError> {
+        self.check_out_preferring(None).await
+    }
+
+    /// [`Client::check_out`] of a connection to a server of the user's choice.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::check_out`].
+    pub async fn check_out_preferring(
+        &self,
+        read_preference: Option<ReadPreference<'_>>,
+    ) -> Result<Guard<'static, Embassy<L>>, OperationError> {
+        let deadline = self.limit(self.config.options().timeout);
+        let wanted = Wanted { criteria: self.criteria(read_preference), deprioritized: &[] };
+        self.hub.check_out(&wanted, deadline).await
+    }
+
+    /// Waits until the pool of a server that accepts writes has so many connections; `None` is `minPoolSize`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Hub::warm_up`].
+    pub async fn warm_up(&self, connections: Option<u32>) -> Result<(), OperationError> {
+        let deadline = self.limit(self.config.options().timeout);
+        let wanted = Wanted { criteria: self.criteria(None), deprioritized: &[] };
+        self.hub.warm_up(&wanted, connections, deadline).await
+    }
+
+    /// Each server with its description and its pool: see [`Hub::for_each_server`].
+    pub fn for_each_server(&self, visit: impl FnMut(ServerSnapshot<'_>)) {
+        self.hub.for_each_server(visit);
+    }
+
+    /// What the deployment is.
+    #[must_use]
+    pub fn topology_type(&self) -> TopologyType {
+        self.hub.topology_type()
+    }
+
+    /// Closes the client. Operations that wait fail at once; connections in use are closed when they are returned, and the runner closes
+    /// what is left.
+    pub fn close(&self) {
+        self.hub.close();
+    }
+
+    /// What the shell gives to those who want more.
+    #[must_use]
+    pub const fn hub(&self) -> &'static Hub<Embassy<L>> {
+        self.hub
+    }
+
+    /// What an operation wants of its server.
+    fn criteria<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionCriteria<'a> {
+        let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
+        criteria
+            .with_local_threshold(self.config.options().local_threshold)
+            .with_heartbeat_frequency(self.config.options().monitor.heartbeat_frequency)
+    }
+
+    /// When the time of an operation that begins now is over. Zero is for ever, and said, so that the limits that it stands in for do not apply.
+    ///
+    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
+    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
+        let now = self.hub.runtime().now();
+        timeout.map(|timeout| if timeout.is_zero() { Instant::MAX } else { now.saturating_add(timeout) })
+    }
+}
+
+impl<L: Layout> fmt::Debug for Client<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("hub", self.hub).finish_non_exhaustive()
+    }
+}
+
+/// What a seed that names no port gets besides: a colon and a port.
+const PORT_BYTES: usize = 6;
+
+fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
+    let options = config.options();
+    let metadata = MetadataOptions {
+        application_name: options.app_name,
+        driver_name: "poolhouse",
+        driver_version: env!("CARGO_PKG_VERSION"),
+        os_type: "unknown",
+        platform: Some("Rust, embassy"),
+        ..MetadataOptions::default()
+    };
+    #[cfg(feature = "auth")]
+    let login = options.credential.map(Login::new).transpose()?;
+    #[cfg(not(feature = "auth"))]
+    let login: Option<Login> = None;
+    Ok(HubConfig {
+        pool: config.pool(),
+        monitor: config.monitor(),
+        connect_timeout: options.monitor.connect_timeout,
+        command_timeout: options.timeout.unwrap_or_default(),
+        server_selection_timeout: options.server_selection_timeout,
+        compressors: Compressors::NONE,
+        zlib_compression_level: None,
+        late_reply: Duration::ZERO,
+        metadata: ClientMetadata::new(&metadata)?,
+        login,
+        first_pool: 0,
+    })
+}
+
+/// Puts a reply where its reader wants it.
+fn copy<'r>(found: RawDocument<'_>, reply: &'r mut [u8]) -> Result<RawDocument<'r>, OperationError> {
+    let found = found.as_bytes();
+    let limit = reply.len();
+    let saturate = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    let too_large = ExchangeError::ReplyTooLarge { bytes: saturate(found.len()), limit: saturate(limit) };
+    let place = reply.get_mut(..found.len()).ok_or(too_large)?;
+    place.copy_from_slice(found);
+    RawDocument::new(place).map_err(|error| ExchangeError::Wire(error).into())
+}

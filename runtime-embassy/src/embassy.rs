@@ -1,0 +1,219 @@
+//! The shell's runtime on embassy.
+
+use crate::Layout;
+use crate::lock::ExecutorLock;
+use crate::place::{self, Place, PlaceRef, ServerRef};
+use crate::slot::{Buffer, Slots, Socket};
+use core::fmt;
+use core::future::poll_fn;
+use core::net::Ipv4Addr;
+use core::task::{Poll, Waker};
+use embassy_futures::select::{Either, select};
+use embassy_net::tcp::Error;
+use embassy_net::{IpAddress, Stack};
+use embassy_time::{TICK_HZ, Timer};
+use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_core::shell::{ConnectError, Endpoint, Locked, NewServer, Runtime};
+use poolhouse_core::storage::Full;
+use poolhouse_core::{Cause, Instant};
+
+/// The longest address of a server, in bytes: its name, a colon and its port.
+pub const ADDRESS_BYTES_MAX: usize = 80;
+
+/// Fills a buffer with random bytes that nobody can guess.
+pub type Random = fn(&mut [u8]);
+
+/// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
+pub struct Embassy<L: Layout> {
+    pub(crate) stack: Stack<'static>,
+    pub(crate) slots: Slots,
+    pub(crate) desk: &'static Desk,
+    pub(crate) places: &'static [Place<L>],
+    pub(crate) random: Option<Random>,
+}
+
+/// Whoever waits for a socket.
+pub(crate) type Desk = ExecutorLock<Option<Waker>>;
+
+impl<L: Layout> Embassy<L> {
+    pub(crate) const fn slots(&self) -> Slots {
+        self.slots
+    }
+
+    /// A socket is free.
+    pub(crate) fn call_dialer(&self) {
+        if let Some(dialer) = self.desk.with(Option::take) {
+            dialer.wake();
+        }
+    }
+
+    /// A socket that nobody uses. There are as many as connections can be; one that was given back is there again when it is closed.
+    async fn borrow_socket(&self) -> Socket {
+        poll_fn(|context| match self.slots.borrow() {
+            Some(socket) => Poll::Ready(socket),
+            None => {
+                let before = self.desk.with(|desk| desk.replace(context.waker().clone()));
+                // All who wait are of one task, as a rule. If not, each has its turn.
+                if let Some(before) = before.filter(|before| !before.will_wake(context.waker())) {
+                    before.wake();
+                }
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// The address of a host.
+    async fn address(&self, host: &str, deadline: Option<Instant>) -> Result<IpAddress, ConnectError> {
+        if let Ok(address) = host.parse::<Ipv4Addr>() {
+            return Ok(address.into());
+        }
+        let asked = self.look_up(host);
+        let Some(at) = deadline else { return asked.await };
+        match select(asked, self.sleep_until(at)).await {
+            Either::First(found) => found,
+            Either::Second(()) => Err(ConnectError(Cause::Dns)),
+        }
+    }
+
+    #[cfg(feature = "dns")]
+    async fn look_up(&self, host: &str) -> Result<IpAddress, ConnectError> {
+        let found = self.stack.dns_query(host, embassy_net::dns::DnsQueryType::A).await;
+        found.ok().and_then(|found| found.first().copied()).ok_or(ConnectError(Cause::Dns))
+    }
+
+    #[cfg(not(feature = "dns"))]
+    #[expect(clippy::unused_async, reason = "stands in for one that waits")]
+    async fn look_up(&self, _host: &str) -> Result<IpAddress, ConnectError> {
+        Err(ConnectError(Cause::Dns))
+    }
+}
+
+impl<L: Layout> Runtime for Embassy<L> {
+    type Stream = Stream;
+    type Buffer = Buffer;
+    type Lock<T> = ExecutorLock<T>;
+    type Memory = L::Pool;
+    type Topology = L::Topology;
+    type Text = heapless::String<ADDRESS_BYTES_MAX, u8>;
+    type ServerLock = PlaceRef<L>;
+    type ServerHandle = ServerRef<L>;
+    type Events = L::Events;
+
+    #[inline]
+    fn now(&self) -> Instant {
+        Instant::from_nanos(nanos_of(embassy_time::Instant::now().as_ticks()))
+    }
+
+    /// Without random bytes, the time will do.
+    fn entropy(&self) -> u32 {
+        let mut bytes = [0; 4];
+        match self.random {
+            Some(random) => random(&mut bytes),
+            None => {
+                let ticks = embassy_time::Instant::now().as_ticks().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let [.., a, b, c, d] = ticks.to_le_bytes();
+                bytes = [a, b, c, d];
+            }
+        }
+        u32::from_le_bytes(bytes)
+    }
+
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        let mut bytes = [0; 24];
+        self.random?(&mut bytes);
+        Some(bytes)
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
+    }
+
+    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        let Endpoint::Tcp { host, port } = *endpoint else { return Err(ConnectError(Cause::Network)) };
+        let address = self.address(host, deadline).await?;
+        // Whatever becomes of this future, the socket goes home.
+        let mut socket = self.borrow_socket().await;
+        let tcp = socket.as_mut().ok_or(ConnectError(Cause::Resources))?;
+        tcp.connect((address, port)).await.map_err(|_| ConnectError(Cause::Network))?;
+        Ok(Stream::Tcp(socket))
+    }
+
+    fn buffers(&self, stream: &Stream) -> Result<(Buffer, Buffer), Full> {
+        match stream {
+            Stream::Tcp(socket) => socket.slot().buffers(),
+        }
+    }
+
+    fn has_place(&self) -> bool {
+        self.places.iter().any(Place::is_free)
+    }
+
+    fn share_server(&self, server: NewServer<Self>) -> Result<ServerRef<L>, Full> {
+        place::share(self.places, server)
+    }
+}
+
+impl<L: Layout> fmt::Debug for Embassy<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Embassy").field("sockets", &L::SOCKETS).finish_non_exhaustive()
+    }
+}
+
+const NANOS_PER_SEC: u64 = 1_000_000_000;
+
+/// Nanoseconds of the clock's ticks, which are rounded down.
+const fn nanos_of(ticks: u64) -> u64 {
+    if NANOS_PER_SEC % TICK_HZ == 0 {
+        return ticks.saturating_mul(NANOS_PER_SEC / TICK_HZ);
+    }
+    let nanos = ticks as u128 * NANOS_PER_SEC as u128 / TICK_HZ as u128;
+    saturate(nanos)
+}
+
+/// The first tick at which so many nanoseconds are over.
+const fn ticks_of(nanos: u64) -> u64 {
+    if NANOS_PER_SEC % TICK_HZ == 0 {
+        return nanos.div_ceil(NANOS_PER_SEC / TICK_HZ);
+    }
+    let ticks = (nanos as u128 * TICK_HZ as u128).div_ceil(NANOS_PER_SEC as u128);
+    saturate(ticks)
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "it was compared")]
+const fn saturate(count: u128) -> u64 {
+    if count > u64::MAX as u128 { u64::MAX } else { count as u64 }
+}
+
+/// A connected socket.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Stream {
+    /// TCP.
+    Tcp(Socket),
+}
+
+impl ErrorType for Stream {
+    type Error = Error;
+}
+
+impl Read for Stream {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+        match self {
+            Self::Tcp(socket) => socket.as_mut().ok_or(Error::ConnectionReset)?.read(buf).await,
+        }
+    }
+}
+
+impl Write for Stream {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
+        match self {
+            Self::Tcp(socket) => socket.as_mut().ok_or(Error::ConnectionReset)?.write(buf).await,
+        }
+    }
+
+    /// The network stack sends by itself. That the peer has taken it is seen by its reply.
+    async fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Why a client cannot begin.
+
+use core::fmt;
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::TopologyConfigError;
+#[cfg(feature = "auth")]
+use poolhouse_core::wire::AuthError;
+use poolhouse_core::wire::hello::MetadataError;
+
+/// A client cannot begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The seeds contradict each other or the other options, or one is no address.
+    Topology(TopologyConfigError),
+    /// The credential can never be used.
+    #[cfg(feature = "auth")]
+    Credential(AuthError),
+    /// The application's name is too long.
+    Metadata(MetadataError),
+    /// There are more seeds than servers have room, or a seed is too long.
+    Full,
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topology(error) => error.fmt(f),
+            #[cfg(feature = "auth")]
+            Self::Credential(error) => error.fmt(f),
+            Self::Metadata(error) => error.fmt(f),
+            Self::Full => f.write_str("there is no room for the seeds"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {}
+
+impl From<TopologyConfigError> for SetupError {
+    fn from(error: TopologyConfigError) -> Self {
+        Self::Topology(error)
+    }
+}
+
+#[cfg(feature = "auth")]
+impl From<AuthError> for SetupError {
+    fn from(error: AuthError) -> Self {
+        Self::Credential(error)
+    }
+}
+
+impl From<MetadataError> for SetupError {
+    fn from(error: MetadataError) -> Self {
+        Self::Metadata(error)
+    }
+}
+
+impl From<Full> for SetupError {
+    fn from(_: Full) -> Self {
+        Self::Full
+    }
+}

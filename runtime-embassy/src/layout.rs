@@ -1,0 +1,176 @@
+//! How much of everything a client has room for.
+
+use crate::Embassy;
+use crate::place::Place;
+use crate::run;
+use crate::slot::{Slot, SlotMemory, Slots};
+use core::array::from_fn;
+use core::fmt;
+use core::marker::PhantomData;
+use embassy_futures::join::{join, join_array};
+use embassy_net::Stack;
+use poolhouse_core::shell::{Hub, Publish};
+use poolhouse_core::{pool, topology};
+
+/// The sizes of a client, fixed when it is built. Sealed: [`Sizes`] is the one layout there is.
+pub trait Layout: sealed::Sealed + Sized + 'static {
+    /// How many connections there can be in all: those of every pool, and two of every monitor.
+    const SOCKETS: usize;
+    /// Where events go.
+    type Events: Publish + Unpin + 'static;
+
+    #[doc(hidden)]
+    type Topology: topology::Memory;
+    #[doc(hidden)]
+    type Pool: pool::Memory;
+    #[doc(hidden)]
+    type Places: AsRef<[Place<Self>]>;
+    #[doc(hidden)]
+    type Slots;
+    #[doc(hidden)]
+    type Memory;
+
+    #[doc(hidden)]
+    const NO_PLACES: Self::Places;
+    #[doc(hidden)]
+    const NO_SLOTS: Self::Slots;
+    #[doc(hidden)]
+    const NO_MEMORY: Self::Memory;
+
+    /// All of them.
+    #[doc(hidden)]
+    fn slots(slots: &'static Self::Slots) -> Slots;
+
+    /// Gives each a socket and buffers.
+    #[doc(hidden)]
+    fn furnish(slots: Slots, memory: &'static mut Self::Memory, stack: Stack<'static>);
+
+    /// All that a client does by itself.
+    #[doc(hidden)]
+    fn run(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
+}
+
+/// A client's sizes.
+///
+/// - `SERVERS`: members of the deployment, and while its configuration changes those that come and go: one or two more than it is ever to have.
+///   A standalone server is 1.
+/// - `CONNS`: connections of each server's pool. `maxPoolSize` beyond it means it.
+/// - `WAITERS`: how many tasks may wait for a connection of one server, and how many for a server; the next one is told
+///   [`Busy`](poolhouse_core::pool::CheckOutError::Busy).
+/// - `RECEIVE`, `SEND`: the largest message in either direction, in bytes, for each connection. Hello's reply must fit: 2,048 hold that of a set of seven.
+/// - `SOCKET`: bytes of the TCP window and of what is not acknowledged yet, for each direction of each connection.
+/// - `E`: where events go.
+///
+/// [`Resources`](crate::Resources) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes for the connections' buffers, and some more for the rest.
+pub struct Sizes<
+    const SERVERS: usize,
+    const CONNS: usize,
+    const WAITERS: usize,
+    const RECEIVE: usize = 4096,
+    const SEND: usize = 1024,
+    const SOCKET: usize = 1024,
+    E = (),
+>(PhantomData<E>);
+
+impl<
+    const SERVERS: usize,
+    const CONNS: usize,
+    const WAITERS: usize,
+    const RECEIVE: usize,
+    const SEND: usize,
+    const SOCKET: usize,
+    E,
+> fmt::Debug for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sizes<{SERVERS}, {CONNS}, {WAITERS}, {RECEIVE}, {SEND}, {SOCKET}>")
+    }
+}
+
+impl<
+    const SERVERS: usize,
+    const CONNS: usize,
+    const WAITERS: usize,
+    const RECEIVE: usize,
+    const SEND: usize,
+    const SOCKET: usize,
+    E: Publish + Unpin + 'static,
+> Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+{
+    const SOCKETS: usize = SERVERS * (CONNS + MONITORING);
+    type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
+    type Pool = pool::Fixed<CONNS, WAITERS>;
+    type Events = E;
+    type Places = [Place<Self>; SERVERS];
+    type Slots = PerConnection<Slot, SERVERS, CONNS>;
+    type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
+
+    const NO_PLACES: Self::Places = [const { Place::VACANT }; SERVERS];
+    const NO_SLOTS: Self::Slots = PerConnection {
+        pools: [const { [const { Slot::BARE }; CONNS] }; SERVERS],
+        monitors: [const { [const { Slot::BARE }; MONITORING] }; SERVERS],
+    };
+    const NO_MEMORY: Self::Memory = PerConnection {
+        pools: [[SlotMemory::ZERO; CONNS]; SERVERS],
+        monitors: [[SlotMemory::ZERO; MONITORING]; SERVERS],
+    };
+
+    fn slots(slots: &'static Self::Slots) -> Slots {
+        Slots { pools: slots.pools.as_flattened(), monitors: slots.monitors.as_flattened() }
+    }
+
+    fn furnish(slots: Slots, memory: &'static mut Self::Memory, stack: Stack<'static>) {
+        let memory = memory.pools.as_flattened_mut().iter_mut().chain(memory.monitors.as_flattened_mut());
+        for (slot, memory) in slots.iter().zip(memory) {
+            slot.furnish(memory, stack);
+        }
+    }
+
+    async fn run(hub: &'static Hub<Embassy<Self>>) {
+        let Slots { pools, monitors } = hub.runtime().slots();
+        let servers = join_array(from_fn::<_, SERVERS, _>(|_| run::serve(hub)));
+        // One for each place of a connection, and so in the arrays that they are in.
+        let hang_up = |slots: &'static [Slot], index| run::hang_up(hub.runtime(), slots.get(index));
+        let pools = join_array(from_fn::<_, SERVERS, _>(|server| {
+            join_array(from_fn::<_, CONNS, _>(|conn| hang_up(pools, server * CONNS + conn)))
+        }));
+        let monitors = join_array(from_fn::<_, SERVERS, _>(|server| {
+            join_array(from_fn::<_, MONITORING, _>(|line| hang_up(monitors, server * MONITORING + line)))
+        }));
+        join(join(hub.run_clock(), servers), join(pools, monitors)).await;
+    }
+}
+
+impl<
+    const SERVERS: usize,
+    const CONNS: usize,
+    const WAITERS: usize,
+    const RECEIVE: usize,
+    const SEND: usize,
+    const SOCKET: usize,
+    E,
+> sealed::Sealed for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
+{
+}
+
+/// Connections of a monitor: checks, and round-trip times.
+const MONITORING: usize = 2;
+/// Hosts, passives, arbiters and tags in one server's reply.
+const NAMES: usize = 16;
+/// Different addresses, names of sets and tags in the whole topology.
+const TEXTS: usize = 24;
+/// Their bytes.
+const TEXT_BYTES: usize = 512;
+
+/// Something for each connection that a client can have.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Debug)]
+pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
+    pools: [[T; CONNS]; SERVERS],
+    monitors: [[T; MONITORING]; SERVERS],
+}
+
+mod sealed {
+    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+    pub trait Sealed {}
+}

@@ -1,0 +1,97 @@
+//! Where servers live. A place is taken for as long as anybody has a handle of its server, and then taken again.
+
+use crate::lock::ExecutorLock;
+use crate::{Embassy, Layout};
+use core::cell::Cell;
+use core::fmt;
+use core::ops::Deref;
+use poolhouse_core::shell::{Locked, NewServer, Server, ServerState};
+use poolhouse_core::storage::Full;
+
+/// A place for the state of one server.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Debug)]
+pub struct Place<L: Layout> {
+    state: ExecutorLock<ServerState<Embassy<L>>>,
+    /// How many handles there are.
+    handles: Cell<u32>,
+}
+
+impl<L: Layout> Place<L> {
+    pub(crate) const VACANT: Self = Self { state: ExecutorLock::holding(ServerState::VACANT), handles: Cell::new(0) };
+
+    pub(crate) fn is_free(&self) -> bool {
+        self.handles.get() == 0
+    }
+}
+
+/// The first free place is the server's.
+pub(crate) fn share<L: Layout>(
+    places: &'static [Place<L>],
+    server: NewServer<Embassy<L>>,
+) -> Result<ServerRef<L>, Full> {
+    let place = places.iter().find(|place| place.is_free()).ok_or(Full)?;
+    let server = server.share(|state| {
+        place.state.with(|kept| *kept = state);
+        place.handles.set(1);
+        Ok(PlaceRef { place })
+    })?;
+    Ok(ServerRef(server))
+}
+
+/// A counted reference to a place that is taken.
+#[derive(Debug)]
+pub struct PlaceRef<L: Layout> {
+    place: &'static Place<L>,
+}
+
+impl<L: Layout> Clone for PlaceRef<L> {
+    fn clone(&self) -> Self {
+        let handles = &self.place.handles;
+        handles.set(handles.get().saturating_add(1));
+        Self { place: self.place }
+    }
+}
+
+impl<L: Layout> Drop for PlaceRef<L> {
+    fn drop(&mut self) {
+        let left = self.place.handles.get().saturating_sub(1);
+        if left == 0 {
+            // Whoever is the last: sockets that are still here go home before the place is free.
+            let last = self.place.state.with(|state| core::mem::replace(state, ServerState::VACANT));
+            drop(last);
+        }
+        self.place.handles.set(left);
+    }
+}
+
+impl<L: Layout> Locked<ServerState<Embassy<L>>> for PlaceRef<L> {
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(&mut ServerState<Embassy<L>>) -> R) -> R {
+        self.place.state.with(f)
+    }
+}
+
+/// A handle of a server.
+pub struct ServerRef<L: Layout>(Server<Embassy<L>>);
+
+impl<L: Layout> Clone for ServerRef<L> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<L: Layout> Deref for ServerRef<L> {
+    type Target = Server<Embassy<L>>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<L: Layout> fmt::Debug for ServerRef<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,86 @@
+//! What a client does by itself: monitors, establishing, hanging up.
+
+use crate::slot::Slot;
+use crate::{Embassy, Layout};
+use core::fmt;
+use core::future::{pending, poll_fn};
+use embassy_futures::join::{join, join4};
+use embassy_net::tcp::{State, TcpSocket};
+use embassy_time::{Duration, with_timeout};
+use poolhouse_core::shell::{Hub, ServerTask};
+
+/// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
+pub(crate) const WORKERS: u32 = 2;
+
+/// How long a server may take to answer the end of a connection, before it is told by a reset.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long a reset may take to be sent. Nobody waits for it where there is no link.
+const RESET: Duration = Duration::from_millis(200);
+
+/// Everything that a client does in the background. It runs in a task of its own, and not in that of the network stack.
+#[must_use = "without it a client does nothing"]
+pub struct Runner<L: Layout> {
+    hub: &'static Hub<Embassy<L>>,
+}
+
+impl<L: Layout> Runner<L> {
+    pub(crate) const fn new(hub: &'static Hub<Embassy<L>>) -> Self {
+        Self { hub }
+    }
+
+    /// Monitors servers, establishes and closes connections. Sleeps while nothing is due. Goes on when the client is closed, as
+    /// its last connections are still to be closed.
+    pub async fn run(self) -> ! {
+        L::run(self.hub).await;
+        loop {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl<L: Layout> fmt::Debug for Runner<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("hub", self.hub).finish()
+    }
+}
+
+/// Runs the tasks of one server, then those of another in its place.
+pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
+    while let Some(server) = hub.next_server().await {
+        let worker = || hub.run_server_task(&server, ServerTask::Worker);
+        join4(
+            hub.run_server_task(&server, ServerTask::Check),
+            hub.run_server_task(&server, ServerTask::Rtt),
+            hub.run_server_task(&server, ServerTask::Clock),
+            join(worker(), worker()),
+        )
+        .await;
+    }
+}
+
+/// Closes what connections give back, for as long as the client lives.
+pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Option<&'static Slot>) {
+    let Some(slot) = slot else { return };
+    loop {
+        let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
+        close(&mut socket).await;
+        slot.put_back(socket);
+        runtime.call_dialer();
+    }
+}
+
+/// Closes a socket so that its peer sees it: by the end of what was sent, else by a reset.
+async fn close(socket: &mut TcpSocket<'static>) {
+    socket.close();
+    let ended = with_timeout(LINGER, async {
+        socket.flush().await?;
+        // What the peer still sends is of no interest, but that it ends.
+        while socket.read_with(|bytes| (bytes.len(), ())).await.is_ok() {}
+        Ok::<(), embassy_net::tcp::Error>(())
+    });
+    let _ = ended.await;
+    if !matches!(socket.state(), State::Closed | State::TimeWait) {
+        socket.abort();
+        let _ = with_timeout(RESET, socket.flush()).await;
+    }
+}

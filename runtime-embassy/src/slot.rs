@@ -1,0 +1,270 @@
+//! Sockets and buffers, which are lent to connections and come back.
+//!
+//! A socket lives as long as the client: connections borrow it. What a connection gives back is closed by the runner
+//! ([`run::hang_up`](crate::run::hang_up)), so that the server sees it, and only then lent again.
+
+use crate::lock::ExecutorLock;
+use core::fmt;
+use core::task::{Poll, Waker};
+use embassy_net::Stack;
+use embassy_net::tcp::TcpSocket;
+use poolhouse_core::shell::{self, Locked};
+use poolhouse_core::storage::Full;
+use poolhouse_core::wire::Sink;
+
+/// The bytes of one connection, in a static.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy)]
+pub struct SlotMemory<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> {
+    receive: [u8; RECEIVE],
+    send: [u8; SEND],
+    tcp_receive: [u8; SOCKET],
+    tcp_send: [u8; SOCKET],
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> SlotMemory<RECEIVE, SEND, SOCKET> {
+    pub(crate) const ZERO: Self =
+        Self { receive: [0; RECEIVE], send: [0; SEND], tcp_receive: [0; SOCKET], tcp_send: [0; SOCKET] };
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug for SlotMemory<RECEIVE, SEND, SOCKET> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "SlotMemory<{RECEIVE}, {SEND}, {SOCKET}>")
+    }
+}
+
+/// The place of a connection.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub struct Slot(ExecutorLock<State>);
+
+struct State {
+    socket: Home,
+    /// Those of the buffers that are at home.
+    input: Option<&'static mut [u8]>,
+    output: Option<&'static mut [u8]>,
+    /// Whoever hangs up.
+    closer: Option<Waker>,
+}
+
+/// Where a socket is.
+enum Home {
+    /// With a connection, or with whoever hangs up.
+    Away,
+    /// Given back, and to be closed.
+    Returned(TcpSocket<'static>),
+    /// Closed.
+    Free(TcpSocket<'static>),
+}
+
+impl Slot {
+    /// One without socket and buffers.
+    pub(crate) const BARE: Self =
+        Self(ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }));
+
+    pub(crate) fn furnish<const RECEIVE: usize, const SEND: usize, const SOCKET: usize>(
+        &self,
+        memory: &'static mut SlotMemory<RECEIVE, SEND, SOCKET>,
+        stack: Stack<'static>,
+    ) {
+        let SlotMemory { receive, send, tcp_receive, tcp_send } = memory;
+        let mut socket = TcpSocket::new(stack, tcp_receive, tcp_send);
+        // A request is written whole, and its reply waited for.
+        socket.set_nagle_enabled(false);
+        let before = self.0.with(|state| {
+            core::mem::replace(
+                state,
+                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), closer: None },
+            )
+        });
+        drop(before);
+    }
+
+    /// The socket, if all of the slot is at home.
+    fn borrow(&'static self) -> Option<Socket> {
+        let socket = self.0.with(|state| {
+            if state.input.is_none() || state.output.is_none() {
+                return None;
+            }
+            match core::mem::replace(&mut state.socket, Home::Away) {
+                Home::Free(socket) => Some(socket),
+                other => {
+                    state.socket = other;
+                    None
+                }
+            }
+        })?;
+        Some(Socket { slot: self, socket: Some(socket) })
+    }
+
+    /// A socket that was given back; else `waker` is woken when there is one.
+    pub(crate) fn poll_returned(&self, waker: &Waker) -> Poll<TcpSocket<'static>> {
+        let (socket, _replaced) = self.0.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
+            Home::Returned(socket) => (Poll::Ready(socket), None),
+            other => {
+                state.socket = other;
+                (Poll::Pending, state.closer.replace(waker.clone()))
+            }
+        });
+        socket
+    }
+
+    /// The socket is closed.
+    pub(crate) fn put_back(&self, socket: TcpSocket<'static>) {
+        self.0.with(|state| state.socket = Home::Free(socket));
+    }
+
+    /// The buffers of the connection that has the socket.
+    pub(crate) fn buffers(&'static self) -> Result<(Buffer, Buffer), Full> {
+        let (input, output) = self.0.with(|state| (state.input.take(), state.output.take()));
+        let buffer =
+            |side, bytes: Option<&'static mut [u8]>| bytes.map(|bytes| Buffer { slot: self, side, bytes, len: 0 });
+        // One alone goes home again when it is dropped.
+        match (buffer(Side::Input, input), buffer(Side::Output, output)) {
+            (Some(input), Some(output)) => Ok((input, output)),
+            _ => Err(Full),
+        }
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let home = self.0.with(|state| match state.socket {
+            Home::Away => "Away",
+            Home::Returned(_) => "Returned",
+            Home::Free(_) => "Free",
+        });
+        write!(f, "Slot({home})")
+    }
+}
+
+/// All slots of a client.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+#[derive(Clone, Copy, Debug)]
+pub struct Slots {
+    pub(crate) pools: &'static [Slot],
+    pub(crate) monitors: &'static [Slot],
+}
+
+impl Slots {
+    pub(crate) fn iter(self) -> impl Iterator<Item = &'static Slot> {
+        self.pools.iter().chain(self.monitors)
+    }
+
+    /// A socket that nobody uses.
+    pub(crate) fn borrow(self) -> Option<Socket> {
+        self.iter().find_map(Slot::borrow)
+    }
+}
+
+/// A socket in the hands of one connection. Dropping it gives it back, to be closed.
+pub struct Socket {
+    slot: &'static Slot,
+    /// `None` only while it is dropped.
+    socket: Option<TcpSocket<'static>>,
+}
+
+impl Socket {
+    pub(crate) const fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    pub(crate) const fn as_mut(&mut self) -> Option<&mut TcpSocket<'static>> {
+        self.socket.as_mut()
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let Some(socket) = self.socket.take() else { return };
+        let closer = self.slot.0.with(|state| {
+            state.socket = Home::Returned(socket);
+            state.closer.take()
+        });
+        if let Some(closer) = closer {
+            closer.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Socket(..)")
+    }
+}
+
+/// Which of the two buffers.
+#[derive(Clone, Copy)]
+enum Side {
+    Input,
+    Output,
+}
+
+/// The bytes that a connection reads into or writes from. Dropping it gives them back.
+pub struct Buffer {
+    slot: &'static Slot,
+    side: Side,
+    /// Empty only while it is dropped.
+    bytes: &'static mut [u8],
+    len: usize,
+}
+
+impl Sink for Buffer {
+    #[inline]
+    fn written(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn written_mut(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(..self.len).unwrap_or_default()
+    }
+
+    #[inline]
+    fn append(&mut self, bytes: &[u8]) -> Result<(), Full> {
+        let end = self.len.checked_add(bytes.len()).ok_or(Full)?;
+        self.bytes.get_mut(self.len..end).ok_or(Full)?.copy_from_slice(bytes);
+        self.len = end;
+        Ok(())
+    }
+
+    #[inline]
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+}
+
+impl shell::Buffer for Buffer {
+    fn resize(&mut self, len: usize) -> Result<(), Full> {
+        if len > self.bytes.len() {
+            return Err(Full);
+        }
+        self.len = len;
+        Ok(())
+    }
+
+    fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn limit(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let bytes = core::mem::take(&mut self.bytes);
+        self.slot.0.with(|state| match self.side {
+            Side::Input => state.input = Some(bytes),
+            Side::Output => state.output = Some(bytes),
+        });
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "Buffer({} of {} bytes)", self.len, self.bytes.len())
+    }
+}
