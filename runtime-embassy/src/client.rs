@@ -115,7 +115,14 @@ impl<L: Layout> Client<L> {
         let slots = L::slots(&shared.slots);
         L::furnish(slots, memory, stack);
         let places = shared.places.as_ref();
-        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random: config.options().random };
+        let runtime = Embassy {
+            #[cfg(feature = "dns")]
+            stack,
+            slots,
+            desk: &shared.desk,
+            places,
+            random: config.options().random,
+        };
         let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
         Ok((Self { hub, config }, Runner::new(hub)))
     }

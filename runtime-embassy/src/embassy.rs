@@ -9,8 +9,10 @@ use core::future::poll_fn;
 use core::net::Ipv4Addr;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
+use embassy_net::IpAddress;
+#[cfg(feature = "dns")]
+use embassy_net::Stack;
 use embassy_net::tcp::Error;
-use embassy_net::{IpAddress, Stack};
 use embassy_time::{TICK_HZ, Timer};
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::shell::{ConnectError, Endpoint, Locked, NewServer, Runtime};
@@ -25,6 +27,7 @@ pub type Random = fn(&mut [u8]);
 
 /// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
 pub struct Embassy<L: Layout> {
+    #[cfg(feature = "dns")]
     pub(crate) stack: Stack<'static>,
     pub(crate) slots: Slots,
     pub(crate) desk: &'static Desk,
@@ -164,7 +167,7 @@ const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// Nanoseconds of the clock's ticks, which are rounded down.
 const fn nanos_of(ticks: u64) -> u64 {
-    if NANOS_PER_SEC % TICK_HZ == 0 {
+    if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
         return ticks.saturating_mul(NANOS_PER_SEC / TICK_HZ);
     }
     let nanos = ticks as u128 * NANOS_PER_SEC as u128 / TICK_HZ as u128;
@@ -173,7 +176,7 @@ const fn nanos_of(ticks: u64) -> u64 {
 
 /// The first tick at which so many nanoseconds are over.
 const fn ticks_of(nanos: u64) -> u64 {
-    if NANOS_PER_SEC % TICK_HZ == 0 {
+    if NANOS_PER_SEC.is_multiple_of(TICK_HZ) {
         return nanos.div_ceil(NANOS_PER_SEC / TICK_HZ);
     }
     let ticks = (nanos as u128 * TICK_HZ as u128).div_ceil(NANOS_PER_SEC as u128);

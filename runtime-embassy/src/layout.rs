@@ -105,7 +105,9 @@ impl<
     type Slots = PerConnection<Slot, SERVERS, CONNS>;
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
 
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     const NO_PLACES: Self::Places = [const { Place::VACANT }; SERVERS];
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     const NO_SLOTS: Self::Slots = PerConnection {
         pools: [const { [const { Slot::BARE }; CONNS] }; SERVERS],
         monitors: [const { [const { Slot::BARE }; MONITORING] }; SERVERS],

@@ -18,6 +18,7 @@ pub struct Place<L: Layout> {
 }
 
 impl<L: Layout> Place<L> {
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     pub(crate) const VACANT: Self = Self { state: ExecutorLock::holding(ServerState::VACANT), handles: Cell::new(0) };
 
     pub(crate) fn is_free(&self) -> bool {

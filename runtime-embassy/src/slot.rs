@@ -59,6 +59,7 @@ enum Home {
 
 impl Slot {
     /// One without socket and buffers.
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     pub(crate) const BARE: Self =
         Self(ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }));
 
@@ -88,7 +89,7 @@ impl Slot {
             }
             match core::mem::replace(&mut state.socket, Home::Away) {
                 Home::Free(socket) => Some(socket),
-                other => {
+                other @ (Home::Away | Home::Returned(_)) => {
                     state.socket = other;
                     None
                 }
@@ -101,7 +102,7 @@ impl Slot {
     pub(crate) fn poll_returned(&self, waker: &Waker) -> Poll<TcpSocket<'static>> {
         let (socket, _replaced) = self.0.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
             Home::Returned(socket) => (Poll::Ready(socket), None),
-            other => {
+            other @ (Home::Away | Home::Free(_)) => {
                 state.socket = other;
                 (Poll::Pending, state.closer.replace(waker.clone()))
             }
