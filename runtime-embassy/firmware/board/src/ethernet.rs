@@ -154,12 +154,7 @@ impl Ethernet {
         mac_write(MAC_CR, 1 << 20 | 1 << 3 | 1 << 2)?; // full duplex, transmitter on, receiver on
         TX_CFG.write(1 << 1); // on
         interrupt::enable(interrupt::Line::Ethernet);
-        Ok(Self {
-            address,
-            link: LinkState::Down,
-            received: [0; BUFFER_BYTES],
-            to_send: [0; BUFFER_BYTES],
-        })
+        Ok(Self { address, link: LinkState::Down, received: [0; BUFFER_BYTES], to_send: [0; BUFFER_BYTES] })
     }
 
     /// Moves the next frame out of the chip: its length, or none if it is damaged or longer than any may be.
@@ -196,7 +191,7 @@ impl RxToken for Received<'_> {
 impl TxToken for Room<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, bytes: usize, fill: F) -> R {
         let result = fill(&mut self.0[..bytes]);
-        let length = bytes as u32 & 0x7ff;
+        let length = u32::try_from(bytes).unwrap_or(0);
         TX_DATA.write(1 << 13 | 1 << 12 | length); // the first segment and the last
         TX_DATA.write(length);
         for word in self.0[..bytes.next_multiple_of(4)].chunks_exact(4) {
@@ -272,7 +267,7 @@ fn has_room(cx: &Context<'_>) -> bool {
         }
         TX_STATUS.read();
     }
-    let room = || TX_FIFO_INF.read() & 0xffff >= BUFFER_BYTES as u32 + 8;
+    let room = || (TX_FIFO_INF.read() & 0xffff) as usize >= BUFFER_BYTES + 8;
     room() || {
         TX_WAKER.register(cx.waker());
         listen(INT_TX);

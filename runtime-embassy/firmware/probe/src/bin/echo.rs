@@ -7,13 +7,11 @@
 use core::net::Ipv4Addr;
 
 use embassy_executor::Spawner;
-use embassy_net::{Runner, Stack, StackResources, tcp::TcpSocket};
+use embassy_net::{Stack, tcp::TcpSocket};
 use embassy_time::{Duration, Instant, with_timeout};
 use embedded_io_async::{Read, Write};
-use poolhouse_board::{ethernet::Ethernet, executor, host, println, stack};
-use static_cell::StaticCell;
+use poolhouse_board::{executor, host, println, stack};
 
-const LEASE_MAX: Duration = Duration::from_secs(20);
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 const MESSAGE_BYTES: usize = 64;
 
@@ -35,27 +33,15 @@ impl Plan {
 }
 
 #[embassy_executor::task]
-async fn network(mut runner: Runner<'static, Ethernet>) -> ! {
-    runner.run().await
-}
-
-#[embassy_executor::task]
 async fn check(network: Stack<'static>, plan: Plan) {
-    match echo(network, plan).await {
-        Ok(()) => {
-            println!("{} wake-ups, {} bytes of stack", executor::wakeups(), stack::used_bytes());
-            host::exit(0)
-        }
-        Err(what) => {
-            println!("failed: {what}");
-            host::exit(1)
-        }
-    }
+    let result = echo(network, plan).await;
+    println!("{} wake-ups, {} bytes of stack", executor::wakeups(), stack::used_bytes());
+    poolhouse_probe::end(result)
 }
 
 async fn echo(network: Stack<'static>, plan: Plan) -> Result<(), &'static str> {
     let start = Instant::now();
-    with_timeout(LEASE_MAX, network.wait_config_up()).await.map_err(|_| "no DHCP lease")?;
+    poolhouse_probe::lease(network).await?;
     let config = network.config_v4().ok_or("the lease is gone")?;
     println!("DHCP: {} after {} us", config.address, start.elapsed().as_micros());
 
@@ -85,7 +71,10 @@ async fn echo(network: Stack<'static>, plan: Plan) -> Result<(), &'static str> {
 
     // Close, flush, and only then drop: without the flush the server would never hear of it.
     socket.close();
-    with_timeout(SILENCE_MAX, socket.flush()).await.map_err(|_| "the end was not heard")?.map_err(|_| "no orderly end")?;
+    with_timeout(SILENCE_MAX, socket.flush())
+        .await
+        .map_err(|_| "the end was not heard")?
+        .map_err(|_| "no orderly end")?;
     match with_timeout(SILENCE_MAX, socket.read(&mut [0; 1])).await {
         Ok(Ok(0)) => Ok(()),
         Ok(_) => Err("the server sent on"),
@@ -95,24 +84,9 @@ async fn echo(network: Stack<'static>, plan: Plan) -> Result<(), &'static str> {
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
-    static RESOURCES: StaticCell<StackResources<3>> = StaticCell::new();
-
-    let Some(plan) = Plan::read(host::arguments()) else {
-        println!("usage: echo ADDRESS PORT [MESSAGES]");
-        host::exit(1)
-    };
+    let Some(plan) = Plan::read(host::arguments()) else { poolhouse_probe::usage("echo ADDRESS PORT [MESSAGES]") };
     poolhouse_board::run(|spawner: Spawner| {
-        let ethernet = match Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) {
-            Ok(ethernet) => ethernet,
-            Err(error) => {
-                println!("{error}");
-                host::exit(1)
-            }
-        };
-        let config = embassy_net::Config::dhcpv4(embassy_net::DhcpConfig::default());
-        let resources = RESOURCES.init(StackResources::new());
-        let (stack, runner) = embassy_net::new(ethernet, config, resources, host::random_u64());
-        spawner.spawn(network(runner).expect("spawned once"));
-        spawner.spawn(check(stack, plan).expect("spawned once"));
+        let network = poolhouse_probe::start_network(spawner);
+        spawner.spawn(check(network, plan).expect("spawned once"));
     })
 }

@@ -34,6 +34,10 @@ async fn sleep(length: Duration) -> Instant {
 
 #[embassy_executor::task]
 async fn check(seconds: u64) {
+    poolhouse_probe::end(sleeps(seconds).await)
+}
+
+async fn sleeps(seconds: u64) -> Result<(), &'static str> {
     let longest = Duration::from_secs(seconds);
     let start = Instant::now();
     let (wakeups, host_start) = (executor::wakeups(), host::unix_time());
@@ -52,19 +56,16 @@ async fn check(seconds: u64) {
     println!(
         "{ticks} ticks of {due}, {} wake-ups, {} s of the host, {} bytes of stack",
         executor::wakeups().wrapping_sub(wakeups),
-        (host::unix_time().saturating_sub(host_start)).as_secs(),
+        host::unix_time().saturating_sub(host_start).as_secs(),
         stack::used_bytes(),
     );
-    host::exit(u8::from(!good))
+    if good { Ok(()) } else { Err("sleeps out of order or of a wrong length") }
 }
 
 #[cortex_m_rt::entry]
 fn main() -> ! {
     let seconds = host::arguments().next().map_or(Ok(2), str::parse);
-    let Ok(seconds) = seconds else {
-        println!("usage: timers [SECONDS]");
-        host::exit(1)
-    };
+    let Ok(seconds) = seconds else { poolhouse_probe::usage("timers [SECONDS]") };
     poolhouse_board::run(|spawner: Spawner| {
         spawner.spawn(tick().expect("spawned once"));
         spawner.spawn(check(seconds).expect("spawned once"));
