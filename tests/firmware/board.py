@@ -26,8 +26,8 @@ CUT_OFF = {"POOLHOUSE_FIRMWARE_NETWORK": "none"}
 MESSAGES = 200
 # Where QEMU's main loop is not nudged, a connection takes 1.0 s or more.
 CONNECT_US_MAX = 900_000
-# An idle core is woken by its clock each 100 s, and by the lease's renewals.
-IDLE_HOUR_WAKEUPS_MAX = 40
+# An idle core is woken by its clock each 170 s, which makes 21, and by the stack's timers.
+IDLE_HOUR_WAKEUPS_MAX = 25
 
 
 class Failed(Exception):

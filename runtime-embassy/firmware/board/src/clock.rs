@@ -1,6 +1,6 @@
 //! The clock behind embassy-time: FPGAIO's free-running counter, divided down to microseconds, tells the time; CMSDK timer 0 (25 MHz, 32 bits,
-//! counting down) rings once when the next sleeper is due. With nobody asleep it rings every 100 s, for the counter must be looked at within
-//! each of its turns (71 minutes).
+//! counting down) rings once when the next sleeper is due. It can count 171 s: while nobody is due for longer it rings every 170 s, and nobody but it wakes.
+//! The counter must be looked at within each of its turns (71 minutes), so it never sleeps for good.
 use core::{cell::RefCell, task::Waker};
 
 use critical_section::{CriticalSection, Mutex};
@@ -26,7 +26,7 @@ const CONTROL_ENABLE: u32 = 1;
 const CONTROL_INTERRUPT: u32 = 1 << 3;
 
 const TICKS_PER_US: u32 = CLOCK_HZ / 1_000_000;
-const ALARM_US_MAX: u32 = 100_000_000;
+const ALARM_US_MAX: u32 = 170_000_000;
 
 const _: () = assert!(ALARM_US_MAX.checked_mul(TICKS_PER_US).is_some(), "the timer holds the longest alarm");
 

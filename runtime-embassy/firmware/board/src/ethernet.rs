@@ -10,6 +10,7 @@ use core::{
 
 use embassy_net_driver::{Capabilities, Driver, HardwareAddress, LinkState, RxToken, TxToken};
 use embassy_sync::waitqueue::AtomicWaker;
+use static_cell::ConstStaticCell;
 
 use crate::{interrupt, register::Register};
 
@@ -77,7 +78,8 @@ const DAMAGED_MAX: u32 = 16;
 /// How many reads a register gets to become ready. The chip needs some; the emulated one is ready at once.
 const READS_MAX: u32 = 100_000;
 
-static TAKEN: AtomicBool = AtomicBool::new(false);
+/// One frame each way. Static, so that the driver is small: it is moved about on the stack before it comes to rest.
+static BUFFERS: ConstStaticCell<[[u8; BUFFER_BYTES]; 2]> = ConstStaticCell::new([[0; BUFFER_BYTES]; 2]);
 static RX_WAKER: AtomicWaker = AtomicWaker::new();
 static TX_WAKER: AtomicWaker = AtomicWaker::new();
 static LINK_WAKER: AtomicWaker = AtomicWaker::new();
@@ -109,8 +111,8 @@ impl fmt::Display for Error {
 pub struct Ethernet {
     address: [u8; 6],
     link: LinkState,
-    received: [u8; BUFFER_BYTES],
-    to_send: [u8; BUFFER_BYTES],
+    received: &'static mut [u8; BUFFER_BYTES],
+    to_send: &'static mut [u8; BUFFER_BYTES],
 }
 
 impl fmt::Debug for Ethernet {
@@ -126,9 +128,7 @@ impl Ethernet {
     ///
     /// [`Error`]: it was taken, or there is no such chip, or it does not answer. It stays taken.
     pub fn new(address: [u8; 6]) -> Result<Self, Error> {
-        if critical_section::with(|_| TAKEN.swap(true, Ordering::SeqCst)) {
-            return Err(Error::Taken);
-        }
+        let [received, to_send] = BUFFERS.try_take().ok_or(Error::Taken)?;
         let test = BYTE_TEST.read();
         if test != 0x8765_4321 {
             return Err(Error::NoChip(test));
@@ -154,7 +154,7 @@ impl Ethernet {
         mac_write(MAC_CR, 1 << 20 | 1 << 3 | 1 << 2)?; // full duplex, transmitter on, receiver on
         TX_CFG.write(1 << 1); // on
         interrupt::enable(interrupt::Line::Ethernet);
-        Ok(Self { address, link: LinkState::Down, received: [0; BUFFER_BYTES], to_send: [0; BUFFER_BYTES] })
+        Ok(Self { address, link: LinkState::Down, received, to_send })
     }
 
     /// Moves the next frame out of the chip: its length, or none if it is damaged or longer than any may be.
@@ -215,7 +215,7 @@ impl Driver for Ethernet {
                 return None;
             }
             if let Some(bytes) = self.take_frame() {
-                return Some((Received(&mut self.received[..bytes]), Room(&mut self.to_send)));
+                return Some((Received(&mut self.received[..bytes]), Room(self.to_send)));
             }
         }
         cx.waker().wake_by_ref();
@@ -223,7 +223,7 @@ impl Driver for Ethernet {
     }
 
     fn transmit(&mut self, cx: &mut Context<'_>) -> Option<Room<'_>> {
-        has_room(cx).then_some(Room(&mut self.to_send))
+        has_room(cx).then_some(Room(self.to_send))
     }
 
     fn link_state(&mut self, cx: &mut Context<'_>) -> LinkState {
