@@ -1,0 +1,42 @@
+//! Which interrupt is whose, and what a fault does.
+//!
+//! Without the feature `device` of cortex-m-rt every vector leads to `DefaultHandler`, which is told the line.
+use cortex_m::{interrupt::InterruptNumber, peripheral::NVIC};
+use cortex_m_rt::{ExceptionFrame, exception};
+
+use crate::{clock, ethernet, host};
+
+/// A line of the interrupt controller that somebody here listens to.
+#[derive(Clone, Copy)]
+#[repr(u16)]
+pub(crate) enum Line {
+    Timer0 = 8,
+    Ethernet = 13,
+}
+
+// SAFETY: the numbers are those of the board's lines, each its own.
+unsafe impl InterruptNumber for Line {
+    fn number(self) -> u16 {
+        self as u16
+    }
+}
+
+pub(crate) fn enable(line: Line) {
+    // SAFETY: no critical section rests on a masked line (they all set PRIMASK), and the handlers below are there from the start.
+    unsafe { NVIC::unmask(line) }
+}
+
+#[exception]
+unsafe fn DefaultHandler(line: i16) {
+    match line {
+        8 => clock::on_interrupt(),
+        13 => ethernet::on_interrupt(),
+        // Nothing else is enabled.
+        _ => host::die(format_args!("unexpected interrupt {line}")),
+    }
+}
+
+#[exception]
+unsafe fn HardFault(frame: &ExceptionFrame) -> ! {
+    host::die(format_args!("hard fault at {:#010x}, called from {:#010x}", frame.pc(), frame.lr()))
+}

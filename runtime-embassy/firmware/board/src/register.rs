@@ -1,0 +1,24 @@
+//! One memory-mapped register of 32 bits.
+
+/// Where a device register lies. Reading and writing it is a matter of the device alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Register(usize);
+
+impl Register {
+    /// # Safety
+    ///
+    /// `address` is that of a 32-bit device register of the board, and nothing that is done to the register touches memory.
+    pub(crate) const unsafe fn at(address: usize) -> Self {
+        Self(address)
+    }
+
+    pub(crate) fn read(self) -> u32 {
+        // SAFETY: a device register, by the contract of `at`.
+        unsafe { (self.0 as *const u32).read_volatile() }
+    }
+
+    pub(crate) fn write(self, value: u32) {
+        // SAFETY: a device register, by the contract of `at`.
+        unsafe { (self.0 as *mut u32).write_volatile(value) }
+    }
+}
