@@ -3,7 +3,7 @@
 use crate::Layout;
 use crate::lock::ExecutorLock;
 use crate::place::{self, Place, PlaceRef, ServerRef};
-use crate::slot::{Buffer, Slots, Socket};
+use crate::slot::{Buffer, Slot, Slots, Socket};
 use core::fmt;
 use core::future::poll_fn;
 use core::net::Ipv4Addr;
@@ -41,6 +41,12 @@ pub(crate) type Desk = ExecutorLock<Option<Waker>>;
 impl<L: Layout> Embassy<L> {
     pub(crate) const fn slots(&self) -> Slots {
         self.slots
+    }
+
+    /// Whether every socket is closed: after [`Client::close`](crate::Client::close) the servers have heard of it then.
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.slots.iter().all(Slot::is_free)
     }
 
     /// A socket is free.

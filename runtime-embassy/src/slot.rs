@@ -81,6 +81,10 @@ impl Slot {
         drop(before);
     }
 
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.with(|state| matches!(state.socket, Home::Free(_)))
+    }
+
     /// The socket, if all of the slot is at home.
     fn borrow(&'static self) -> Option<Socket> {
         let socket = self.0.with(|state| {

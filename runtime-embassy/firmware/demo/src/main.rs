@@ -1,0 +1,183 @@
+//! Telemetry from a microcontroller into MongoDB: several tasks, one pool, no heap.
+//!
+//! Each task sends its documents one by one, and each document until the server has it: a server that restarts or steps down delays
+//! them and loses none. Prints the events of pools and monitors, and at the end what was sent, how long the longest outage was and what it took of
+//! memory. Exit status 0 means that every document was acknowledged in time, and every connection closed.
+#![no_std]
+#![no_main]
+
+mod plan;
+mod telemetry;
+
+use core::cell::Cell;
+use embassy_executor::Spawner;
+use embassy_net::{DhcpConfig, Stack, StackResources};
+use embassy_time::{Duration, Instant, Ticker, Timer, with_timeout};
+use plan::{Plan, TASKS_MAX, USAGE};
+use poolhouse_board::ethernet::Ethernet;
+use poolhouse_board::{executor, host, println, stack};
+use poolhouse_embassy::poolhouse_core::Instant as Moment;
+use poolhouse_embassy::{Client, Config, EventRef, Layout, Publish, Resources, Runner, SetupError, Sizes};
+use static_cell::StaticCell;
+use telemetry::{Inserted, Telemetry};
+
+/// A set of three with room for two that replace others, two connections to each, four tasks that wait.
+type Demo = Sizes<1, 2, 4, 2048, 1024, 1024, Printer>;
+
+/// Sockets of the network: the client's, and one each for DHCP and DNS.
+const SOCKETS: usize = Demo::SOCKETS + 2;
+
+/// Prints events as they come, a line each.
+#[derive(Clone, Copy)]
+struct Printer;
+
+impl Publish for Printer {
+    fn is_active(&self) -> bool {
+        true
+    }
+
+    fn publish(&self, now: Moment, event: EventRef<'_>) {
+        let ms = now.as_nanos() / 1_000_000;
+        match event {
+            EventRef::Pool(event) => println!("{ms:>6} ms {event}"),
+            EventRef::Heartbeat(event) => println!("{ms:>6} ms {event}"),
+            EventRef::Sdam(event) => println!("{ms:>6} ms {event}"),
+            _ => {}
+        }
+    }
+}
+
+/// What all tasks have done.
+struct Tally {
+    /// Tasks that are not done yet.
+    working: Cell<usize>,
+    /// Documents that a server has.
+    acknowledged: Cell<u32>,
+    /// Attempts that failed.
+    failures: Cell<u32>,
+    /// The longest time that a document took.
+    longest: Cell<Duration>,
+}
+
+#[embassy_executor::task]
+async fn network(mut runner: embassy_net::Runner<'static, Ethernet>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task]
+async fn client(runner: Runner<Demo>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task(pool_size = TASKS_MAX)]
+async fn sensor(client: Client<Demo>, plan: &'static Plan, task: i32, tally: &'static Tally) {
+    let mut ticker = Ticker::every(Duration::from_millis(plan.period_ms));
+    for number in 0..plan.documents {
+        ticker.next().await;
+        let begun = Instant::now();
+        let telemetry = Telemetry {
+            device: plan.device,
+            task,
+            number: i32::try_from(number).unwrap_or(i32::MAX),
+            uptime_ms: i64::try_from(begun.as_millis()).unwrap_or(i64::MAX),
+            temperature: 2_000 + i32::from(host::random_u64().to_le_bytes()[0]),
+        };
+        loop {
+            match telemetry::insert(client, &telemetry).await {
+                Ok(Inserted::Yes) => break,
+                Ok(Inserted::Refused(code)) => println!("task {task}, document {number}: refused with code {code}"),
+                Err(error) => println!("task {task}, document {number}: {error}"),
+            }
+            tally.failures.set(tally.failures.get() + 1);
+            Timer::after_millis(200).await;
+        }
+        tally.acknowledged.set(tally.acknowledged.get() + 1);
+        tally.longest.set(tally.longest.get().max(begun.elapsed()));
+    }
+    tally.working.set(tally.working.get() - 1);
+}
+
+#[embassy_executor::task]
+async fn watch(network: Stack<'static>, client: Client<Demo>, plan: &'static Plan, tally: &'static Tally) {
+    let limit = Duration::from_secs(plan.limit_s);
+    let done = with_timeout(limit, async {
+        network.wait_config_up().await;
+        println!("lease after {} ms", Instant::now().as_millis());
+        while let Err(error) = telemetry::ping(client).await {
+            println!("ping: {error}");
+            Timer::after_millis(200).await;
+        }
+        println!("first reply after {} ms", Instant::now().as_millis());
+        while tally.working.get() > 0 {
+            Timer::after_millis(20).await;
+        }
+        client.close();
+        // The runner closes what there is, and the server hears of it.
+        while !client.hub().runtime().is_at_rest() {
+            Timer::after_millis(20).await;
+        }
+    });
+    let done = done.await.is_ok();
+    println!(
+        "sent {}, failures {}, longest {} ms, wake-ups {}, stack {} bytes",
+        tally.acknowledged.get(),
+        tally.failures.get(),
+        tally.longest.get().as_millis(),
+        executor::wakeups(),
+        stack::used_bytes(),
+    );
+    println!("{}", if done { "done" } else { "failed: out of time" });
+    host::exit(u8::from(!done))
+}
+
+/// A client for this plan.
+fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, Runner<Demo>), SetupError> {
+    static RESOURCES: StaticCell<Resources<Demo>> = StaticCell::new();
+    static CONFIG: StaticCell<Config> = StaticCell::new();
+    let config = match plan.options(host::fill_random).validate() {
+        Ok(config) => CONFIG.init(config),
+        Err(error) => fail(&error),
+    };
+    Client::with_events(RESOURCES.init_with(Resources::new), network, config, Printer)
+}
+
+fn fail(why: &dyn core::fmt::Display) -> ! {
+    println!("failed: {why}");
+    host::exit(1)
+}
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    static PLAN: StaticCell<Plan> = StaticCell::new();
+    static TALLY: StaticCell<Tally> = StaticCell::new();
+    static NETWORK: StaticCell<StackResources<SOCKETS>> = StaticCell::new();
+    let Some(plan) = Plan::read(host::arguments()) else { fail(&format_args!("usage: {USAGE}")) };
+    let plan: &'static Plan = PLAN.init(plan);
+    let tally: &'static Tally = TALLY.init(Tally {
+        working: Cell::new(plan.tasks),
+        acknowledged: Cell::new(0),
+        failures: Cell::new(0),
+        longest: Cell::new(Duration::MIN),
+    });
+    poolhouse_board::run(|spawner: Spawner| {
+        let ethernet = match Ethernet::new([0x52, 0x54, 0, 0x12, 0x34, 0x56]) {
+            Ok(ethernet) => ethernet,
+            Err(error) => fail(&error),
+        };
+        let config = embassy_net::Config::dhcpv4(DhcpConfig::default());
+        let resources = NETWORK.init_with(StackResources::new);
+        let (stack, net) = embassy_net::new(ethernet, config, resources, host::random_u64());
+        let (handle, runner) = match start(stack, plan) {
+            Ok(started) => started,
+            Err(error) => fail(&error),
+        };
+        let spawned = "each is spawned once";
+        spawner.spawn(network(net).expect(spawned));
+        spawner.spawn(client(runner).expect(spawned));
+        for task in 0..plan.tasks {
+            let number = i32::try_from(task).unwrap_or(i32::MAX);
+            spawner.spawn(sensor(handle, plan, number, tally).expect(spawned));
+        }
+        spawner.spawn(watch(stack, handle, plan, tally).expect(spawned));
+    })
+}

@@ -1,0 +1,88 @@
+//! What to do: from the command line, `NAME=VALUE` each.
+
+use core::time::Duration;
+use poolhouse_embassy::{Credential, Options, PoolOptions};
+
+/// What the command line may say.
+pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] [device=NAME] \
+     [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
+
+/// The most seeds.
+const SEEDS_MAX: usize = 4;
+/// The most tasks that send.
+pub(crate) const TASKS_MAX: usize = 4;
+
+/// What to do.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    seeds: [&'static str; SEEDS_MAX],
+    seed_count: usize,
+    set: Option<&'static str>,
+    user: Option<&'static str>,
+    password: Option<&'static str>,
+    /// What the documents are of.
+    pub(crate) device: &'static str,
+    /// How many tasks send.
+    pub(crate) tasks: usize,
+    /// How many documents each sends.
+    pub(crate) documents: u32,
+    /// How long from one to the next.
+    pub(crate) period_ms: u64,
+    /// How long all of it may take.
+    pub(crate) limit_s: u64,
+}
+
+impl Plan {
+    /// The plan of these arguments; `None` if they make none.
+    pub(crate) fn read(arguments: impl Iterator<Item = &'static str>) -> Option<Self> {
+        let mut plan = Self {
+            seeds: [""; SEEDS_MAX],
+            seed_count: 0,
+            set: None,
+            user: None,
+            password: None,
+            device: "mps2",
+            tasks: 3,
+            documents: 10,
+            period_ms: 1000,
+            limit_s: 60,
+        };
+        for argument in arguments {
+            let (name, value) = argument.split_once('=')?;
+            match name {
+                "seeds" => {
+                    for seed in value.split(',') {
+                        *plan.seeds.get_mut(plan.seed_count)? = seed;
+                        plan.seed_count += 1;
+                    }
+                }
+                "set" => plan.set = Some(value),
+                "user" => plan.user = Some(value),
+                "password" => plan.password = Some(value),
+                "device" => plan.device = value,
+                "tasks" => plan.tasks = value.parse().ok().filter(|tasks| (1..=TASKS_MAX).contains(tasks))?,
+                "documents" => plan.documents = value.parse().ok()?,
+                "period" => plan.period_ms = value.parse().ok()?,
+                "seconds" => plan.limit_s = value.parse().ok()?,
+                _ => return None,
+            }
+        }
+        (plan.seed_count > 0 && plan.user.is_some() == plan.password.is_some()).then_some(plan)
+    }
+
+    /// What the client is told. A program that knows its servers says this in a `const`, so that a bad option fails the build.
+    pub(crate) fn options(&'static self, random: fn(&mut [u8])) -> Options {
+        const POOL: PoolOptions = PoolOptions { max_pool_size: 2, min_pool_size: 1, ..PoolOptions::DEFAULT };
+        Options {
+            seeds: self.seeds.get(..self.seed_count).unwrap_or_default(),
+            replica_set: self.set,
+            direct_connection: self.set.is_none() && self.seed_count == 1,
+            pool: POOL,
+            timeout: Some(Duration::from_secs(5)),
+            app_name: Some("poolhouse-demo"),
+            credential: self.user.zip(self.password).map(|(user, password)| Credential::new(user, password)),
+            random: Some(random),
+            ..Options::DEFAULT
+        }
+    }
+}
