@@ -19,11 +19,10 @@ use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_core::wire::compress::Compressors;
 use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
 
-/// All memory of a client. It belongs into a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`.
+/// What a client remembers. It belongs into a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`, set by `init_with(Resources::new)`.
 pub struct Resources<L: Layout> {
     hub: Option<Hub<Embassy<L>>>,
     shared: Shared<L>,
-    memory: L::Memory,
 }
 
 /// What connections and handles refer to.
@@ -36,18 +35,40 @@ struct Shared<L: Layout> {
 impl<L: Layout> Resources<L> {
     /// Memory that no client uses yet.
     #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            hub: None,
-            shared: Shared { places: L::NO_PLACES, slots: L::NO_SLOTS, desk: ExecutorLock::holding(None) },
-            memory: L::NO_MEMORY,
-        }
+    pub fn new() -> Self {
+        let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(None) };
+        Self { hub: None, shared }
     }
 }
 
 impl<L: Layout> Default for Resources<L> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// The bytes of a client's connections, which are most of its memory. They belong into a static of their own, which begins as zeros and so takes neither flash
+/// nor stack: `ConstStaticCell<Buffers<Sizes<1, 4, 8>>>`.
+pub struct Buffers<L: Layout>(L::Memory);
+
+impl<L: Layout> Buffers<L> {
+    /// Zeros.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(L::NO_MEMORY)
+    }
+}
+
+impl<L: Layout> Default for Buffers<L> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<L: Layout> fmt::Debug for Buffers<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "Buffers({} bytes)", size_of::<Self>())
     }
 }
 
@@ -75,7 +96,7 @@ impl<L: Layout> Clone for Client<L> {
 impl<L: Layout> Copy for Client<L> {}
 
 impl<L: Layout<Events = ()>> Client<L> {
-    /// A client in these resources, whose events nobody hears.
+    /// A client in this memory, whose events nobody hears.
     ///
     /// - `stack`: with room for as many sockets as [`Layout::SOCKETS`], besides its own for DHCP and DNS: embassy-net panics on one too many.
     ///
@@ -86,10 +107,11 @@ impl<L: Layout<Events = ()>> Client<L> {
     /// [`SetupError`].
     pub fn new(
         resources: &'static mut Resources<L>,
+        buffers: &'static mut Buffers<L>,
         stack: Stack<'static>,
         config: &'static Config,
     ) -> Result<(Self, Runner<L>), SetupError> {
-        Self::with_events(resources, stack, config, ())
+        Self::with_events(resources, buffers, stack, config, ())
     }
 }
 
@@ -101,6 +123,7 @@ impl<L: Layout> Client<L> {
     /// [`SetupError`].
     pub fn with_events(
         resources: &'static mut Resources<L>,
+        buffers: &'static mut Buffers<L>,
         stack: Stack<'static>,
         config: &'static Config,
         events: L::Events,
@@ -110,10 +133,10 @@ impl<L: Layout> Client<L> {
             return Err(SetupError::Full);
         }
         let hub_config = hub_config(config)?;
-        let Resources { hub, shared, memory } = resources;
+        let Resources { hub, shared } = resources;
         let shared: &'static Shared<L> = shared;
         let slots = L::slots(&shared.slots);
-        L::furnish(slots, memory, stack);
+        L::furnish(slots, &mut buffers.0, stack);
         let places = shared.places.as_ref();
         let runtime = Embassy {
             #[cfg(feature = "dns")]

@@ -7,7 +7,9 @@ use crate::slot::{Slot, SlotMemory, Slots};
 use core::array::from_fn;
 use core::fmt;
 use core::marker::PhantomData;
-use embassy_futures::join::{join, join_array};
+use core::pin::{Pin, pin};
+use embassy_futures::join::{join, join_array, join3};
+use embassy_futures::select::select_slice;
 use embassy_net::Stack;
 use poolhouse_core::shell::{Hub, Publish};
 use poolhouse_core::{pool, topology};
@@ -27,13 +29,14 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Places: AsRef<[Place<Self>]>;
     #[doc(hidden)]
     type Slots;
+    /// The bytes of every connection.
     #[doc(hidden)]
-    type Memory;
+    type Memory: Send;
 
     #[doc(hidden)]
-    const NO_PLACES: Self::Places;
+    fn places() -> Self::Places;
     #[doc(hidden)]
-    const NO_SLOTS: Self::Slots;
+    fn bare_slots() -> Self::Slots;
     #[doc(hidden)]
     const NO_MEMORY: Self::Memory;
 
@@ -48,6 +51,10 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     /// All that a client does by itself.
     #[doc(hidden)]
     fn run(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
+
+    /// What of that is of no one server.
+    #[doc(hidden)]
+    fn run_hub(hub: &'static Hub<Embassy<Self>>) -> impl Future<Output = ()>;
 }
 
 /// A client's sizes.
@@ -61,7 +68,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// - `SOCKET`: bytes of the TCP window and of what is not acknowledged yet, for each direction of each connection.
 /// - `E`: where events go.
 ///
-/// [`Resources`](crate::Resources) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes for the connections' buffers, and some more for the rest.
+/// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
 pub struct Sizes<
     const SERVERS: usize,
     const CONNS: usize,
@@ -105,17 +112,21 @@ impl<
     type Slots = PerConnection<Slot, SERVERS, CONNS>;
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
 
-    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
-    const NO_PLACES: Self::Places = [const { Place::VACANT }; SERVERS];
-    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
-    const NO_SLOTS: Self::Slots = PerConnection {
-        pools: [const { [const { Slot::BARE }; CONNS] }; SERVERS],
-        monitors: [const { [const { Slot::BARE }; MONITORING] }; SERVERS],
-    };
     const NO_MEMORY: Self::Memory = PerConnection {
         pools: [[SlotMemory::ZERO; CONNS]; SERVERS],
         monitors: [[SlotMemory::ZERO; MONITORING]; SERVERS],
     };
+
+    fn places() -> Self::Places {
+        from_fn(|_| Place::vacant())
+    }
+
+    fn bare_slots() -> Self::Slots {
+        PerConnection {
+            pools: from_fn(|_| from_fn(|_| Slot::bare())),
+            monitors: from_fn(|_| from_fn(|_| Slot::bare())),
+        }
+    }
 
     fn slots(slots: &'static Self::Slots) -> Slots {
         Slots { pools: slots.pools.as_flattened(), monitors: slots.monitors.as_flattened() }
@@ -129,17 +140,23 @@ impl<
     }
 
     async fn run(hub: &'static Hub<Embassy<Self>>) {
+        // None of them ever ends. They are pinned where they are made: moving them would want as much of the stack again.
+        let servers: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|_| run::serve(hub)));
+        join(select_slice(servers), Self::run_hub(hub)).await;
+    }
+
+    async fn run_hub(hub: &'static Hub<Embassy<Self>>) {
         let Slots { pools, monitors } = hub.runtime().slots();
-        let servers = join_array(from_fn::<_, SERVERS, _>(|_| run::serve(hub)));
         // One for each place of a connection, and so in the arrays that they are in.
         let hang_up = |slots: &'static [Slot], index| run::hang_up(hub.runtime(), slots.get(index));
-        let pools = join_array(from_fn::<_, SERVERS, _>(|server| {
+        let of_pools: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
             join_array(from_fn::<_, CONNS, _>(|conn| hang_up(pools, server * CONNS + conn)))
         }));
-        let monitors = join_array(from_fn::<_, SERVERS, _>(|server| {
+        let of_monitors: Pin<&mut [_]> = pin!(from_fn::<_, SERVERS, _>(|server| {
             join_array(from_fn::<_, MONITORING, _>(|line| hang_up(monitors, server * MONITORING + line)))
         }));
-        join(join(hub.run_clock(), servers), join(pools, monitors)).await;
+        let clock = pin!(hub.run_clock());
+        join3(clock, select_slice(of_pools), select_slice(of_monitors)).await;
     }
 }
 

@@ -14,7 +14,7 @@ mod place;
 mod run;
 mod slot;
 
-pub use client::{Client, Resources};
+pub use client::{Buffers, Client, Resources};
 pub use config::{Config, Options};
 pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream};
 pub use error::SetupError;
@@ -29,5 +29,5 @@ pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
 pub use poolhouse_core::shell::{CommandOptions, EventRef, ExchangeError, OperationError, Publish};
 pub use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
-pub use run::Runner;
+pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};

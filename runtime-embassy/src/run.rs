@@ -4,10 +4,11 @@ use crate::slot::Slot;
 use crate::{Embassy, Layout};
 use core::fmt;
 use core::future::{pending, poll_fn};
-use embassy_futures::join::{join, join4};
+use core::pin::pin;
+use embassy_futures::join::join5;
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, with_timeout};
-use poolhouse_core::shell::{Hub, ServerTask};
+use poolhouse_core::shell::Hub;
 
 /// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
 pub(crate) const WORKERS: u32 = 2;
@@ -30,11 +31,28 @@ impl<L: Layout> Runner<L> {
 
     /// Monitors servers, establishes and closes connections. Sleeps while nothing is due. Goes on when the client is closed, as
     /// its last connections are still to be closed.
+    ///
+    /// One task that does all is simplest where there is one server. With more of them it takes a large stack to begin: see [`Runner::split`].
     pub async fn run(self) -> ! {
         L::run(self.hub).await;
-        loop {
-            pending::<()>().await;
-        }
+        forever().await
+    }
+
+    /// The same in several tasks: the rest, and one to be run for each server that there is room for, which may be copied for that.
+    ///
+    /// ```ignore
+    /// #[embassy_executor::task]
+    /// async fn housekeeping(runner: HubRunner<Db>) -> ! {
+    ///     runner.run().await
+    /// }
+    ///
+    /// #[embassy_executor::task(pool_size = 5)]
+    /// async fn server(runner: ServerRunner<Db>) -> ! {
+    ///     runner.run().await
+    /// }
+    /// ```
+    pub const fn split(self) -> (HubRunner<L>, ServerRunner<L>) {
+        (HubRunner { hub: self.hub }, ServerRunner { hub: self.hub })
     }
 }
 
@@ -44,23 +62,78 @@ impl<L: Layout> fmt::Debug for Runner<L> {
     }
 }
 
+/// What a client does in the background that is of no one server: see [`Runner::split`].
+#[must_use = "without it a client does nothing"]
+pub struct HubRunner<L: Layout> {
+    hub: &'static Hub<Embassy<L>>,
+}
+
+impl<L: Layout> HubRunner<L> {
+    /// Keeps the time of monitors, and closes connections.
+    pub async fn run(self) -> ! {
+        L::run_hub(self.hub).await;
+        forever().await
+    }
+}
+
+impl<L: Layout> fmt::Debug for HubRunner<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HubRunner").field("hub", self.hub).finish()
+    }
+}
+
+/// What a client does in the background for a server, and when that has gone for another: see [`Runner::split`].
+#[must_use = "without it a client does nothing"]
+pub struct ServerRunner<L: Layout> {
+    hub: &'static Hub<Embassy<L>>,
+}
+
+impl<L: Layout> Clone for ServerRunner<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L: Layout> Copy for ServerRunner<L> {}
+
+impl<L: Layout> ServerRunner<L> {
+    /// Monitors a server, and establishes connections to it.
+    pub async fn run(self) -> ! {
+        serve(self.hub).await;
+        forever().await
+    }
+}
+
+impl<L: Layout> fmt::Debug for ServerRunner<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerRunner").field("hub", self.hub).finish()
+    }
+}
+
+async fn forever() -> ! {
+    loop {
+        pending::<()>().await;
+    }
+}
+
 /// Runs the tasks of one server, then those of another in its place.
 pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
     while let Some(server) = hub.next_server().await {
-        let worker = || hub.run_server_task(&server, ServerTask::Worker);
-        join4(
-            hub.run_server_task(&server, ServerTask::Check),
-            hub.run_server_task(&server, ServerTask::Rtt),
-            hub.run_server_task(&server, ServerTask::Clock),
-            join(worker(), worker()),
-        )
-        .await;
+        // Each is pinned where it is made: a future that is moved into another is on the stack, and large.
+        let check = pin!(hub.run_check(&server));
+        let rtt = pin!(hub.run_rtt(&server));
+        let clock = pin!(hub.run_pool_clock(&server));
+        let (worker, other) = (pin!(hub.run_worker(&server)), pin!(hub.run_worker(&server)));
+        join5(check, rtt, clock, worker, other).await;
     }
+    // The client is closed.
+    forever().await
 }
 
 /// Closes what connections give back, for as long as the client lives.
 pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Option<&'static Slot>) {
-    let Some(slot) = slot else { return };
+    // Every index is one of a slot.
+    let Some(slot) = slot else { return pending().await };
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         close(&mut socket).await;

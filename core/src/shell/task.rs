@@ -19,7 +19,7 @@ use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, e
 use crate::wire::message::Flags;
 use crate::{Cause, Instant, ServerId};
 use core::future::poll_fn;
-use core::pin::pin;
+use core::pin::{Pin, pin};
 use core::task::Poll;
 use core::time::Duration;
 
@@ -47,13 +47,25 @@ pub(super) fn workers_of(options: &PoolOptions) -> u32 {
 
 impl<R: Runtime> Hub<R> {
     /// Runs one task of a server until the server leaves the topology or the client is closed.
+    ///
+    /// Its future is as large as that of the largest task. A host that runs a fixed number calls those below.
     pub async fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) {
         match task {
-            ServerTask::Check => self.run_line(server, Line::Check).await,
-            ServerTask::Rtt => self.run_line(server, Line::Rtt).await,
+            ServerTask::Check => self.run_check(server).await,
+            ServerTask::Rtt => self.run_rtt(server).await,
             ServerTask::Clock => self.run_pool_clock(server).await,
             ServerTask::Worker => self.run_worker(server).await,
         }
+    }
+
+    /// [`ServerTask::Check`].
+    pub async fn run_check(&self, server: &R::ServerHandle) {
+        self.run_line(server, Line::Check).await;
+    }
+
+    /// [`ServerTask::Rtt`].
+    pub async fn run_rtt(&self, server: &R::ServerHandle) {
+        self.run_line(server, Line::Rtt).await;
     }
 
     /// Does what the monitor asks of one of its connections.
@@ -192,8 +204,8 @@ impl<R: Runtime> Hub<R> {
         Ok(Connection::new(stream, input, output))
     }
 
-    /// Calls the pool when it wants to be called.
-    async fn run_pool_clock(&self, server: &R::ServerHandle) {
+    /// [`ServerTask::Clock`]: calls the pool when it wants to be called.
+    pub async fn run_pool_clock(&self, server: &R::ServerHandle) {
         #[cfg(feature = "alloc")]
         let mut late = LateReplies::attend(self, server);
         loop {
@@ -212,8 +224,8 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Establishes connections, one after the other.
-    async fn run_worker(&self, server: &R::ServerHandle) {
+    /// [`ServerTask::Worker`]: establishes connections, one after the other.
+    pub async fn run_worker(&self, server: &R::ServerHandle) {
         let Some(index) = server.join_workers() else { return };
         let place = WorkerPlace::<R> { server, index };
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
@@ -243,7 +255,10 @@ impl<R: Runtime> Hub<R> {
         conn: ConnId,
         deadline: Option<Instant>,
     ) -> Option<Result<(Connection<R>, Established), HandshakeError>> {
-        let dialed = self.within(server, conn, deadline, self.dial(server.address(), deadline)).await?;
+        let dialed = {
+            let dial = pin!(self.dial(server.address(), deadline));
+            self.within(server, conn, deadline, dial).await?
+        };
         let mut connection = match dialed {
             Ok(Ok(connection)) => connection,
             Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
@@ -285,10 +300,11 @@ impl<R: Runtime> Hub<R> {
                     // The time of a command is for talking (CMAP-60).
                     let limit = self.time_limit(self.config().command_timeout);
                     let limit = if is_earlier(limit, deadline) { limit } else { deadline };
-                    self.within(server, conn, limit, connection.shake_hands(&mut handshake, &mut told)).await?
+                    let command = pin!(connection.shake_hands(&mut handshake, &mut told));
+                    self.within(server, conn, limit, command).await?
                 }
                 Shaken::Work => {
-                    let work = connection.work(&mut handshake, |speaker| self.spare_work(speaker));
+                    let work = pin!(connection.work(&mut handshake, |speaker| self.spare_work(speaker)));
                     self.within(server, conn, deadline, work).await?
                 }
             };
@@ -301,15 +317,14 @@ impl<R: Runtime> Hub<R> {
         Some(Err(self.note_refusal(server, &connection, error)))
     }
 
-    /// Does some work of establishing: `None` when the pool gives the connection up, an error at the deadline.
+    /// Does some work of establishing, which is pinned where it is, as moving it would make this future twice as large: `None` when the pool gives the connection up, an error at the deadline.
     async fn within<T>(
         &self,
         server: &R::ServerHandle,
         conn: ConnId,
         deadline: Option<Instant>,
-        work: impl Future<Output = T>,
+        mut work: Pin<&mut impl Future<Output = T>>,
     ) -> Option<Result<T, Cause>> {
-        let mut work = pin!(work);
         let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
             if let Poll::Ready(result) = work.as_mut().poll(context) {

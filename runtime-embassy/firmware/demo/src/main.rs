@@ -17,12 +17,13 @@ use plan::{Plan, TASKS_MAX, USAGE};
 use poolhouse_board::ethernet::Ethernet;
 use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
-use poolhouse_embassy::{Client, Config, EventRef, Layout, Publish, Resources, Runner, SetupError, Sizes};
-use static_cell::StaticCell;
+use poolhouse_embassy::{Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, Runner, ServerRunner, SetupError, Sizes};
+use static_cell::{ConstStaticCell, StaticCell};
 use telemetry::{Inserted, Telemetry};
 
 /// A set of three with room for two that replace others, two connections to each, four tasks that wait.
-type Demo = Sizes<1, 2, 4, 2048, 1024, 1024, Printer>;
+type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
+const SERVERS: usize = 4;
 
 /// Sockets of the network: the client's, and one each for DHCP and DNS.
 const SOCKETS: usize = Demo::SOCKETS + 2;
@@ -65,7 +66,12 @@ async fn network(mut runner: embassy_net::Runner<'static, Ethernet>) -> ! {
 }
 
 #[embassy_executor::task]
-async fn client(runner: Runner<Demo>) -> ! {
+async fn client(runner: HubRunner<Demo>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task(pool_size = SERVERS)]
+async fn server(runner: ServerRunner<Demo>) -> ! {
     runner.run().await
 }
 
@@ -130,15 +136,17 @@ async fn watch(network: Stack<'static>, client: Client<Demo>, plan: &'static Pla
     host::exit(u8::from(!done))
 }
 
-/// A client for this plan.
+/// A client for this plan. What it takes of the stack to make one is not needed any more once it is made.
+#[inline(never)]
 fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, Runner<Demo>), SetupError> {
     static RESOURCES: StaticCell<Resources<Demo>> = StaticCell::new();
+    static BUFFERS: ConstStaticCell<Buffers<Demo>> = ConstStaticCell::new(Buffers::new());
     static CONFIG: StaticCell<Config> = StaticCell::new();
     let config = match plan.options(host::fill_random).validate() {
         Ok(config) => CONFIG.init(config),
         Err(error) => fail(&error),
     };
-    Client::with_events(RESOURCES.init_with(Resources::new), network, config, Printer)
+    Client::with_events(RESOURCES.init_with(Resources::new), BUFFERS.take(), network, config, Printer)
 }
 
 fn fail(why: &dyn core::fmt::Display) -> ! {
@@ -173,7 +181,11 @@ fn main() -> ! {
         };
         let spawned = "each is spawned once";
         spawner.spawn(network(net).expect(spawned));
-        spawner.spawn(client(runner).expect(spawned));
+        let (hub, of_server) = runner.split();
+        spawner.spawn(client(hub).expect(spawned));
+        for _ in 0..SERVERS {
+            spawner.spawn(server(of_server).expect(spawned));
+        }
         for task in 0..plan.tasks {
             let number = i32::try_from(task).unwrap_or(i32::MAX);
             spawner.spawn(sensor(handle, plan, number, tally).expect(spawned));
