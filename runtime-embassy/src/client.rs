@@ -2,6 +2,7 @@
 
 use crate::embassy::{ADDRESS_BYTES_MAX, Desk};
 use crate::lock::ExecutorLock;
+use crate::place::Place;
 use crate::slot::Buffer;
 use crate::{Config, Embassy, Layout, Runner, SetupError};
 use core::fmt;
@@ -134,18 +135,12 @@ impl<L: Layout> Client<L> {
         }
         let hub_config = hub_config(config)?;
         let Resources { hub, shared } = resources;
+        Place::open(shared.places.as_mut());
         let shared: &'static Shared<L> = shared;
         let slots = L::slots(&shared.slots);
         L::furnish(slots, &mut buffers.0, stack);
         let places = shared.places.as_ref();
-        let runtime = Embassy {
-            #[cfg(feature = "dns")]
-            stack,
-            slots,
-            desk: &shared.desk,
-            places,
-            random: config.options().random,
-        };
+        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random: config.options().random };
         let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
         Ok((Self { hub, config }, Runner::new(hub)))
     }

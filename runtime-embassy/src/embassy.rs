@@ -31,7 +31,7 @@ pub struct Embassy<L: Layout> {
     pub(crate) stack: Stack<'static>,
     pub(crate) slots: Slots,
     pub(crate) desk: &'static Desk,
-    pub(crate) places: &'static [Place<L>],
+    pub(crate) places: &'static [Option<Place<L>>],
     pub(crate) random: Option<Random>,
 }
 
@@ -138,6 +138,7 @@ impl<L: Layout> Runtime for Embassy<L> {
         Timer::at(embassy_time::Instant::from_ticks(ticks_of(at.as_nanos()))).await;
     }
 
+    /// Without a cable or a lease this fails at once, and monitors try again as they do: embassy-net wakes one task alone when that changes, which is the application's.
     async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
         let Endpoint::Tcp { host, port } = *endpoint else { return Err(ConnectError(Cause::Network)) };
         let address = self.address(host, deadline).await?;
@@ -155,7 +156,7 @@ impl<L: Layout> Runtime for Embassy<L> {
     }
 
     fn has_place(&self) -> bool {
-        self.places.iter().any(Place::is_free)
+        self.places.iter().flatten().any(Place::is_free)
     }
 
     fn share_server(&self, server: NewServer<Self>) -> Result<ServerRef<L>, Full> {

@@ -26,7 +26,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     #[doc(hidden)]
     type Pool: pool::Memory;
     #[doc(hidden)]
-    type Places: AsRef<[Place<Self>]>;
+    type Places: AsRef<[Option<Place<Self>>]> + AsMut<[Option<Place<Self>>]>;
     #[doc(hidden)]
     type Slots;
     /// The bytes of every connection.
@@ -108,7 +108,7 @@ impl<
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
-    type Places = [Place<Self>; SERVERS];
+    type Places = [Option<Place<Self>>; SERVERS];
     type Slots = PerConnection<Slot, SERVERS, CONNS>;
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
 
@@ -118,7 +118,7 @@ impl<
     };
 
     fn places() -> Self::Places {
-        from_fn(|_| Place::vacant())
+        [const { None }; SERVERS]
     }
 
     fn bare_slots() -> Self::Slots {

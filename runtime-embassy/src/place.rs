@@ -22,6 +22,14 @@ impl<L: Layout> Place<L> {
         Self { state: ExecutorLock::holding(ServerState::VACANT), handles: Cell::new(0) }
     }
 
+    /// Opens every place. One after the other: together they would take as much of the stack again.
+    #[inline(never)]
+    pub(crate) fn open(places: &mut [Option<Self>]) {
+        for place in places {
+            *place = Some(Self::vacant());
+        }
+    }
+
     pub(crate) fn is_free(&self) -> bool {
         self.handles.get() == 0
     }
@@ -29,10 +37,10 @@ impl<L: Layout> Place<L> {
 
 /// The first free place is the server's.
 pub(crate) fn share<L: Layout>(
-    places: &'static [Place<L>],
+    places: &'static [Option<Place<L>>],
     server: NewServer<Embassy<L>>,
 ) -> Result<ServerRef<L>, Full> {
-    let place = places.iter().find(|place| place.is_free()).ok_or(Full)?;
+    let place = places.iter().flatten().find(|place| place.is_free()).ok_or(Full)?;
     let server = server.share(|state| {
         place.state.with(|kept| *kept = state);
         place.handles.set(1);
