@@ -9,10 +9,8 @@ use core::future::poll_fn;
 use core::net::Ipv4Addr;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
-use embassy_net::IpAddress;
-#[cfg(feature = "dns")]
-use embassy_net::Stack;
 use embassy_net::tcp::Error;
+use embassy_net::{IpAddress, Stack};
 use embassy_time::{TICK_HZ, Timer};
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::shell::{ConnectError, Endpoint, Locked, NewServer, Runtime};
@@ -27,7 +25,6 @@ pub type Random = fn(&mut [u8]);
 
 /// The runtime of a client: embassy's clock and timers, embassy-net's sockets, memory in a static.
 pub struct Embassy<L: Layout> {
-    #[cfg(feature = "dns")]
     pub(crate) stack: Stack<'static>,
     pub(crate) slots: Slots,
     pub(crate) desk: &'static Desk,
@@ -39,6 +36,12 @@ pub struct Embassy<L: Layout> {
 pub(crate) type Desk = ExecutorLock<Option<Waker>>;
 
 impl<L: Layout> Embassy<L> {
+    /// The network that its connections go by.
+    #[must_use]
+    pub const fn stack(&self) -> Stack<'static> {
+        self.stack
+    }
+
     pub(crate) const fn slots(&self) -> Slots {
         self.slots
     }

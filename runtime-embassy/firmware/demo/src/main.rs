@@ -48,6 +48,9 @@ impl Publish for Printer {
     }
 }
 
+/// Each task is spawned as often as there is room for it.
+const SPAWNED: &str = "there is room for it";
+
 /// What all tasks have done.
 struct Tally {
     /// Tasks that are not done yet.
@@ -61,12 +64,12 @@ struct Tally {
 }
 
 #[embassy_executor::task]
-async fn network(mut runner: embassy_net::Runner<'static, Ethernet>) -> ! {
+async fn run_network(mut runner: embassy_net::Runner<'static, Ethernet>) -> ! {
     runner.run().await
 }
 
 #[embassy_executor::task]
-async fn client(runner: HubRunner<Demo>) -> ! {
+async fn hub(runner: HubRunner<Demo>) -> ! {
     runner.run().await
 }
 
@@ -104,26 +107,9 @@ async fn sensor(client: Client<Demo>, plan: &'static Plan, task: i32, tally: &'s
 }
 
 #[embassy_executor::task]
-async fn watch(network: Stack<'static>, client: Client<Demo>, plan: &'static Plan, tally: &'static Tally) {
+async fn watch(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, tally: &'static Tally) {
     let limit = Duration::from_secs(plan.limit_s);
-    let done = with_timeout(limit, async {
-        network.wait_config_up().await;
-        println!("lease after {} ms", Instant::now().as_millis());
-        while let Err(error) = telemetry::ping(client).await {
-            println!("ping: {error}");
-            Timer::after_millis(200).await;
-        }
-        println!("first reply after {} ms", Instant::now().as_millis());
-        while tally.working.get() > 0 {
-            Timer::after_millis(20).await;
-        }
-        client.close();
-        // The runner closes what there is, and the server hears of it.
-        while !client.hub().runtime().is_at_rest() {
-            Timer::after_millis(20).await;
-        }
-    });
-    let done = done.await.is_ok();
+    let done = with_timeout(limit, work(spawner, network, plan, tally)).await.is_ok();
     println!(
         "sent {}, failures {}, longest {} ms, wake-ups {}, stack {} bytes",
         tally.acknowledged.get(),
@@ -134,6 +120,39 @@ async fn watch(network: Stack<'static>, client: Client<Demo>, plan: &'static Pla
     );
     println!("{}", if done { "done" } else { "failed: out of time" });
     host::exit(u8::from(!done))
+}
+
+/// Everything, from the lease to the last connection's end.
+async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, tally: &'static Tally) {
+    // Before that a client would only fail and try again. One task waits for it: embassy-net wakes no more than one.
+    network.wait_config_up().await;
+    println!("lease after {} ms", Instant::now().as_millis());
+    let (client, runner) = match start(network, plan) {
+        Ok(started) => started,
+        Err(error) => fail(&error),
+    };
+    let (of_hub, of_server) = runner.split();
+    spawner.spawn(hub(of_hub).expect(SPAWNED));
+    for _ in 0..SERVERS {
+        spawner.spawn(server(of_server).expect(SPAWNED));
+    }
+    while let Err(error) = telemetry::ping(client).await {
+        println!("ping: {error}");
+        Timer::after_millis(200).await;
+    }
+    println!("first reply after {} ms", Instant::now().as_millis());
+    for task in 0..plan.tasks {
+        let number = i32::try_from(task).unwrap_or(i32::MAX);
+        spawner.spawn(sensor(client, plan, number, tally).expect(SPAWNED));
+    }
+    while tally.working.get() > 0 {
+        Timer::after_millis(20).await;
+    }
+    client.close();
+    // The runner closes what there is, and the server hears of it.
+    while !client.hub().runtime().is_at_rest() {
+        Timer::after_millis(20).await;
+    }
 }
 
 /// A client for this plan. What it takes of the stack to make one is not needed any more once it is made.
@@ -175,21 +194,7 @@ fn main() -> ! {
         let config = embassy_net::Config::dhcpv4(DhcpConfig::default());
         let resources = NETWORK.init_with(StackResources::new);
         let (stack, net) = embassy_net::new(ethernet, config, resources, host::random_u64());
-        let (handle, runner) = match start(stack, plan) {
-            Ok(started) => started,
-            Err(error) => fail(&error),
-        };
-        let spawned = "each is spawned once";
-        spawner.spawn(network(net).expect(spawned));
-        let (hub, of_server) = runner.split();
-        spawner.spawn(client(hub).expect(spawned));
-        for _ in 0..SERVERS {
-            spawner.spawn(server(of_server).expect(spawned));
-        }
-        for task in 0..plan.tasks {
-            let number = i32::try_from(task).unwrap_or(i32::MAX);
-            spawner.spawn(sensor(handle, plan, number, tally).expect(spawned));
-        }
-        spawner.spawn(watch(stack, handle, plan, tally).expect(spawned));
+        spawner.spawn(run_network(net).expect(SPAWNED));
+        spawner.spawn(watch(spawner, stack, plan, tally).expect(SPAWNED));
     })
 }
