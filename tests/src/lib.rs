@@ -7,6 +7,7 @@ pub mod choices;
 pub mod cmap;
 pub mod dns;
 pub mod fake;
+pub mod firmware;
 pub mod fuzz;
 pub mod handshake;
 pub mod invariants;

@@ -1,0 +1,177 @@
+//! Runs the firmware of `runtime-embassy/firmware` under QEMU, for tests against a server.
+//!
+//! The environment variable `POOLHOUSE_FIRMWARE` names the folder of its ELFs, as `tests/scripts/firmware` prints it; `./tests/run` builds them.
+//! The emulator ends by itself at its time limit, and with the value that stands for it.
+
+use core::fmt;
+use core::time::Duration;
+use std::env;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The name of the environment variable that names the folder of the ELFs.
+pub const FIRMWARE: &str = "POOLHOUSE_FIRMWARE";
+
+/// How long the emulator may run, in seconds.
+const LIMIT_S: u64 = 120;
+
+/// The folder of the ELFs.
+///
+/// # Errors
+///
+/// The reason why there is none, for a skip by name.
+pub fn available() -> Result<PathBuf, String> {
+    match env::var_os(FIRMWARE) {
+        Some(folder) if Path::new(&folder).is_dir() => Ok(folder.into()),
+        Some(folder) => Err(format!("{FIRMWARE} = {} is no folder", folder.display())),
+        None => Err(format!("{FIRMWARE} names no folder of ELFs")),
+    }
+}
+
+/// A firmware that runs.
+#[derive(Debug)]
+pub struct Firmware {
+    child: Child,
+    lines: Receiver<String>,
+    output: Vec<String>,
+    /// The emulator's monitor.
+    monitor: Option<PathBuf>,
+}
+
+/// A firmware did not do what it should, with what it had printed.
+#[derive(Debug)]
+pub struct FirmwareError(String);
+
+impl fmt::Display for FirmwareError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for FirmwareError {}
+
+impl From<io::Error> for FirmwareError {
+    fn from(error: io::Error) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl Firmware {
+    /// Starts an ELF with these arguments.
+    ///
+    /// - `monitor`: the path of a socket by which the cable can be pulled ([`Firmware::set_link`]); a short one.
+    ///
+    /// # Errors
+    ///
+    /// There is no firmware, or no emulator.
+    pub fn start(name: &str, arguments: &[String], monitor: Option<PathBuf>) -> Result<Self, FirmwareError> {
+        let elf = available().map_err(FirmwareError)?.join(name);
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/run-firmware");
+        let mut command = Command::new(script);
+        command.arg(elf).args(arguments).env("POOLHOUSE_FIRMWARE_SECONDS", LIMIT_S.to_string());
+        if let Some(path) = &monitor {
+            command.env("POOLHOUSE_FIRMWARE_MONITOR", path);
+        }
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| FirmwareError("no standard output".into()))?;
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, lines, output: Vec::new(), monitor })
+    }
+
+    /// Reads on until a line that suits, and gives it.
+    ///
+    /// # Errors
+    ///
+    /// There is none within `limit`, or the firmware ends before.
+    pub fn wait_for(&mut self, limit: Duration, suits: impl Fn(&str) -> bool) -> Result<String, FirmwareError> {
+        let until = Instant::now() + limit;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.output.push(line.clone());
+                    if suits(&line) {
+                        return Ok(line);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("what is waited for is not printed")),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.failed("it ended too early")),
+            }
+        }
+    }
+
+    /// Waits until the firmware has ended, and gives its exit status.
+    ///
+    /// # Errors
+    ///
+    /// It goes on for longer than `limit`.
+    pub fn finish(&mut self, limit: Duration) -> Result<i32, FirmwareError> {
+        let until = Instant::now() + limit;
+        loop {
+            match self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.output.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => return Err(self.failed("it does not end")),
+            }
+        }
+        Ok(self.child.wait()?.code().unwrap_or(-1))
+    }
+
+    /// What it has printed so far, as far as it was read.
+    #[must_use]
+    pub fn output(&self) -> &[String] {
+        &self.output
+    }
+
+    /// Plugs the cable in, or pulls it.
+    ///
+    /// # Errors
+    ///
+    /// There is no monitor, or it does not answer.
+    pub fn set_link(&self, up: bool) -> Result<(), FirmwareError> {
+        let path = self.monitor.as_ref().ok_or_else(|| self.failed("it has no monitor"))?;
+        let mut socket = UnixStream::connect(path)?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let mut answers = BufReader::new(socket.try_clone()?);
+        let mut prompt = Vec::new();
+        answers.read_until(b')', &mut prompt)?;
+        writeln!(socket, "set_link nic0 {}", if up { "on" } else { "off" })?;
+        // The next prompt comes when it is done.
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"(qemu)") {
+            if answers.read_until(b')', &mut answer)? == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, what: &str) -> FirmwareError {
+        FirmwareError(format!("{what}; the firmware printed:\n{}", self.output.join("\n")))
+    }
+}
+
+impl Drop for Firmware {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            // What bounds the emulator's time passes this on to it.
+            if let Some(id) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+                let _ = kill_process(id, Signal::TERM);
+            }
+            let _ = self.child.wait();
+        }
+    }
+}

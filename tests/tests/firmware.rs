@@ -1,0 +1,198 @@
+//! The firmware under QEMU, over emulated Ethernet, against real servers: what it says that it sent is what the servers have.
+
+use core::error::Error;
+use core::time::Duration;
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use bson::{Document, doc};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::firmware::{self, Firmware};
+use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet};
+use poolhouse_tests::suite::Suite;
+use poolhouse_tests::tls::Folder;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+/// Far beyond what anything takes that is waited for.
+const LIMIT: Duration = Duration::from_secs(90);
+const TASKS: i32 = 3;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new("firmware").skip_if(firmware::available().err());
+    suite = suite
+        .case("documents_arrive_at_the_fake_server", documents_arrive_at_the_fake_server)
+        .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing);
+    match mongod::available() {
+        Ok(_) => {
+            suite = suite
+                .case("documents_arrive", documents_arrive)
+                .case("users_get_in_and_nobody_else_does", users_get_in_and_nobody_else_does)
+                .case("a_restart_loses_nothing", a_restart_loses_nothing)
+                .case("a_pulled_cable_loses_nothing", a_pulled_cable_loses_nothing)
+                .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
+                .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
+        }
+        Err(reason) => suite = suite.missing("real servers", reason),
+    }
+    suite.run()
+}
+
+/// The demo, sending so many documents from each of its tasks.
+fn demo(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Result<Firmware, Box<dyn Error>> {
+    Ok(Firmware::start("demo", &arguments(seeds, documents, period_ms, more), None)?)
+}
+
+fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<String> {
+    let mut arguments = vec![
+        format!("seeds={seeds}"),
+        format!("tasks={TASKS}"),
+        format!("documents={documents}"),
+        format!("period={period_ms}"),
+        "seconds=80".into(),
+    ];
+    arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
+    arguments
+}
+
+/// The firmware must end well; tells its closing lines.
+fn end_well(firmware: &mut Firmware, documents: i32) -> Outcome {
+    let status = firmware.finish(LIMIT)?;
+    let summary = firmware.output().iter().find(|line| line.starts_with("sent ")).cloned().unwrap_or_default();
+    println!("firmware: {summary}");
+    if status != 0 || !summary.starts_with(&format!("sent {}, ", documents * TASKS)) {
+        return Err(format!("exit status {status}:\n{}", firmware.output().join("\n")).into());
+    }
+    Ok(())
+}
+
+/// The documents that a server has, by task and number.
+fn found(server: &Mongod) -> Result<BTreeSet<(i32, i32)>, Box<dyn Error>> {
+    let reply = server.run_command_on("demo", doc! { "find": "telemetry", "batchSize": 10_000 })?;
+    let batch = reply.get_document("cursor")?.get_array("firstBatch")?;
+    let number = |document: &Document| -> Result<(i32, i32), Box<dyn Error>> {
+        let id = document.get_document("_id")?;
+        Ok((id.get_i32("task")?, id.get_i32("number")?))
+    };
+    batch.iter().map(|value| number(value.as_document().ok_or("no document")?)).collect()
+}
+
+/// Every document once, and no other.
+fn check_found(server: &Mongod, documents: i32) -> Outcome {
+    let wanted: BTreeSet<_> = (0..TASKS).flat_map(|task| (0..documents).map(move |number| (task, number))).collect();
+    let found = found(server)?;
+    println!("firmware: found {}", found.len());
+    if found == wanted { Ok(()) } else { Err(format!("found {found:?}").into()) }
+}
+
+/// The firmware has closed what it opened.
+fn check_closed(server: &Mongod) -> Outcome {
+    let begun = std::time::Instant::now();
+    while server.server_status_connections()?.others() > 0 {
+        if begun.elapsed() > LIMIT {
+            return Err("connections are left open".into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Waits until a server has some of the documents.
+fn wait_for_some(firmware: &mut Firmware) -> Outcome {
+    // Each task has sent one when the pool has checked connections in so often.
+    for _ in 0..2 * TASKS {
+        firmware.wait_for(LIMIT, |line| line.contains("ConnectionCheckedIn"))?;
+    }
+    Ok(())
+}
+
+fn documents_arrive_at_the_fake_server() -> Outcome {
+    let server = FakeServer::start(FakeOptions::default())?;
+    let mut firmware = demo(&server.address().to_string(), 5, 100, &[])?;
+    end_well(&mut firmware, 5)?;
+    server.wait_until(LIMIT, |view| view.open_count() == 0)?;
+    let inserts = server.count_of("insert");
+    if inserts == 15 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
+}
+
+fn elections_of_the_fake_set_lose_nothing() -> Outcome {
+    let set = FakeReplicaSet::start(FakeReplicaSetOptions::default())?;
+    let seeds = set.address(0).to_string();
+    let mut firmware = demo(&seeds, 10, 200, &[&format!("set={}", set.set_name())])?;
+    wait_for_some(&mut firmware)?;
+    set.fail_over()?;
+    end_well(&mut firmware, 10)?;
+    let inserts: u64 = (0..set.servers_count()).map(|member| set.server(member).count_of("insert")).sum();
+    // Those that were refused while there was no primary came once more.
+    if inserts >= 30 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
+}
+
+fn documents_arrive() -> Outcome {
+    let server = Mongod::start(MongodOptions::default())?;
+    let mut firmware = demo(&server.address().to_string(), 10, 100, &[])?;
+    end_well(&mut firmware, 10)?;
+    check_found(&server, 10)?;
+    check_closed(&server)
+}
+
+fn users_get_in_and_nobody_else_does() -> Outcome {
+    let server = Mongod::start(MongodOptions::default())?;
+    server.run_command(doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"] })?;
+    let address = server.address().to_string();
+    let mut firmware = demo(&address, 5, 100, &["user=ada", "password=pencil"])?;
+    end_well(&mut firmware, 5)?;
+    check_found(&server, 5)?;
+    let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk", "device=other", "seconds=4"])?;
+    let status = firmware.finish(LIMIT)?;
+    let output = firmware.output().join("\n");
+    if status != 1 || !output.contains("authentication") || output.contains("chalk") {
+        return Err(format!("exit status {status}:\n{output}").into());
+    }
+    check_found(&server, 5)
+}
+
+fn a_restart_loses_nothing() -> Outcome {
+    let mut server = Mongod::start(MongodOptions::default())?;
+    let mut firmware = demo(&server.address().to_string(), 15, 200, &[])?;
+    wait_for_some(&mut firmware)?;
+    server.restart()?;
+    end_well(&mut firmware, 15)?;
+    check_found(&server, 15)?;
+    check_closed(&server)
+}
+
+fn a_pulled_cable_loses_nothing() -> Outcome {
+    let server = Mongod::start(MongodOptions::default())?;
+    let folder = Folder::new();
+    let arguments = arguments(&server.address().to_string(), 10, 200, &[]);
+    let mut firmware = Firmware::start("demo", &arguments, Some(folder.path().join("monitor")))?;
+    wait_for_some(&mut firmware)?;
+    firmware.set_link(false)?;
+    firmware.wait_for(LIMIT, |line| line.contains("PoolCleared"))?;
+    firmware.set_link(true)?;
+    end_well(&mut firmware, 10)?;
+    check_found(&server, 10)
+}
+
+fn a_step_down_loses_nothing() -> Outcome {
+    let set = MongodReplicaSet::start(3)?;
+    let primary = set.wait_for_primary(LIMIT)?;
+    let seeds = set.member(primary).address().to_string();
+    let mut firmware = demo(&seeds, 15, 200, &[&format!("set={}", set.set_name())])?;
+    wait_for_some(&mut firmware)?;
+    set.step_down(10)?;
+    end_well(&mut firmware, 15)?;
+    check_found(set.member(set.wait_for_primary(LIMIT)?), 15)
+}
+
+fn the_death_of_a_primary_loses_nothing() -> Outcome {
+    let mut set = MongodReplicaSet::start(3)?;
+    let primary = set.wait_for_primary(LIMIT)?;
+    let seeds: Vec<_> = (0..3).map(|member| set.member(member).address().to_string()).collect();
+    let mut firmware = demo(&seeds.join(","), 15, 200, &[&format!("set={}", set.set_name())])?;
+    wait_for_some(&mut firmware)?;
+    set.kill9(primary)?;
+    end_well(&mut firmware, 15)?;
+    check_found(set.member(set.wait_for_other_primary(primary, LIMIT)?), 15)
+}
