@@ -30,14 +30,14 @@ pub struct Resources<L: Layout> {
 struct Shared<L: Layout> {
     places: L::Places,
     slots: L::Slots,
-    desk: Desk,
+    desk: Desk<L>,
 }
 
 impl<L: Layout> Resources<L> {
     /// Memory that no client uses yet.
     #[must_use]
     pub fn new() -> Self {
-        let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(None) };
+        let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(L::nobody()) };
         Self { hub: None, shared }
     }
 }

@@ -27,13 +27,13 @@ pub type Random = fn(&mut [u8]);
 pub struct Embassy<L: Layout> {
     pub(crate) stack: Stack<'static>,
     pub(crate) slots: Slots,
-    pub(crate) desk: &'static Desk,
+    pub(crate) desk: &'static Desk<L>,
     pub(crate) places: &'static [Option<Place<L>>],
     pub(crate) random: Option<Random>,
 }
 
-/// Whoever waits for a socket.
-pub(crate) type Desk = ExecutorLock<Option<Waker>>;
+/// Those who wait for a socket.
+pub(crate) type Desk<L> = ExecutorLock<<L as Layout>::Dialers>;
 
 impl<L: Layout> Embassy<L> {
     /// The network that its connections go by.
@@ -52,9 +52,9 @@ impl<L: Layout> Embassy<L> {
         self.slots.iter().all(Slot::is_free)
     }
 
-    /// A socket is free.
-    pub(crate) fn call_dialer(&self) {
-        if let Some(dialer) = self.desk.with(Option::take) {
+    /// A socket is free: whoever waits for one looks again.
+    pub(crate) fn call_dialers(&self) {
+        while let Some(dialer) = self.desk.with(|desk| desk.as_mut().iter_mut().find_map(Option::take)) {
             dialer.wake();
         }
     }
@@ -64,15 +64,30 @@ impl<L: Layout> Embassy<L> {
         poll_fn(|context| match self.slots.borrow() {
             Some(socket) => Poll::Ready(socket),
             None => {
-                let before = self.desk.with(|desk| desk.replace(context.waker().clone()));
-                // All who wait are of one task, as a rule. If not, each has its turn.
-                if let Some(before) = before.filter(|before| !before.will_wake(context.waker())) {
-                    before.wake();
-                }
+                self.wait_for_socket(context.waker());
                 Poll::Pending
             }
         })
         .await
+    }
+
+    /// Those who dial are of one task for each server, or of one for all.
+    fn wait_for_socket(&self, waker: &Waker) {
+        let crowded = self.desk.with(|desk| {
+            let places = desk.as_mut();
+            if places.iter().flatten().any(|kept| kept.will_wake(waker)) {
+                return None;
+            }
+            let place = match places.iter().position(Option::is_none) {
+                Some(free) => places.get_mut(free),
+                None => places.first_mut(),
+            };
+            place.and_then(|place| place.replace(waker.clone()))
+        });
+        // If there are more, each has its turn.
+        if let Some(other) = crowded {
+            other.wake();
+        }
     }
 
     /// The address of a host.

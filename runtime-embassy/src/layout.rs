@@ -8,6 +8,7 @@ use core::array::from_fn;
 use core::fmt;
 use core::marker::PhantomData;
 use core::pin::{Pin, pin};
+use core::task::Waker;
 use embassy_futures::join::{join, join_array, join3};
 use embassy_futures::select::select_slice;
 use embassy_net::Stack;
@@ -29,6 +30,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     type Places: AsRef<[Option<Place<Self>>]> + AsMut<[Option<Place<Self>>]>;
     #[doc(hidden)]
     type Slots;
+    #[doc(hidden)]
+    type Dialers: AsMut<[Option<Waker>]>;
     /// The bytes of every connection.
     #[doc(hidden)]
     type Memory: Send;
@@ -37,6 +40,8 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     fn places() -> Self::Places;
     #[doc(hidden)]
     fn bare_slots() -> Self::Slots;
+    #[doc(hidden)]
+    fn nobody() -> Self::Dialers;
     #[doc(hidden)]
     const NO_MEMORY: Self::Memory;
 
@@ -110,6 +115,7 @@ impl<
     type Events = E;
     type Places = [Option<Place<Self>>; SERVERS];
     type Slots = PerConnection<Slot, SERVERS, CONNS>;
+    type Dialers = [Option<Waker>; SERVERS];
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
 
     const NO_MEMORY: Self::Memory = PerConnection {
@@ -118,6 +124,10 @@ impl<
     };
 
     fn places() -> Self::Places {
+        [const { None }; SERVERS]
+    }
+
+    fn nobody() -> Self::Dialers {
         [const { None }; SERVERS]
     }
 

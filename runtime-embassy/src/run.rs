@@ -138,7 +138,7 @@ pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Optio
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
         close(&mut socket).await;
         slot.put_back(socket);
-        runtime.call_dialer();
+        runtime.call_dialers();
     }
 }
 

@@ -91,8 +91,8 @@ pub(super) struct State<R: Runtime> {
     wake_selectors: Option<usize>,
     /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
     pub(super) suitable: Option<R::ServerHandle>,
-    /// Whoever starts the tasks of new servers.
-    starter: Option<Waker>,
+    /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
+    starters: <R::Topology as topology::Stores>::PerServer<Waker>,
     clock: Option<Waker>,
     armed: Option<Instant>,
     next_pool: u32,
@@ -229,7 +229,7 @@ impl<R: Runtime> State<R> {
             }
         }
         if self.closed {
-            return self.starter.take().or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.starters.pop().or_else(|| self.clock.take()).map(Chore::Wake);
         }
         if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
             return self.clock.take().map(Chore::Wake);
@@ -259,7 +259,8 @@ impl<R: Runtime> State<R> {
             // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
             return slot.take().map(Chore::Drop);
         }
-        if entry.fresh { self.starter.take().map(Chore::Wake) } else { None }
+        // All of them: any may have gone. Who finds nothing waits again.
+        if entry.fresh { self.starters.pop().map(Chore::Wake) } else { None }
     }
 }
 
@@ -283,7 +284,7 @@ impl<R: Runtime> Hub<R> {
             selectors_taken: 0,
             wake_selectors: None,
             suitable: None,
-            starter: None,
+            starters: Store::EMPTY,
             clock: None,
             armed: None,
             pool: config.pool,
@@ -556,21 +557,25 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
-    /// `None` once the client is closed.
+    /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         poll_fn(|context| {
-            let (next, _replaced) = self.state.with(|state| {
+            self.state.with(|state| {
                 for entry in state.servers.slots_mut().iter_mut().flatten() {
                     if core::mem::take(&mut entry.fresh) {
-                        return (Poll::Ready(Some(entry.server.clone())), None);
+                        return Poll::Ready(Some(entry.server.clone()));
                     }
                 }
                 if state.closed {
-                    return (Poll::Ready(None), None);
+                    return Poll::Ready(None);
                 }
-                (Poll::Pending, register(&mut state.starter, context.waker()))
-            });
-            next
+                let waker = context.waker();
+                if !state.starters.slots().iter().any(|kept| kept.will_wake(waker)) {
+                    // Beyond the most servers that there can be, there is none that it could start.
+                    let _ = state.starters.try_push(waker.clone());
+                }
+                Poll::Pending
+            })
         })
         .await
     }
