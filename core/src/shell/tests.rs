@@ -368,6 +368,19 @@ fn hub_of<R>(runtime: R, change: impl FnOnce(&mut HubConfig)) -> (Arc<Hub<R>>, R
 where
     R: Runtime<Events = Subscribers>,
 {
+    let hub =
+        hub_for(runtime, TopologyOptions { seeds: &["a"], direct_connection: true, ..Default::default() }, change);
+    let server = done(hub.next_server()).expect("the seed");
+    server.command_quietly(hub.now(), PoolCommand::Ready);
+    server.settle();
+    (Arc::new(hub), server)
+}
+
+/// A hub of which nothing runs.
+fn hub_for<R>(runtime: R, topology: TopologyOptions<'_>, change: impl FnOnce(&mut HubConfig)) -> Hub<R>
+where
+    R: Runtime<Events = Subscribers>,
+{
     let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
     let mut config = HubConfig {
         pool: PoolOptions::DEFAULT.validate().unwrap(),
@@ -383,12 +396,7 @@ where
         first_pool: 0,
     };
     change(&mut config);
-    let topology = TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() };
-    let hub = Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap();
-    let server = done(hub.next_server()).expect("the seed");
-    server.command_quietly(hub.now(), PoolCommand::Ready);
-    server.settle();
-    (Arc::new(hub), server)
+    Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap()
 }
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -1,5 +1,6 @@
 //! Wakers run anybody's code when they are woken and when they are dropped: never under a lock.
 
+use super::wide::Bell;
 use super::*;
 use alloc::sync::Weak;
 use alloc::task::Wake;
@@ -93,4 +94,29 @@ fn waker_of_a_selection_that_is_given_up_is_dropped_without_a_lock() {
     }
     drop(waiting);
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
+}
+
+/// Those who start tasks are each of a task of their own where a runtime has a fixed number of them.
+#[test]
+fn all_who_wait_for_servers_are_woken_when_some_are_found() {
+    let hub = hub_for(Bench::new(), TopologyOptions { seeds: &["a", "b"], ..Default::default() }, |_| ());
+    for _ in 0..2 {
+        assert!(done(hub.next_server()).is_some());
+    }
+    let mut waiting: Vec<_> = (0..4).map(|_| (Arc::new(Bell::default()), Box::pin(hub.next_server()))).collect();
+    for (bell, next) in &mut waiting {
+        assert!(bell.poll(next).is_pending());
+    }
+    // One that is gone takes nobody's turn.
+    let _gone = waiting.pop();
+    hub.change_seeds(["a", "b", "c", "d"].into_iter()).expect("there is room");
+    let found = waiting.iter_mut().map(|(bell, next)| {
+        assert!(bell.rings() > 0, "it is not woken");
+        bell.poll(next)
+    });
+    let found = found.filter(|next| matches!(next, Poll::Ready(Some(_)))).count();
+    assert_eq!(found, 2);
+    hub.close();
+    let rings: usize = waiting.iter().map(|(bell, _)| bell.rings()).sum();
+    assert_eq!(rings, 1, "whoever found none waits on, and hears of the end");
 }
