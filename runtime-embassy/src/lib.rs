@@ -10,6 +10,8 @@ mod embassy;
 mod error;
 mod layout;
 mod lock;
+#[cfg(feature = "defmt")]
+mod log;
 mod place;
 mod run;
 mod slot;
@@ -20,6 +22,8 @@ pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream};
 pub use error::SetupError;
 pub use layout::{Layout, Sizes};
 pub use lock::ExecutorLock;
+#[cfg(feature = "defmt")]
+pub use log::DefmtEvents;
 pub use place::{PlaceRef, ServerRef};
 pub use poolhouse_core;
 #[cfg(feature = "auth")]

@@ -1,5 +1,8 @@
 //! Links the programs by cortex-m-rt's script.
 fn main() {
     println!("cargo:rustc-link-arg-bins=-Tlink.x");
+    if std::env::var_os("CARGO_FEATURE_DEFMT").is_some() {
+        println!("cargo:rustc-link-arg-bins=-Tdefmt.x");
+    }
     println!("cargo:rerun-if-changed=build.rs");
 }

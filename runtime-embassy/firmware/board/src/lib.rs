@@ -27,6 +27,8 @@ pub mod stack;
 
 mod clock;
 mod interrupt;
+#[cfg(feature = "defmt")]
+mod log;
 mod register;
 
 pub use executor::run;

@@ -17,7 +17,10 @@ use plan::{Plan, TASKS_MAX, USAGE};
 use poolhouse_board::ethernet::Ethernet;
 use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
-use poolhouse_embassy::{Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, Runner, ServerRunner, SetupError, Sizes};
+use poolhouse_embassy::poolhouse_core::observe::EventContext;
+use poolhouse_embassy::{
+    Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, Runner, ServerRunner, SetupError, Sizes,
+};
 use static_cell::{ConstStaticCell, StaticCell};
 use telemetry::{Inserted, Telemetry};
 
@@ -38,10 +41,14 @@ impl Publish for Printer {
     }
 
     fn publish(&self, now: Moment, event: EventRef<'_>) {
-        let ms = now.as_nanos() / 1_000_000;
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    fn publish_in(&self, now: Moment, event: EventRef<'_>, context: &EventContext<'_>) {
+        let (ms, address) = (now.as_nanos() / 1_000_000, context.address.unwrap_or("-"));
         match event {
-            EventRef::Pool(event) => println!("{ms:>6} ms {event}"),
-            EventRef::Heartbeat(event) => println!("{ms:>6} ms {event}"),
+            EventRef::Pool(event) => println!("{ms:>6} ms {address} {event}"),
+            EventRef::Heartbeat(event) => println!("{ms:>6} ms {address} {event}"),
             EventRef::Sdam(event) => println!("{ms:>6} ms {event}"),
             _ => {}
         }

@@ -1,9 +1,7 @@
 //! The commands of this program, typed: a layer as thin as an application's own might be.
 
-use poolhouse_embassy::{
-    Client, CommandOptions, DocumentWriter, ExchangeError, Layout, OperationError, RawDocument,
-};
 use poolhouse_embassy::poolhouse_core::wire::{EncodeError, Sink};
+use poolhouse_embassy::{Client, CommandOptions, DocumentWriter, ExchangeError, Layout, OperationError, RawDocument};
 
 /// Replies to these commands are small.
 const REPLY_BYTES: usize = 768;
@@ -53,9 +51,8 @@ pub(crate) enum Inserted {
 /// Inserts one measurement, once, however often it has to be sent.
 pub(crate) async fn insert<L: Layout>(client: Client<L>, telemetry: &Telemetry) -> Result<Inserted, OperationError> {
     let insert = |body: &mut DocumentWriter<'_, _>| {
-        body.str("insert", "telemetry")?.array("documents", |documents| {
-            documents.document(|document| telemetry.write(document)).map(drop)
-        })?;
+        body.str("insert", "telemetry")?
+            .array("documents", |documents| documents.document(|document| telemetry.write(document)).map(drop))?;
         // Only what a majority of a set has is still there after a step-down.
         body.document("writeConcern", |concern| concern.str("w", "majority").map(drop)).map(drop)
     };

@@ -1,0 +1,17 @@
+//! Do events reach defmt? Publishes one of a pool's; the frames go to the standard output, and the event's text is in them.
+#![no_std]
+#![no_main]
+
+use poolhouse_board::host;
+use poolhouse_embassy::poolhouse_core::Instant;
+use poolhouse_embassy::poolhouse_core::observe::EventContext;
+use poolhouse_embassy::poolhouse_core::pool::{PoolEvent, PoolId};
+use poolhouse_embassy::{DefmtEvents, EventRef, Publish};
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    let event = PoolEvent::PoolReady { pool: PoolId::new(1) };
+    let context = EventContext::of_server("db.example:27017");
+    DefmtEvents.publish_in(Instant::from_nanos(7_000_000), EventRef::Pool(&event), &context);
+    host::exit(0)
+}
