@@ -1,6 +1,65 @@
 //! Poolhouse on [embassy](https://embassy.dev): a MongoDB client in static memory, without a heap.
 //!
 //! The pool, the monitors, the topology and the wire are those of `poolhouse-core`, on embassy-net's sockets and embassy-time's clock.
+//!
+//! ```
+//! use embassy_net::Stack;
+//! use poolhouse_embassy::{Buffers, Client, Config, OperationError, Options, PoolOptions, Resources, Runner, SetupError, Sizes};
+//! use static_cell::{ConstStaticCell, StaticCell};
+//!
+//! // One server, four connections, eight tasks that wait for one.
+//! type Db = Sizes<1, 4, 8>;
+//!
+//! // A bad option fails the build.
+//! static CONFIG: Config = Options {
+//!     seeds: &["10.0.0.5:27017"],
+//!     direct_connection: true,
+//!     pool: PoolOptions { max_pool_size: 4, ..PoolOptions::DEFAULT },
+//!     ..Options::DEFAULT
+//! }
+//! .build();
+//!
+//! // Once the network is up: a client, to be copied into any task, and what it does by itself, for a task of its own.
+//! fn start(network: Stack<'static>) -> Result<(Client<Db>, Runner<Db>), SetupError> {
+//!     static RESOURCES: StaticCell<Resources<Db>> = StaticCell::new();
+//!     static BUFFERS: ConstStaticCell<Buffers<Db>> = ConstStaticCell::new(Buffers::new());
+//!     Client::new(RESOURCES.init_with(Resources::new), BUFFERS.take(), network, &CONFIG)
+//! }
+//!
+//! // #[embassy_executor::task]
+//! async fn database(runner: Runner<Db>) -> ! {
+//!     runner.run().await
+//! }
+//!
+//! // In any task: what is written goes from the connection's buffer, what is read comes from `reply`.
+//! async fn count(client: Client<Db>) -> Result<i64, OperationError> {
+//!     let mut reply = [0; 512];
+//!     let reply = client.run_command("shop", |command| command.str("count", "orders").map(drop), &mut reply).await?;
+//!     Ok(reply.get("n").ok().flatten().and_then(|n| n.as_integer()).unwrap_or(0))
+//! }
+//! ```
+//!
+//! # Memory
+//!
+//! All of it is in statics whose size [`Sizes`] says; nothing is allocated. A message larger than a connection's buffers is an error:
+//! [`ExchangeError::Encode`] on the way out, with nothing sent, and [`ExchangeError::ReplyTooLarge`] on the way in, after which the connection is closed and the next
+//! command has another. A table that is full is [`Busy`](poolhouse_core::pool::CheckOutError::Busy). Of the largest message that a connection
+//! can send, some 100 bytes are the command's and the wire's own.
+//!
+//! # Tasks
+//!
+//! A client and all its futures stay on the executor of the network that it was given, as embassy-net's own handles do. What it does by itself
+//! runs in [`Runner::run`], or in several tasks by [`Runner::split`], never in the network's own task. Any future may be dropped at any await.
+//!
+//! Timers want nothing special in tasks of embassy's executor. Where futures are polled by a combinator that brings wakers of its own, embassy-time
+//! must have one of its features `generic-queue-N`.
+//!
+//! embassy-net wakes one task alone when the network goes up or down, so a client does not wait for that: without a lease connecting fails at once, and
+//! monitors try again each half second. Start the runner when the network is up, if boot time matters.
+//!
+//! # Power loss
+//!
+//! Servers notice; nothing needs to be cleaned up here.
 #![no_std]
 #![forbid(unsafe_code)]
 
