@@ -19,6 +19,9 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The name of the environment variable that names the folder of the ELFs.
 pub const FIRMWARE: &str = "POOLHOUSE_FIRMWARE";
 
+/// The name of the environment variable by which a script says why there is none.
+pub const FIRMWARE_MISSING: &str = "POOLHOUSE_FIRMWARE_MISSING";
+
 /// How long the emulator may run, in seconds.
 const LIMIT_S: u64 = 120;
 
@@ -31,7 +34,7 @@ pub fn available() -> Result<PathBuf, String> {
     match env::var_os(FIRMWARE) {
         Some(folder) if Path::new(&folder).is_dir() => Ok(folder.into()),
         Some(folder) => Err(format!("{FIRMWARE} = {} is no folder", folder.display())),
-        None => Err(format!("{FIRMWARE} names no folder of ELFs")),
+        None => Err(env::var(FIRMWARE_MISSING).unwrap_or_else(|_| format!("{FIRMWARE} names no folder of ELFs"))),
     }
 }
 

@@ -56,11 +56,11 @@ fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<
     arguments
 }
 
-/// The firmware must end well; tells its closing lines.
-fn end_well(firmware: &mut Firmware, documents: i32) -> Outcome {
+/// The firmware must end well. Tells what it has done: how long its longest document took is how long a recovery did.
+fn end_well(case: &str, firmware: &mut Firmware, documents: i32) -> Outcome {
     let status = firmware.finish(LIMIT)?;
     let summary = firmware.output().iter().find(|line| line.starts_with("sent ")).cloned().unwrap_or_default();
-    println!("firmware: {summary}");
+    println!("firmware: {case}: {summary}");
     if status != 0 || !summary.starts_with(&format!("sent {}, ", documents * TASKS)) {
         return Err(format!("exit status {status}:\n{}", firmware.output().join("\n")).into());
     }
@@ -79,10 +79,10 @@ fn found(server: &Mongod) -> Result<BTreeSet<(i32, i32)>, Box<dyn Error>> {
 }
 
 /// Every document once, and no other.
-fn check_found(server: &Mongod, documents: i32) -> Outcome {
+fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
     let wanted: BTreeSet<_> = (0..TASKS).flat_map(|task| (0..documents).map(move |number| (task, number))).collect();
     let found = found(server)?;
-    println!("firmware: found {}", found.len());
+    println!("firmware: {case}: found {}", found.len());
     if found == wanted { Ok(()) } else { Err(format!("found {found:?}").into()) }
 }
 
@@ -110,7 +110,7 @@ fn wait_for_some(firmware: &mut Firmware) -> Outcome {
 fn documents_arrive_at_the_fake_server() -> Outcome {
     let server = FakeServer::start(FakeOptions::default())?;
     let mut firmware = demo(&server.address().to_string(), 5, 100, &[])?;
-    end_well(&mut firmware, 5)?;
+    end_well("documents arrive at the fake server", &mut firmware, 5)?;
     server.wait_until(LIMIT, |view| view.open_count() == 0)?;
     let inserts = server.count_of("insert");
     if inserts == 15 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
@@ -122,7 +122,7 @@ fn elections_of_the_fake_set_lose_nothing() -> Outcome {
     let mut firmware = demo(&seeds, 10, 200, &[&format!("set={}", set.set_name())])?;
     wait_for_some(&mut firmware)?;
     set.fail_over()?;
-    end_well(&mut firmware, 10)?;
+    end_well("elections of the fake set lose nothing", &mut firmware, 10)?;
     let inserts: u64 = (0..set.servers_count()).map(|member| set.server(member).count_of("insert")).sum();
     // Those that were refused while there was no primary came once more.
     if inserts >= 30 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
@@ -131,8 +131,8 @@ fn elections_of_the_fake_set_lose_nothing() -> Outcome {
 fn documents_arrive() -> Outcome {
     let server = Mongod::start(MongodOptions::default())?;
     let mut firmware = demo(&server.address().to_string(), 10, 100, &[])?;
-    end_well(&mut firmware, 10)?;
-    check_found(&server, 10)?;
+    end_well("documents arrive", &mut firmware, 10)?;
+    check_found("documents arrive", &server, 10)?;
     check_closed(&server)
 }
 
@@ -141,15 +141,15 @@ fn users_get_in_and_nobody_else_does() -> Outcome {
     server.run_command(doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"] })?;
     let address = server.address().to_string();
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=pencil"])?;
-    end_well(&mut firmware, 5)?;
-    check_found(&server, 5)?;
+    end_well("users get in and nobody else does", &mut firmware, 5)?;
+    check_found("users get in and nobody else does", &server, 5)?;
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk", "device=other", "seconds=4"])?;
     let status = firmware.finish(LIMIT)?;
     let output = firmware.output().join("\n");
     if status != 1 || !output.contains("authentication") || output.contains("chalk") {
         return Err(format!("exit status {status}:\n{output}").into());
     }
-    check_found(&server, 5)
+    check_found("users get in and nobody else does", &server, 5)
 }
 
 fn a_restart_loses_nothing() -> Outcome {
@@ -157,8 +157,8 @@ fn a_restart_loses_nothing() -> Outcome {
     let mut firmware = demo(&server.address().to_string(), 15, 200, &[])?;
     wait_for_some(&mut firmware)?;
     server.restart()?;
-    end_well(&mut firmware, 15)?;
-    check_found(&server, 15)?;
+    end_well("a restart loses nothing", &mut firmware, 15)?;
+    check_found("a restart loses nothing", &server, 15)?;
     check_closed(&server)
 }
 
@@ -171,8 +171,8 @@ fn a_pulled_cable_loses_nothing() -> Outcome {
     firmware.set_link(false)?;
     firmware.wait_for(LIMIT, |line| line.contains("PoolCleared"))?;
     firmware.set_link(true)?;
-    end_well(&mut firmware, 10)?;
-    check_found(&server, 10)
+    end_well("a pulled cable loses nothing", &mut firmware, 10)?;
+    check_found("a pulled cable loses nothing", &server, 10)
 }
 
 fn a_step_down_loses_nothing() -> Outcome {
@@ -182,8 +182,8 @@ fn a_step_down_loses_nothing() -> Outcome {
     let mut firmware = demo(&seeds, 15, 200, &[&format!("set={}", set.set_name())])?;
     wait_for_some(&mut firmware)?;
     set.step_down(10)?;
-    end_well(&mut firmware, 15)?;
-    check_found(set.member(set.wait_for_primary(LIMIT)?), 15)
+    end_well("a step down loses nothing", &mut firmware, 15)?;
+    check_found("a step down loses nothing", set.member(set.wait_for_primary(LIMIT)?), 15)
 }
 
 fn the_death_of_a_primary_loses_nothing() -> Outcome {
@@ -193,6 +193,6 @@ fn the_death_of_a_primary_loses_nothing() -> Outcome {
     let mut firmware = demo(&seeds.join(","), 15, 200, &[&format!("set={}", set.set_name())])?;
     wait_for_some(&mut firmware)?;
     set.kill9(primary)?;
-    end_well(&mut firmware, 15)?;
-    check_found(set.member(set.wait_for_other_primary(primary, LIMIT)?), 15)
+    end_well("the death of a primary loses nothing", &mut firmware, 15)?;
+    check_found("the death of a primary loses nothing", set.member(set.wait_for_other_primary(primary, LIMIT)?), 15)
 }
