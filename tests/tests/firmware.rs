@@ -1,8 +1,9 @@
 //! The firmware under QEMU, over emulated Ethernet, against real servers: what it says that it sent is what the servers have.
 
+use alloc::collections::BTreeSet;
 use core::error::Error;
 use core::time::Duration;
-use std::collections::BTreeSet;
+
 use std::process::ExitCode;
 
 use bson::{Document, doc};
@@ -12,6 +13,8 @@ use poolhouse_tests::firmware::{self, Firmware};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::Folder;
+
+extern crate alloc;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
