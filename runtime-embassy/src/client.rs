@@ -105,6 +105,17 @@ impl<L: Layout> Client<L> {
         config: &'static Config,
         events: L::Events,
     ) -> Result<(Self, Runner<L>), SetupError> {
+        Self::build(resources, stack, config, events, false)
+    }
+
+    /// - `encrypts`: whether every connection is to be.
+    pub(crate) fn build(
+        resources: &'static mut Resources<L>,
+        stack: Stack<'static>,
+        config: &'static Config,
+        events: L::Events,
+        encrypts: bool,
+    ) -> Result<(Self, Runner<L>), SetupError> {
         let topology = config.options().topology().validate()?;
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
@@ -122,6 +133,7 @@ impl<L: Layout> Client<L> {
             desk: &shared.desk,
             places,
             random: config.options().random,
+            encrypts,
         };
         let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
         Ok((Self { hub, config }, Runner::new(hub)))

@@ -4,6 +4,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 mod client;
 mod config;
 mod embassy;
@@ -13,10 +16,12 @@ mod lock;
 mod place;
 mod run;
 mod slot;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use client::{Client, Resources};
 pub use config::{Config, Options};
-pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream};
+pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream, StreamError};
 pub use error::SetupError;
 pub use layout::{Layout, Sizes};
 pub use lock::ExecutorLock;
@@ -31,3 +36,5 @@ pub use poolhouse_core::shell::{CommandOptions, EventRef, ExchangeError, Operati
 pub use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 pub use run::Runner;
 pub use slot::{Buffer, Socket};
+#[cfg(feature = "tls")]
+pub use tls::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions, TlsResources, TlsRunner, TlsSocket};
