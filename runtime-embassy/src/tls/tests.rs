@@ -1,1 +1,9 @@
+//! TLS in borrowed memory against servers in memory: rustls', and one that breaks the protocol.
 
+mod certificates;
+
+
+mod liar;
+
+
+mod support;
