@@ -1,9 +1,9 @@
 //! TLS in borrowed memory against servers in memory: rustls', and one that breaks the protocol.
 
 mod certificates;
-
+mod fuzz;
 
 mod liar;
-
+mod lies;
 
 mod support;

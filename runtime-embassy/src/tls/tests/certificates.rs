@@ -113,10 +113,20 @@ fn common_cases() -> Vec<Case> {
         own("wrong name", issue(&Wanted::server(&["elsewhere.example.com"])), HOST, Err(WrongName)),
         own("wrong address", issue(&good), "10.1.2.4", Err(WrongName)),
         own("an address that is there as a name only", issue(&Wanted::server(&[HOST])), "10.1.2.3", Err(WrongName)),
-        own("no name but a common one", issue(&Wanted { common_name: HOST.into(), ..Wanted::server(&[]) }), HOST, Err(WrongName)),
+        own(
+            "no name but a common one",
+            issue(&Wanted { common_name: HOST.into(), ..Wanted::server(&[]) }),
+            HOST,
+            Err(WrongName),
+        ),
         own("a host that no certificate can have", issue(&good), "a b", Err(WrongName)),
         own("foreign authority", other(stranger.issue(&good).identity()), HOST, Err(UnknownIssuer)),
-        own("foreign authority of the same name", other(Holder::root("root").issue(&good).identity()), HOST, Err(UnknownIssuer)),
+        own(
+            "foreign authority of the same name",
+            other(Holder::root("root").issue(&good).identity()),
+            HOST,
+            Err(UnknownIssuer),
+        ),
         own("self-signed", other(Holder::self_signed(&good).identity()), HOST, Err(UnknownIssuer)),
         own("issued by a leaf", other(leaf.issue(&good).identity()), HOST, Err(Invalid)),
         own("issued by an authority whose time is over", other(lapsed.issue(&good).identity()), HOST, Err(Expired)),
@@ -181,11 +191,19 @@ fn odd_cases() -> Vec<Case> {
         of("meant for clients", issue(usage(ExtendedKeyUsagePurpose::ClientAuth)), Err(Invalid)),
         of("meant for code", issue(usage(ExtendedKeyUsagePurpose::CodeSigning)), Err(Invalid)),
         of("with what must be understood and is not", issue(Odd::server().with(critical)), Err(Invalid)),
-        of("issued further down than allowed", shown(&Odd::server().issued_by(&below), &[&below, &narrow]), Err(Invalid)),
+        of(
+            "issued further down than allowed",
+            shown(&Odd::server().issued_by(&below), &[&below, &narrow]),
+            Err(Invalid),
+        ),
         of("issued as far down as allowed", shown(&Odd::server().issued_by(&narrow), &[&narrow]), Ok(())),
         // webpki looks at basic constraints, and not at the key usage of authorities: both sides alike.
         of("issued by an authority for lists", shown(&Odd::server().issued_by(&mute), &[&mute]), Ok(())),
-        of("issued by an authority for other names", shown(&Odd::server().issued_by(&limited), &[&limited]), Err(Invalid)),
+        of(
+            "issued by an authority for other names",
+            shown(&Odd::server().issued_by(&limited), &[&limited]),
+            Err(Invalid),
+        ),
         of("three between", shown(&deep, &[&c, &b, &a]), Ok(())),
         of("three between in odd order, and one too many", shown(&deep, &[&a, &unrelated, &c, &b]), Ok(())),
         of("four between", shown(&deeper, &[&d, &c, &b, &a]), Ok(())),
@@ -297,7 +315,8 @@ fn server_without_tls_13_has_nothing_in_common() {
 fn clock_decides_what_is_valid() {
     let world = World::new();
     let pem = world.root.certificate();
-    let server: Arc<ServerConfig> = ServerTls::new(world.root.issue(&Wanted::server(&[HOST])).identity()).config().unwrap();
+    let server: Arc<ServerConfig> =
+        ServerTls::new(world.root.issue(&Wanted::server(&[HOST])).identity()).config().unwrap();
     let at = |clock: fn() -> u64| {
         let mut options = super::support::options(&[&pem]);
         options.clock = clock;

@@ -51,10 +51,8 @@ pub(super) fn leak<T: ?Sized>(value: Box<T>) -> &'static mut T {
 
 /// A configuration that trusts these, PEM.
 pub(super) fn options(authorities: &[&str]) -> TlsOptions {
-    let ders: Vec<&'static [u8]> = authorities
-        .iter()
-        .map(|pem| &*leak(der(pem).as_ref().to_vec().into_boxed_slice()))
-        .collect();
+    let ders: Vec<&'static [u8]> =
+        authorities.iter().map(|pem| &*leak(der(pem).as_ref().to_vec().into_boxed_slice())).collect();
     TlsOptions::new(leak(ders.into_boxed_slice()), clock)
 }
 
