@@ -152,7 +152,7 @@ impl<S> Post<S> {
     }
 
     /// The stream is gone.
-    fn release(&self) {
+    pub(super) fn release(&self) {
         let (lane, _holder) = self.0.with(|mail| {
             mail.is_held = false;
             (mail.lane.take(), mail.holder.take())

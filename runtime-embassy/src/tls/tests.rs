@@ -2,8 +2,8 @@
 
 mod certificates;
 mod fuzz;
-
+mod lane;
 mod liar;
 mod lies;
-
+mod stream;
 mod support;
