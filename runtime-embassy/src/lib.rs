@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+extern crate alloc;
+#[cfg(test)]
 extern crate std;
 
 mod client;

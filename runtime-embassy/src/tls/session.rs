@@ -142,31 +142,39 @@ impl<'m, S: Read + Write> Session<'m, S> {
         if let Some(fault) = self.watch.fault() {
             return fault;
         }
-        match error {
-            // The peer has ended, or has said that it will.
+        let is_end = matches!(
+            error,
             TlsError::IoError
-            | TlsError::Io(_)
-            | TlsError::ConnectionClosed
-            | TlsError::HandshakeAborted(_, AlertDescription::CloseNotify) => Cause::Network,
-            // The cipher's word for it, and those that come in the clear.
-            TlsError::Unimplemented if !self.is_shaking() => Cause::Certificate(CertificateFault::RefusedByPeer),
-            TlsError::HandshakeAborted(
-                _,
-                AlertDescription::BadCertificate
-                | AlertDescription::UnsupportedCertificate
-                | AlertDescription::CertificateRevoked
-                | AlertDescription::CertificateExpired
-                | AlertDescription::CertificateUnknown
-                | AlertDescription::UnknownCa
-                | AlertDescription::AccessDenied
-                | AlertDescription::CertificateRequired,
-            ) => Cause::Certificate(CertificateFault::RefusedByPeer),
-            _ => Cause::Protocol,
+                | TlsError::Io(_)
+                | TlsError::ConnectionClosed
+                | TlsError::HandshakeAborted(_, AlertDescription::CloseNotify)
+        );
+        // The cipher's word for it, and those that come in the clear.
+        let is_refusal = if self.watch.is_open() {
+            matches!(error, TlsError::Unimplemented)
+        } else {
+            matches!(
+                error,
+                TlsError::HandshakeAborted(
+                    _,
+                    AlertDescription::BadCertificate
+                        | AlertDescription::UnsupportedCertificate
+                        | AlertDescription::CertificateRevoked
+                        | AlertDescription::CertificateExpired
+                        | AlertDescription::CertificateUnknown
+                        | AlertDescription::UnknownCa
+                        | AlertDescription::AccessDenied
+                        | AlertDescription::CertificateRequired
+                )
+            )
+        };
+        if is_end {
+            Cause::Network
+        } else if is_refusal {
+            Cause::Certificate(CertificateFault::RefusedByPeer)
+        } else {
+            Cause::Protocol
         }
-    }
-
-    fn is_shaking(&self) -> bool {
-        !self.watch.is_open()
     }
 }
 

@@ -1,9 +1,9 @@
 //! Whom a client trusts, and that it is the same as on a hosted machine.
 
-use std::string::String;
-use std::sync::Arc;
-use std::vec::Vec;
-use std::{format, vec};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::tls::{Holder, Identity, ServerTls, Validity, Versions, Wanted};

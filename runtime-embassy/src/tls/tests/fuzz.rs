@@ -1,7 +1,7 @@
 //! Many servers that are a little wrong: an error or not, and never a panic.
 
-use std::boxed::Box;
-use std::vec::Vec;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use poolhouse_core::Cause;
 use poolhouse_tests::choices::Choices;

@@ -1,13 +1,13 @@
 //! Sessions that are reached by mailbox.
 
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::Future;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, Waker};
-use std::boxed::Box;
-use std::rc::Rc;
-use std::vec;
-use std::vec::Vec;
 
 use embassy_futures::select::{Either, select};
 use poolhouse_core::{Cause, CertificateFault};
@@ -244,9 +244,9 @@ fn end_is_told_after_what_came_before_it() {
 /// Each side sleeps until the other has something for it.
 #[test]
 fn both_sides_are_woken_and_not_otherwise() {
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
     use core::sync::atomic::{AtomicU32, Ordering};
-    use std::sync::Arc;
-    use std::task::Wake;
 
     #[derive(Default)]
     struct Count(AtomicU32);

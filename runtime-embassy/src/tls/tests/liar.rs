@@ -1,8 +1,8 @@
 //! A server that says what no library would: just enough of TLS 1.3 to be believed.
 
-use std::boxed::Box;
-use std::sync::Arc;
-use std::vec::Vec;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use aes_gcm::Aes128Gcm;
 use aes_gcm::aead::{AeadInPlace, KeyInit};
@@ -50,6 +50,9 @@ impl Liar {
     }
 }
 
+/// Changes a message.
+type Mutate = Box<dyn FnMut(&mut Vec<u8>)>;
+
 /// What it says.
 pub(super) struct Talk {
     hello: Vec<u8>,
@@ -61,7 +64,7 @@ pub(super) struct Talk {
     traffic: [u8; 32],
     count: u64,
     /// What becomes of messages before they are encrypted.
-    pub(super) mutate: Box<dyn FnMut(&mut Vec<u8>)>,
+    pub(super) mutate: Mutate,
 }
 
 impl Talk {
@@ -162,7 +165,7 @@ impl Talk {
             list.extend_from_slice(&der);
             list.extend_from_slice(&[0, 0]);
         }
-        let mut body = std::vec![0];
+        let mut body = alloc::vec![0];
         body.extend_from_slice(&u24(list.len()));
         body.extend_from_slice(&list);
         self.message(11, &body);
@@ -179,7 +182,7 @@ impl Talk {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let key = provider.key_provider.load_private_key(key).unwrap();
         let mut signed = [0x20; 64].to_vec();
-        signed.extend_from_slice(std::format!("TLS 1.3, {side} CertificateVerify\0").as_bytes());
+        signed.extend_from_slice(alloc::format!("TLS 1.3, {side} CertificateVerify\0").as_bytes());
         signed.extend_from_slice(hash);
         let signer = key.choose_scheme(&[SignatureScheme::ECDSA_NISTP256_SHA256]).unwrap();
         let signature = signer.sign(&signed).unwrap();
@@ -214,7 +217,7 @@ impl Talk {
 
 /// A message of the handshake: its type, its length, and what is in it.
 pub(super) fn message(kind: u8, body: &[u8]) -> Vec<u8> {
-    let mut message = std::vec![kind];
+    let mut message = alloc::vec![kind];
     message.extend_from_slice(&u24(body.len()));
     message.extend_from_slice(body);
     message

@@ -1,7 +1,7 @@
 //! Servers that break the protocol: an error, and never a panic or an endless session.
 
-use std::vec::Vec;
-use std::{format, vec};
+use alloc::vec;
+use alloc::vec::Vec;
 
 use poolhouse_core::{Cause, CertificateFault};
 use poolhouse_tests::tls::{Identity, Wanted};
@@ -327,7 +327,7 @@ fn hello_that_chooses_what_was_not_offered_is_refused() {
     let change = |name: &str, at: usize, bytes: &'static [u8]| {
         let identity = identity(&world);
         let outcome = shake(&world, move |talk| {
-            talk.mutate = std::boxed::Box::new(move |message| {
+            talk.mutate = alloc::boxed::Box::new(move |message| {
                 if message.first() == Some(&2) {
                     message[at..at + bytes.len()].copy_from_slice(bytes);
                 }
@@ -356,7 +356,7 @@ fn peer_that_speaks_something_else_breaks_the_protocol() {
     let speeches: [&[u8]; 5] =
         [b"HTTP/1.1 400 Bad Request\r\n\r\n", &mongod, b"-ERR unknown command\r\n", &[0; 64], &[0xff; 64]];
     for speech in speeches {
-        assert_eq!(shake_with(&world, Wire::script(speech)), Err(PROTOCOL), "{}", format!("{speech:?}"));
+        assert_eq!(shake_with(&world, Wire::script(speech)), Err(PROTOCOL), "{speech:?}");
     }
     assert_eq!(shake_with(&world, Wire::script(&[])), Err(Cause::Network));
     assert_eq!(shake_with(&world, Wire::script(&[22, 3, 3])), Err(Cause::Network));

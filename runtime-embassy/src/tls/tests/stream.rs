@@ -1,6 +1,6 @@
 //! What goes through a session comes out of it, in whatever memory.
 
-use std::vec::Vec;
+use alloc::vec::Vec;
 
 use embedded_io_async::{Read, Write};
 use poolhouse_core::{Cause, CertificateFault};
@@ -164,7 +164,7 @@ fn identity_is_not_shown_in_debug_and_a_bad_one_is_told() {
     let identity = identity_of(&holder);
     options.identity = Some(identity);
     assert!(options.validate().unwrap().is_readable());
-    assert_eq!(std::format!("{:?}", options.identity), "Some(TlsIdentity(..))");
+    assert_eq!(alloc::format!("{:?}", options.identity), "Some(TlsIdentity(..))");
     options.identity = Some(TlsIdentity { key: &identity.key[1..], ..identity });
     assert!(!options.validate().unwrap().is_readable());
     options.identity = None;

@@ -1,16 +1,16 @@
 //! Servers in memory, and the way to them.
 
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use alloc::{format, vec};
 use core::cell::RefCell;
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
-use std::boxed::Box;
 use std::io::{self, Read as _, Write as _};
-use std::rc::Rc;
-use std::string::String;
-use std::sync::Arc;
-use std::vec::Vec;
-use std::{format, vec};
 
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::Cause;
