@@ -4,9 +4,9 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 extern crate alloc;
-#[cfg(test)]
+#[cfg(all(test, feature = "tls"))]
 extern crate std;
 
 mod client;

@@ -126,11 +126,10 @@ impl fmt::Debug for TlsIdentity {
 
 /// The most plaintext that a record may hold.
 ///
-/// A message of the handshake must fit into one record, and the server's chain of certificates is one: some 350 bytes for each, and 700 for one with many names.
+/// A message of the handshake must fit into one record, and the server's chain of certificates is one: some 400 bytes for each, and more for one with many names. A mongod
+/// that has a `tlsCAFile` sends its authority's certificate, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaxFragment {
-    /// 512 bytes.
-    Bytes512,
     /// 1,024 bytes.
     Bytes1024,
     /// 2,048 bytes.
@@ -144,7 +143,6 @@ impl MaxFragment {
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
-            Self::Bytes512 => 512,
             Self::Bytes1024 => 1024,
             Self::Bytes2048 => 2048,
             Self::Bytes4096 => 4096,
@@ -153,7 +151,6 @@ impl MaxFragment {
 
     pub(super) const fn wire(self) -> embedded_tls::MaxFragmentLength {
         match self {
-            Self::Bytes512 => embedded_tls::MaxFragmentLength::Bits9,
             Self::Bytes1024 => embedded_tls::MaxFragmentLength::Bits10,
             Self::Bytes2048 => embedded_tls::MaxFragmentLength::Bits11,
             Self::Bytes4096 => embedded_tls::MaxFragmentLength::Bits12,

@@ -5,5 +5,6 @@ mod fuzz;
 mod lane;
 mod liar;
 mod lies;
+mod mongod;
 mod stream;
 mod support;

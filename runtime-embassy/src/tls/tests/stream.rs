@@ -191,12 +191,12 @@ fn random_bytes_that_are_none_are_not_used() {
 #[test]
 fn smaller_records_may_be_asked_for() {
     let world = World::new();
-    let fragments = [MaxFragment::Bytes512, MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096];
+    let fragments = [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096];
     for fragment in fragments {
         let mut options = options(&[&world.root.certificate()]);
         options.max_fragment = Some(fragment);
         let config = options.validate().unwrap();
         assert_eq!(check(&config, HOST, Wire::to(&speaks(world.server(), Versions::Tls13))), Ok(()));
     }
-    assert_eq!(fragments.map(MaxFragment::bytes), [512, 1024, 2048, 4096]);
+    assert_eq!(fragments.map(MaxFragment::bytes), [1024, 2048, 4096]);
 }
