@@ -129,6 +129,18 @@ impl<L: Layout> Client<L> {
         config: &'static Config,
         events: L::Events,
     ) -> Result<(Self, Runner<L>), SetupError> {
+        Self::build(resources, buffers, stack, config, events, false)
+    }
+
+    /// - `encrypts`: whether every connection is to be.
+    pub(crate) fn build(
+        resources: &'static mut Resources<L>,
+        buffers: &'static mut Buffers<L>,
+        stack: Stack<'static>,
+        config: &'static Config,
+        events: L::Events,
+        encrypts: bool,
+    ) -> Result<(Self, Runner<L>), SetupError> {
         let topology = config.options().topology().validate()?;
         if config.options().seeds.iter().any(|seed| seed.len() + PORT_BYTES > ADDRESS_BYTES_MAX) {
             return Err(SetupError::Full);
@@ -140,7 +152,8 @@ impl<L: Layout> Client<L> {
         let slots = L::slots(&shared.slots);
         L::furnish(slots, &mut buffers.0, stack);
         let places = shared.places.as_ref();
-        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random: config.options().random };
+        let random = config.options().random;
+        let runtime = Embassy { stack, slots, desk: &shared.desk, places, random, encrypts };
         let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
         Ok((Self { hub, config }, Runner::new(hub)))
     }

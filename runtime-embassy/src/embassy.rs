@@ -4,15 +4,16 @@ use crate::Layout;
 use crate::lock::ExecutorLock;
 use crate::place::{self, Place, PlaceRef, ServerRef};
 use crate::slot::{Buffer, Slot, Slots, Socket};
+#[cfg(feature = "tls")]
+use crate::tls::TlsSocket;
 use core::fmt;
 use core::future::poll_fn;
 use core::net::Ipv4Addr;
 use core::task::{Poll, Waker};
 use embassy_futures::select::{Either, select};
-use embassy_net::tcp::Error;
 use embassy_net::{IpAddress, Stack};
 use embassy_time::{TICK_HZ, Timer};
-use embedded_io_async::{ErrorType, Read, Write};
+use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::shell::{ConnectError, Endpoint, Locked, NewServer, Runtime};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, Instant};
@@ -30,6 +31,8 @@ pub struct Embassy<L: Layout> {
     pub(crate) desk: &'static Desk<L>,
     pub(crate) places: &'static [Option<Place<L>>],
     pub(crate) random: Option<Random>,
+    /// Whether every connection is to be encrypted.
+    pub(crate) encrypts: bool,
 }
 
 /// Those who wait for a socket.
@@ -164,12 +167,34 @@ impl<L: Layout> Runtime for Embassy<L> {
         let mut socket = self.borrow_socket().await;
         let tcp = socket.as_mut().ok_or(ConnectError(Cause::Resources))?;
         tcp.connect((address, port)).await.map_err(|_| ConnectError(Cause::Network))?;
-        Ok(Stream::Tcp(socket))
+        if !self.encrypts {
+            return Ok(Stream::Tcp(socket));
+        }
+        #[cfg(feature = "tls")]
+        if let Some(lane) = socket.slot().lane() {
+            return TlsSocket::connect(socket, lane, host).await.map(Stream::Tls).map_err(ConnectError);
+        }
+        // Rather none than one that anybody can read.
+        Err(ConnectError(Cause::Resources))
+    }
+
+    fn stream_cause(error: &StreamError) -> Cause {
+        error.0
+    }
+
+    fn is_private(&self, stream: &Stream) -> bool {
+        match stream {
+            Stream::Tcp(_) => false,
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => true,
+        }
     }
 
     fn buffers(&self, stream: &Stream) -> Result<(Buffer, Buffer), Full> {
         match stream {
             Stream::Tcp(socket) => socket.slot().buffers(),
+            #[cfg(feature = "tls")]
+            Stream::Tls(socket) => socket.slot().buffers(),
         }
     }
 
@@ -219,29 +244,61 @@ const fn saturate(count: u128) -> u64 {
 pub enum Stream {
     /// TCP.
     Tcp(Socket),
+    /// TLS over TCP.
+    #[cfg(feature = "tls")]
+    Tls(TlsSocket),
 }
 
+/// A connection failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamError(pub Cause);
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl core::error::Error for StreamError {}
+
+impl embedded_io_async::Error for StreamError {
+    fn kind(&self) -> ErrorKind {
+        if self.0 == Cause::Network { ErrorKind::ConnectionReset } else { ErrorKind::Other }
+    }
+}
+
+/// What a socket has to say of its end is always the same.
+const CUT: StreamError = StreamError(Cause::Network);
+
 impl ErrorType for Stream {
-    type Error = Error;
+    type Error = StreamError;
 }
 
 impl Read for Stream {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Error> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, StreamError> {
         match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(Error::ConnectionReset)?.read(buf).await,
+            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.read(buf).await.map_err(|_| CUT),
+            #[cfg(feature = "tls")]
+            Self::Tls(socket) => socket.read(buf).await.map_err(StreamError),
         }
     }
 }
 
 impl Write for Stream {
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, Error> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, StreamError> {
         match self {
-            Self::Tcp(socket) => socket.as_mut().ok_or(Error::ConnectionReset)?.write(buf).await,
+            Self::Tcp(socket) => socket.as_mut().ok_or(CUT)?.write(buf).await.map_err(|_| CUT),
+            #[cfg(feature = "tls")]
+            Self::Tls(socket) => socket.write(buf).await.map_err(StreamError),
         }
     }
 
     /// The network stack sends by itself. That the peer has taken it is seen by its reply.
-    async fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
+    async fn flush(&mut self) -> Result<(), StreamError> {
+        match self {
+            Self::Tcp(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(socket) => socket.flush().await.map_err(StreamError),
+        }
     }
 }

@@ -20,6 +20,15 @@ pub enum SetupError {
     Metadata(MetadataError),
     /// There are more seeds than servers have room, or a seed is too long.
     Full,
+    /// TLS wants [`Options::random`](crate::Options::random), which was not given.
+    #[cfg(feature = "tls")]
+    NoRandom,
+    /// One of the authorities is no certificate, or the client's key is none.
+    #[cfg(feature = "tls")]
+    TlsCertificate,
+    /// The records of [`TlsResources`](crate::TlsResources) have no room for the fragments that are asked for, or for the client's certificate.
+    #[cfg(feature = "tls")]
+    TlsRecords,
 }
 
 impl fmt::Display for SetupError {
@@ -30,6 +39,12 @@ impl fmt::Display for SetupError {
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
             Self::Full => f.write_str("there is no room for the seeds"),
+            #[cfg(feature = "tls")]
+            Self::NoRandom => f.write_str("TLS wants random bytes"),
+            #[cfg(feature = "tls")]
+            Self::TlsCertificate => f.write_str("an authority or the client's key cannot be read"),
+            #[cfg(feature = "tls")]
+            Self::TlsRecords => f.write_str("the records of TLS are too small"),
         }
     }
 }

@@ -35,6 +35,10 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     /// The bytes of every connection.
     #[doc(hidden)]
     type Memory: Send;
+    /// Something for each connection.
+    #[cfg(feature = "tls")]
+    #[doc(hidden)]
+    type Each<T: Vacant + 'static>: Each<T>;
 
     #[doc(hidden)]
     fn places() -> Self::Places;
@@ -117,6 +121,8 @@ impl<
     type Slots = PerConnection<Slot, SERVERS, CONNS>;
     type Dialers = [Option<Waker>; SERVERS];
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
+    #[cfg(feature = "tls")]
+    type Each<T: Vacant + 'static> = PerConnection<T, SERVERS, CONNS>;
 
     const NO_MEMORY: Self::Memory = PerConnection {
         pools: [[SlotMemory::ZERO; CONNS]; SERVERS],
@@ -197,6 +203,49 @@ const TEXT_BYTES: usize = 512;
 pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
     pools: [[T; CONNS]; SERVERS],
     monitors: [[T; MONITORING]; SERVERS],
+}
+
+/// What an array of them begins as.
+#[cfg(feature = "tls")]
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub trait Vacant {
+    /// Not used yet.
+    const VACANT: Self;
+}
+
+/// Something for each connection, in the order of [`Slots`].
+#[cfg(feature = "tls")]
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
+pub trait Each<T: Vacant + 'static>: 'static {
+    /// Not used yet.
+    const VACANT: Self;
+
+    /// Runs something with each of them.
+    fn join_all<F: Future<Output = ()>>(
+        &'static mut self,
+        run: impl FnMut(&'static mut T) -> F,
+    ) -> impl Future<Output = ()>;
+}
+
+#[cfg(feature = "tls")]
+impl<T: Vacant + 'static, const SERVERS: usize, const CONNS: usize> Each<T> for PerConnection<T, SERVERS, CONNS> {
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
+    const VACANT: Self = Self {
+        pools: [const { [const { T::VACANT }; CONNS] }; SERVERS],
+        monitors: [const { [const { T::VACANT }; MONITORING] }; SERVERS],
+    };
+
+    /// Each is called at once, before anything runs.
+    fn join_all<F: Future<Output = ()>>(
+        &'static mut self,
+        mut run: impl FnMut(&'static mut T) -> F,
+    ) -> impl Future<Output = ()> {
+        let pools = self.pools.each_mut().map(|server| join_array(server.each_mut().map(&mut run)));
+        let monitors = self.monitors.each_mut().map(|server| join_array(server.each_mut().map(&mut run)));
+        async {
+            join(join_array(pools), join_array(monitors)).await;
+        }
+    }
 }
 
 mod sealed {

@@ -63,6 +63,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(all(test, feature = "tls"))]
+extern crate alloc;
+#[cfg(all(test, feature = "tls"))]
+extern crate std;
+
 mod client;
 mod config;
 mod embassy;
@@ -74,10 +79,12 @@ mod log;
 mod place;
 mod run;
 mod slot;
+#[cfg(feature = "tls")]
+mod tls;
 
 pub use client::{Buffers, Client, Resources};
 pub use config::{Config, Options};
-pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream};
+pub use embassy::{ADDRESS_BYTES_MAX, Embassy, Random, Stream, StreamError};
 pub use error::SetupError;
 pub use layout::{Layout, Sizes};
 pub use lock::ExecutorLock;
@@ -94,3 +101,5 @@ pub use poolhouse_core::shell::{CommandOptions, EventRef, ExchangeError, Operati
 pub use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};
+#[cfg(feature = "tls")]
+pub use tls::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions, TlsResources, TlsRunner, TlsSocket};

@@ -1,6 +1,8 @@
 //! What a client does by itself: monitors, establishing, hanging up.
 
 use crate::slot::Slot;
+#[cfg(feature = "tls")]
+use crate::slot::Slots;
 use crate::{Embassy, Layout};
 use core::fmt;
 use core::future::{pending, poll_fn};
@@ -27,6 +29,11 @@ pub struct Runner<L: Layout> {
 impl<L: Layout> Runner<L> {
     pub(crate) const fn new(hub: &'static Hub<Embassy<L>>) -> Self {
         Self { hub }
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) const fn slots(&self) -> Slots {
+        self.hub.runtime().slots()
     }
 
     /// Monitors servers, establishes and closes connections. Sleeps while nothing is due. Goes on when the client is closed, as

@@ -4,10 +4,14 @@
 //! ([`run::hang_up`](crate::run::hang_up)), so that the server sees it, and only then lent again.
 
 use crate::lock::ExecutorLock;
+#[cfg(feature = "tls")]
+use crate::tls::Post;
 use core::fmt;
 use core::task::{Poll, Waker};
 use embassy_net::Stack;
 use embassy_net::tcp::TcpSocket;
+#[cfg(feature = "tls")]
+use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::shell::{self, Locked};
 use poolhouse_core::storage::Full;
 use poolhouse_core::wire::Sink;
@@ -45,6 +49,20 @@ struct State {
     output: Option<&'static mut [u8]>,
     /// Whoever hangs up.
     closer: Option<Waker>,
+    /// Where sessions of this socket run.
+    #[cfg(feature = "tls")]
+    lane: Option<&'static Post>,
+}
+
+impl State {
+    const BARE: Self = Self {
+        socket: Home::Away,
+        input: None,
+        output: None,
+        closer: None,
+        #[cfg(feature = "tls")]
+        lane: None,
+    };
 }
 
 /// Where a socket is.
@@ -60,7 +78,7 @@ enum Home {
 impl Slot {
     /// One without socket and buffers.
     pub(crate) const fn bare() -> Self {
-        Self(ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }))
+        Self(ExecutorLock::holding(State::BARE))
     }
 
     pub(crate) fn furnish<const RECEIVE: usize, const SEND: usize, const SOCKET: usize>(
@@ -75,7 +93,7 @@ impl Slot {
         let before = self.0.with(|state| {
             core::mem::replace(
                 state,
-                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), closer: None },
+                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), ..State::BARE },
             )
         });
         drop(before);
@@ -83,6 +101,18 @@ impl Slot {
 
     pub(crate) fn is_free(&self) -> bool {
         self.0.with(|state| matches!(state.socket, Home::Free(_)))
+    }
+
+    /// Sessions of this socket run here.
+    #[cfg(feature = "tls")]
+    pub(crate) fn give_lane(&self, lane: &'static Post) {
+        self.0.with(|state| state.lane = Some(lane));
+    }
+
+    /// Where sessions of this socket run.
+    #[cfg(feature = "tls")]
+    pub(crate) fn lane(&self) -> Option<&'static Post> {
+        self.0.with(|state| state.lane)
     }
 
     /// The socket, if all of the slot is at home.
@@ -176,6 +206,29 @@ impl Socket {
 
     pub(crate) const fn as_mut(&mut self) -> Option<&mut TcpSocket<'static>> {
         self.socket.as_mut()
+    }
+}
+
+#[cfg(feature = "tls")]
+impl ErrorType for Socket {
+    type Error = embassy_net::tcp::Error;
+}
+
+#[cfg(feature = "tls")]
+impl Read for Socket {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Self::Error> {
+        self.as_mut().ok_or(embassy_net::tcp::Error::ConnectionReset)?.read(buf).await
+    }
+}
+
+#[cfg(feature = "tls")]
+impl Write for Socket {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Self::Error> {
+        self.as_mut().ok_or(embassy_net::tcp::Error::ConnectionReset)?.write(buf).await
+    }
+
+    async fn flush(&mut self) -> Result<(), Self::Error> {
+        Ok(())
     }
 }
 

@@ -1,0 +1,462 @@
+//! Where sessions run, and how streams reach them.
+//!
+//! A lane is a future of the runner with memory for one session after the other. A stream and the lane of its socket share a [`Post`]: orders go one way, bytes
+//! both. Each wakes the other; neither waits under a lock.
+
+use core::fmt;
+use core::future::poll_fn;
+use core::task::{Context, Poll, Waker};
+use embassy_futures::select::{Either, select};
+use embedded_io_async::{Read, Write};
+use poolhouse_core::Cause;
+use poolhouse_core::shell::Locked;
+
+use super::options::TlsConfig;
+use super::session::Session;
+use super::watch::Watch;
+use crate::Random;
+use crate::embassy::ADDRESS_BYTES_MAX;
+use crate::lock::ExecutorLock;
+use crate::slot::{Slot, Socket};
+
+/// Bytes that are moved to a session at a time.
+const MOUTHFUL: usize = 128;
+
+/// What a session is ordered by.
+pub(super) struct Order<S> {
+    /// Connected.
+    pub(super) socket: S,
+    /// The name or address of the server.
+    pub(super) host: heapless::String<ADDRESS_BYTES_MAX, u8>,
+}
+
+/// The mailbox of a stream and a lane.
+pub(crate) struct Post<S = Socket>(ExecutorLock<Mail<S>>);
+
+struct Mail<S> {
+    stage: Stage,
+    /// For a session that has not begun.
+    order: Option<Order<S>>,
+    /// Whether there is a stream.
+    is_held: bool,
+    /// What was decrypted, and what is to be encrypted.
+    incoming: Pipe,
+    outgoing: Pipe,
+    /// Whether the stream wants bytes.
+    is_wanting: bool,
+    /// Whether the lane is waiting for the peer's.
+    is_reading: bool,
+    /// Whether what goes out is to be sent.
+    is_flushing: bool,
+    holder: Option<Waker>,
+    lane: Option<Waker>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Shaking,
+    Open,
+    /// The peer has ended it, or something else has.
+    Over(Result<(), Cause>),
+}
+
+/// Bytes on their way.
+struct Pipe {
+    bytes: &'static mut [u8],
+    begin: usize,
+    end: usize,
+}
+
+impl Pipe {
+    const fn over(bytes: &'static mut [u8]) -> Self {
+        Self { bytes, begin: 0, end: 0 }
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.begin == self.end
+    }
+
+    const fn is_full(&self) -> bool {
+        self.end == self.bytes.len()
+    }
+
+    fn clear(&mut self) {
+        self.begin = 0;
+        self.end = 0;
+    }
+
+    fn put(&mut self, from: &[u8]) -> usize {
+        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
+        let count = copy(room, from);
+        self.end += count;
+        count
+    }
+
+    fn take(&mut self, to: &mut [u8]) -> usize {
+        let count = copy(to, self.bytes.get(self.begin..self.end).unwrap_or_default());
+        self.begin += count;
+        if self.is_empty() {
+            self.clear();
+        }
+        count
+    }
+}
+
+fn copy(to: &mut [u8], from: &[u8]) -> usize {
+    to.iter_mut().zip(from).map(|(to, from)| *to = *from).count()
+}
+
+/// What a lane is to do for its stream.
+enum Task {
+    Write { flush: bool },
+    Read,
+}
+
+impl<S> Post<S> {
+    /// Without a lane.
+    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
+    pub(super) const VACANT: Self = Self(ExecutorLock::holding(Mail {
+        stage: Stage::Over(Ok(())),
+        order: None,
+        is_held: false,
+        incoming: Pipe::over(&mut []),
+        outgoing: Pipe::over(&mut []),
+        is_wanting: false,
+        is_reading: false,
+        is_flushing: false,
+        holder: None,
+        lane: None,
+    }));
+
+    /// Gives it something to carry bytes in.
+    pub(super) fn furnish(&self, incoming: &'static mut [u8], outgoing: &'static mut [u8]) {
+        self.0.with(|mail| {
+            mail.incoming = Pipe::over(incoming);
+            mail.outgoing = Pipe::over(outgoing);
+        });
+    }
+
+    /// Begins a session. There is no other: its socket is the lane's only one.
+    pub(super) fn begin(&self, order: Order<S>) {
+        let lane = self.0.with(|mail| {
+            mail.stage = Stage::Shaking;
+            mail.order = Some(order);
+            mail.is_held = true;
+            mail.incoming.clear();
+            mail.outgoing.clear();
+            mail.is_wanting = false;
+            mail.is_flushing = false;
+            mail.lane.take()
+        });
+        wake(lane);
+    }
+
+    /// The stream is gone.
+    pub(super) fn release(&self) {
+        let (lane, _holder) = self.0.with(|mail| {
+            mail.is_held = false;
+            (mail.lane.take(), mail.holder.take())
+        });
+        wake(lane);
+    }
+
+    /// The stream's side: `step` until it is ready. The lane is woken if that gave it something to do.
+    async fn as_holder<T>(&self, mut step: impl FnMut(&mut Mail<S>) -> (Poll<T>, bool)) -> T {
+        poll_fn(|context| {
+            let (poll, lane, _before) = self.0.with(|mail| {
+                let (poll, rouse) = step(mail);
+                let before = if poll.is_pending() { keep(&mut mail.holder, context) } else { None };
+                (poll, if rouse { mail.lane.take() } else { None }, before)
+            });
+            wake(lane);
+            poll
+        })
+        .await
+    }
+
+    /// The lane's side: `step` until it gives something.
+    async fn as_lane<T>(&self, mut step: impl FnMut(&mut Mail<S>) -> Option<T>) -> T {
+        poll_fn(|context| {
+            let (given, _before) = self.0.with(|mail| match step(mail) {
+                Some(given) => (Poll::Ready(given), None),
+                None => (Poll::Pending, keep(&mut mail.lane, context)),
+            });
+            given
+        })
+        .await
+    }
+
+    /// Something that the stream may wait for has changed.
+    fn tell<T>(&self, change: impl FnOnce(&mut Mail<S>) -> T) -> T {
+        let (told, holder) = self.0.with(|mail| (change(mail), mail.holder.take()));
+        wake(holder);
+        told
+    }
+
+    /// Waits until the handshake is done.
+    pub(super) async fn opened(&self) -> Result<(), Cause> {
+        self.as_holder(|mail| match mail.stage {
+            Stage::Shaking => (Poll::Pending, false),
+            Stage::Open => (Poll::Ready(Ok(())), false),
+            Stage::Over(outcome) => (Poll::Ready(outcome.and(Err(Cause::Network))), false),
+        })
+        .await
+    }
+
+    /// Waits for bytes; none is the end.
+    pub(super) async fn read(&self, buf: &mut [u8]) -> Result<usize, Cause> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.as_holder(|mail| {
+            let count = mail.incoming.take(buf);
+            if count > 0 {
+                return (Poll::Ready(Ok(count)), false);
+            }
+            match mail.stage {
+                Stage::Over(outcome) => (Poll::Ready(outcome.map(|()| 0)), false),
+                Stage::Shaking | Stage::Open => {
+                    mail.is_wanting = true;
+                    (Poll::Pending, true)
+                }
+            }
+        })
+        .await
+    }
+
+    /// Takes bytes, waiting for room. They are sent when they are flushed, or many.
+    pub(super) async fn write(&self, buf: &[u8]) -> Result<usize, Cause> {
+        if buf.is_empty() {
+            return Ok(0);
+        }
+        self.as_holder(|mail| {
+            if let Some(failed) = mail.deaf() {
+                return (Poll::Ready(Err(failed)), false);
+            }
+            let count = mail.outgoing.put(buf);
+            if count > 0 {
+                return (Poll::Ready(Ok(count)), false);
+            }
+            (Poll::Pending, true)
+        })
+        .await
+    }
+
+    /// Waits until all is sent.
+    pub(super) async fn flush(&self) -> Result<(), Cause> {
+        let mut asked = false;
+        self.as_holder(|mail| {
+            if let Some(failed) = mail.deaf() {
+                return (Poll::Ready(Err(failed)), false);
+            }
+            if !core::mem::replace(&mut asked, true) {
+                mail.is_flushing = true;
+            }
+            if mail.is_flushing { (Poll::Pending, true) } else { (Poll::Ready(Ok(())), false) }
+        })
+        .await
+    }
+
+    /// Waits for a session to begin.
+    async fn ordered(&self) -> Order<S> {
+        self.as_lane(|mail| mail.order.take()).await
+    }
+
+    /// Waits until the stream is gone.
+    async fn released(&self) {
+        self.as_lane(|mail| (!mail.is_held).then_some(())).await;
+    }
+
+    /// Waits for something to do.
+    async fn task(&self) -> Task {
+        self.as_lane(|mail| {
+            let is_due = mail.is_flushing || (mail.is_wanting && !mail.outgoing.is_empty());
+            if is_due || mail.outgoing.is_full() {
+                return Some(Task::Write { flush: is_due });
+            }
+            let reads = mail.is_wanting && mail.incoming.is_empty();
+            mail.is_wanting = false;
+            mail.is_reading = reads;
+            reads.then_some(Task::Read)
+        })
+        .await
+    }
+}
+
+impl<S> Mail<S> {
+    /// Why nothing can be written: a session that waits for the peer's bytes has no ear for others.
+    const fn deaf(&self) -> Option<Cause> {
+        match self.stage {
+            Stage::Over(Err(cause)) => Some(cause),
+            Stage::Over(Ok(())) => Some(Cause::Network),
+            Stage::Shaking | Stage::Open if self.is_reading => Some(Cause::Cancelled),
+            Stage::Shaking | Stage::Open => None,
+        }
+    }
+}
+
+/// Runs one session after the other, for ever.
+///
+/// - `receive`, `send`: the sessions' records.
+pub(super) async fn run<S: Read + Write>(
+    post: &Post<S>,
+    config: &TlsConfig,
+    random: Random,
+    receive: &mut [u8],
+    send: &mut [u8],
+) -> ! {
+    loop {
+        let mut order = post.ordered().await;
+        let outcome = converse(post, &mut order, config, random, receive, send).await;
+        post.tell(|mail| {
+            mail.stage = Stage::Over(outcome);
+            mail.is_reading = false;
+        });
+        // The socket goes home when nobody asks for it any more: there is never a stream of one session at the mailbox of the next.
+        post.released().await;
+        drop(order);
+    }
+}
+
+/// One session, until it or its stream ends.
+async fn converse<S: Read + Write>(
+    post: &Post<S>,
+    order: &mut Order<S>,
+    config: &TlsConfig,
+    random: Random,
+    receive: &mut [u8],
+    send: &mut [u8],
+) -> Result<(), Cause> {
+    let watch = Watch::new();
+    let mut session = Session::new(&mut order.socket, &watch, receive, send);
+    let served = select(post.released(), serve(post, &mut session, &order.host, config, random)).await;
+    match served {
+        Either::First(()) => {
+            session.goodbye().await;
+            Ok(())
+        }
+        Either::Second(outcome) => outcome,
+    }
+}
+
+async fn serve<S: Read + Write>(
+    post: &Post<S>,
+    session: &mut Session<'_, &mut S>,
+    host: &str,
+    config: &TlsConfig,
+    random: Random,
+) -> Result<(), Cause> {
+    session.open(host, config, random).await?;
+    post.tell(|mail| mail.stage = Stage::Open);
+    loop {
+        match post.task().await {
+            Task::Write { flush } => {
+                let mut mouthful = [0; MOUTHFUL];
+                loop {
+                    let count = post.tell(|mail| mail.outgoing.take(&mut mouthful));
+                    if count == 0 {
+                        break;
+                    }
+                    session.write_all(mouthful.get(..count).unwrap_or_default()).await?;
+                }
+                if flush {
+                    session.flush().await?;
+                    post.tell(|mail| mail.is_flushing = false);
+                }
+            }
+            Task::Read => {
+                let goes_on = session
+                    .read(|bytes| {
+                        post.tell(|mail| {
+                            mail.is_reading = false;
+                            mail.incoming.put(bytes)
+                        })
+                    })
+                    .await?;
+                if !goes_on {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+/// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock.
+#[must_use = "dropped outside the lock"]
+fn keep(place: &mut Option<Waker>, context: &Context<'_>) -> Option<Waker> {
+    match place {
+        Some(kept) if kept.will_wake(context.waker()) => None,
+        _ => place.replace(context.waker().clone()),
+    }
+}
+
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+impl<S> fmt::Debug for Post<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Bytes may be secrets: only the shape is shown.
+        let stage = self.0.with(|mail| match mail.stage {
+            Stage::Shaking => "Shaking",
+            Stage::Open => "Open",
+            Stage::Over(_) => "Over",
+        });
+        write!(f, "Post({stage})")
+    }
+}
+
+/// An encrypted connection. Dropping it says goodbye and gives its socket back, to be closed.
+///
+/// Dropping a read loses nothing; but then the session goes on waiting for the peer, and a write before the peer has answered fails with [`Cause::Cancelled`].
+pub struct TlsSocket {
+    slot: &'static Slot,
+    post: &'static Post,
+}
+
+impl TlsSocket {
+    /// Shakes hands over a connected socket, in the lane of its slot. Dropping the future gives the socket back.
+    ///
+    /// # Errors
+    ///
+    /// Those of the session; [`Cause::Certificate`] for a host of a name that no certificate can have.
+    pub(crate) async fn connect(socket: Socket, post: &'static Post, host: &str) -> Result<Self, Cause> {
+        let slot = socket.slot();
+        let host = heapless::String::try_from(host)
+            .map_err(|_| Cause::Certificate(poolhouse_core::CertificateFault::WrongName))?;
+        post.begin(Order { socket, host });
+        let stream = Self { slot, post };
+        stream.post.opened().await?;
+        Ok(stream)
+    }
+
+    pub(crate) const fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    pub(crate) async fn read(&self, buf: &mut [u8]) -> Result<usize, Cause> {
+        self.post.read(buf).await
+    }
+
+    pub(crate) async fn write(&self, buf: &[u8]) -> Result<usize, Cause> {
+        self.post.write(buf).await
+    }
+
+    pub(crate) async fn flush(&self) -> Result<(), Cause> {
+        self.post.flush().await
+    }
+}
+
+impl Drop for TlsSocket {
+    fn drop(&mut self) {
+        self.post.release();
+    }
+}
+
+impl fmt::Debug for TlsSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsSocket(..)")
+    }
+}

@@ -1,0 +1,342 @@
+//! Whom a client trusts, and that it is the same as on a hosted machine.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+
+use poolhouse_core::{Cause, CertificateFault};
+use poolhouse_tests::tls::{Holder, Identity, ServerTls, Validity, Versions, Wanted};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, CustomExtension, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose, PublicKeyData, SignatureAlgorithm, SigningKey,
+};
+use rustls::ServerConfig;
+use rustls::pki_types::CertificateDer;
+
+use super::support::{HOST, Wire, World, check, config, der, hosted, shows, shows_identity, speaks};
+
+/// A case of the table: both sides must agree.
+struct Case {
+    name: &'static str,
+    authorities: Vec<String>,
+    server: Arc<ServerConfig>,
+    host: &'static str,
+    expected: Result<(), CertificateFault>,
+}
+
+fn case(
+    name: &'static str,
+    world: &World,
+    server: Arc<ServerConfig>,
+    host: &'static str,
+    expected: Result<(), CertificateFault>,
+) -> Case {
+    Case { name, authorities: vec![world.root.certificate()], server, host, expected }
+}
+
+/// A certificate of any kind.
+struct Odd {
+    params: CertificateParams,
+    algorithm: &'static SignatureAlgorithm,
+}
+
+impl Odd {
+    fn server() -> Self {
+        let mut params = CertificateParams::new(vec![HOST.into()]).unwrap();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "odd");
+        Self { params, algorithm: &rcgen::PKCS_ECDSA_P256_SHA256 }
+    }
+
+    fn authority(name: &str) -> Self {
+        let mut odd = Self::server();
+        odd.params.subject_alt_names.clear();
+        odd.params.distinguished_name = rcgen::DistinguishedName::new();
+        odd.params.distinguished_name.push(DnType::CommonName, name);
+        odd.params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        odd.params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        odd
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut CertificateParams)) -> Self {
+        change(&mut self.params);
+        self
+    }
+
+    fn on(self, algorithm: &'static SignatureAlgorithm) -> Self {
+        Self { algorithm, ..self }
+    }
+
+    fn key(&self) -> KeyPair {
+        KeyPair::generate_for(self.algorithm).unwrap()
+    }
+
+    fn root(self) -> CertifiedIssuer<'static, KeyPair> {
+        let key = self.key();
+        CertifiedIssuer::self_signed(self.params, key).unwrap()
+    }
+
+    fn issued_by<S: SigningKey>(self, issuer: &CertifiedIssuer<'static, S>) -> CertifiedIssuer<'static, KeyPair> {
+        let key = self.key();
+        CertifiedIssuer::signed_by(self.params, key, issuer).unwrap()
+    }
+}
+
+fn shown(leaf: &CertifiedIssuer<'static, KeyPair>, above: &[&CertifiedIssuer<'static, KeyPair>]) -> Arc<ServerConfig> {
+    let chain = core::iter::once(&leaf).chain(above).map(|holder| der(&holder.pem())).collect();
+    shows(chain, &leaf.key().serialize_pem())
+}
+
+fn common_cases() -> Vec<Case> {
+    use CertificateFault::{Expired, Invalid, NotYetValid, UnknownIssuer, WrongName};
+    let world = World::new();
+    let good = Wanted::server(&[HOST, "10.1.2.3", "*.wild.example.com"]);
+    let issue = |wanted: &Wanted| shows_identity(&world.root.issue(wanted).identity());
+    let leaf = world.root.issue(&good);
+    let middle = world.root.issue(&Wanted::authority("middle"));
+    let lapsed = world.root.issue(&Wanted::authority("lapsed").valid(Validity::Over));
+    let stranger = Holder::root("stranger");
+    let other = |identity: Identity| shows_identity(&identity);
+    let own = |name, server, host, expected| case(name, &world, server, host, expected);
+    let mut cases = vec![
+        own("good", issue(&good), HOST, Ok(())),
+        own("good in capitals", issue(&good), "DB.Example.COM", Ok(())),
+        own("good with a dot at its end", issue(&good), "db.example.com.", Ok(())),
+        own("good by its address", issue(&good), "10.1.2.3", Ok(())),
+        own("good by a wildcard", issue(&good), "a.wild.example.com", Ok(())),
+        own("two levels below a wildcard", issue(&good), "a.b.wild.example.com", Err(WrongName)),
+        own("the wildcard's own level", issue(&good), "wild.example.com", Err(WrongName)),
+        own("with one between", other(middle.issue(&good).identity()), HOST, Ok(())),
+        own("expired", issue(&good.clone().valid(Validity::Over)), HOST, Err(Expired)),
+        own("not yet valid", issue(&good.clone().valid(Validity::Ahead)), HOST, Err(NotYetValid)),
+        own("wrong name", issue(&Wanted::server(&["elsewhere.example.com"])), HOST, Err(WrongName)),
+        own("wrong address", issue(&good), "10.1.2.4", Err(WrongName)),
+        own("an address that is there as a name only", issue(&Wanted::server(&[HOST])), "10.1.2.3", Err(WrongName)),
+        own(
+            "no name but a common one",
+            issue(&Wanted { common_name: HOST.into(), ..Wanted::server(&[]) }),
+            HOST,
+            Err(WrongName),
+        ),
+        own("a host that no certificate can have", issue(&good), "a b", Err(WrongName)),
+        own("foreign authority", other(stranger.issue(&good).identity()), HOST, Err(UnknownIssuer)),
+        own(
+            "foreign authority of the same name",
+            other(Holder::root("root").issue(&good).identity()),
+            HOST,
+            Err(UnknownIssuer),
+        ),
+        own("self-signed", other(Holder::self_signed(&good).identity()), HOST, Err(UnknownIssuer)),
+        own("issued by a leaf", other(leaf.issue(&good).identity()), HOST, Err(Invalid)),
+        own("issued by an authority whose time is over", other(lapsed.issue(&good).identity()), HOST, Err(Expired)),
+        own("an authority itself", issue(&Wanted { is_authority: true, ..good.clone() }), HOST, Err(Invalid)),
+    ];
+    let chainless = middle.issue(&good).identity();
+    let chainless = shows(vec![der(&chainless.certificates)], &chainless.key);
+    cases.push(own("what is between is not shown", chainless, HOST, Err(UnknownIssuer)));
+    cases.push(own("no certificate", shows(vec![], &leaf.identity().key), HOST, Err(Invalid)));
+    let garbage = CertificateDer::from(vec![0x30, 3, 2, 1, 1]);
+    cases.push(own("no certificate but bytes", shows(vec![garbage], &leaf.identity().key), HOST, Err(Invalid)));
+    let mut trailing = der(&leaf.certificate()).as_ref().to_vec();
+    trailing.push(0);
+    cases.push(own("bytes after it", shows(vec![trailing.into()], &leaf.identity().key), HOST, Err(Invalid)));
+    let mut altered = der(&leaf.certificate()).as_ref().to_vec();
+    let last = altered.len() - 1;
+    altered[last] ^= 1;
+    cases.push(own("altered", shows(vec![altered.into()], &leaf.identity().key), HOST, Err(UnknownIssuer)));
+    let thief = shows(vec![der(&leaf.certificate())], &stranger.identity().key);
+    cases.push(own("another's certificate without its key", thief, HOST, Err(UnknownIssuer)));
+    let two = case("one of two authorities", &world, issue(&good), HOST, Ok(()));
+    cases.push(Case { authorities: vec![stranger.certificate(), world.root.certificate()], ..two });
+    let own_root = Holder::self_signed(&good);
+    let trusted = case("self-signed and trusted", &world, other(own_root.identity()), HOST, Ok(()));
+    cases.push(Case { authorities: vec![own_root.certificate()], ..trusted });
+    cases
+}
+
+fn odd_cases() -> Vec<Case> {
+    use CertificateFault::{Invalid, UnknownIssuer};
+    let root = Odd::authority("odd root").root();
+    let of = |name, server, expected| Case { name, authorities: vec![root.pem()], server, host: HOST, expected };
+    let issue = |odd: Odd| shown(&odd.issued_by(&root), &[]);
+    let usage = |usage| Odd::server().with(|params| params.extended_key_usages = vec![usage]);
+    let critical = |params: &mut CertificateParams| {
+        let mut extension = CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![5, 0]);
+        extension.set_criticality(true);
+        params.custom_extensions.push(extension);
+    };
+    let narrow = Odd::authority("narrow").with(|params| params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0)));
+    let narrow = narrow.issued_by(&root);
+    let below = Odd::authority("below").issued_by(&narrow);
+    let mute = Odd::authority("mute").with(|params| params.key_usages = vec![KeyUsagePurpose::CrlSign]);
+    let mute = mute.issued_by(&root);
+    let limited = Odd::authority("limited").with(|params| {
+        params.name_constraints = Some(rcgen::NameConstraints {
+            permitted_subtrees: vec![rcgen::GeneralSubtree::DnsName("elsewhere.example.com".into())],
+            excluded_subtrees: vec![],
+        });
+    });
+    let limited = limited.issued_by(&root);
+    let a = Odd::authority("a").issued_by(&root);
+    let b = Odd::authority("b").issued_by(&a);
+    let c = Odd::authority("c").issued_by(&b);
+    let d = Odd::authority("d").issued_by(&c);
+    let deep = Odd::server().issued_by(&c);
+    let deeper = Odd::server().issued_by(&d);
+    let unrelated = Odd::authority("unrelated").root();
+    vec![
+        of("meant for servers", issue(usage(ExtendedKeyUsagePurpose::ServerAuth)), Ok(())),
+        of("meant for anything", issue(usage(ExtendedKeyUsagePurpose::Any)), Err(Invalid)),
+        of("meant for clients", issue(usage(ExtendedKeyUsagePurpose::ClientAuth)), Err(Invalid)),
+        of("meant for code", issue(usage(ExtendedKeyUsagePurpose::CodeSigning)), Err(Invalid)),
+        of("with what must be understood and is not", issue(Odd::server().with(critical)), Err(Invalid)),
+        of(
+            "issued further down than allowed",
+            shown(&Odd::server().issued_by(&below), &[&below, &narrow]),
+            Err(Invalid),
+        ),
+        of("issued as far down as allowed", shown(&Odd::server().issued_by(&narrow), &[&narrow]), Ok(())),
+        // webpki looks at basic constraints, and not at the key usage of authorities: both sides alike.
+        of("issued by an authority for lists", shown(&Odd::server().issued_by(&mute), &[&mute]), Ok(())),
+        of(
+            "issued by an authority for other names",
+            shown(&Odd::server().issued_by(&limited), &[&limited]),
+            Err(Invalid),
+        ),
+        of("three between", shown(&deep, &[&c, &b, &a]), Ok(())),
+        of("three between in odd order, and one too many", shown(&deep, &[&a, &unrelated, &c, &b]), Ok(())),
+        of("four between", shown(&deeper, &[&d, &c, &b, &a]), Ok(())),
+        of("three between of which one is missing", shown(&deep, &[&c, &a]), Err(UnknownIssuer)),
+        of("the root among them", shown(&Odd::server().issued_by(&root), &[&root]), Ok(())),
+        of("many names", issue(many_names(180)), Ok(())),
+    ]
+}
+
+fn many_names(count: usize) -> Odd {
+    Odd::server().with(|params| {
+        let names = (0..count).map(|n| rcgen::SanType::DnsName(format!("n{n}.example.com").try_into().unwrap()));
+        params.subject_alt_names.extend(names);
+    })
+}
+
+#[test]
+fn every_certificate_is_accepted_or_refused_as_a_hosted_client_does() {
+    for Case { name, authorities, server, host, expected } in common_cases().into_iter().chain(odd_cases()) {
+        let authorities: Vec<&str> = authorities.iter().map(String::as_str).collect();
+        let expected = expected.map_err(Cause::Certificate);
+        assert_eq!(hosted(&authorities, host, Wire::to(&server)), expected, "hosted: {name}");
+        assert_eq!(check(&config(&authorities), host, Wire::to(&server)), expected, "{name}");
+    }
+}
+
+#[test]
+fn what_is_not_p256_with_sha256_is_refused_for_its_certificate() {
+    let refused = Err(Cause::Certificate(CertificateFault::Invalid));
+    for algorithm in [&rcgen::PKCS_ECDSA_P384_SHA384, &rcgen::PKCS_ED25519] {
+        let root = Odd::authority("root").root();
+        let foreign = Odd::authority("foreign").on(algorithm).root();
+        let leaf = Odd::server().on(algorithm).issued_by(&root);
+        let ours = config(&[&root.pem()]);
+        assert_eq!(check(&ours, HOST, Wire::to(&shown(&leaf, &[]))), refused, "key of {algorithm:?}");
+        let leaf = Odd::server().issued_by(&foreign);
+        let ours = config(&[&foreign.pem()]);
+        assert_eq!(check(&ours, HOST, Wire::to(&shown(&leaf, &[]))), refused, "issued by {algorithm:?}");
+    }
+}
+
+/// An RSA key that signs nothing: it is refused before it is asked.
+struct Rsa;
+
+impl PublicKeyData for Rsa {
+    fn der_bytes(&self) -> &[u8] {
+        const KEY: &[u8] = &[0x30, 0x08, 0x02, 0x01, 0x65, 0x02, 0x03, 0x01, 0x00, 0x01];
+        KEY
+    }
+
+    fn algorithm(&self) -> &'static SignatureAlgorithm {
+        &rcgen::PKCS_RSA_SHA256
+    }
+}
+
+impl SigningKey for Rsa {
+    fn sign(&self, _message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
+        Ok(vec![1; 256])
+    }
+}
+
+#[test]
+fn what_rsa_has_signed_is_refused_for_its_certificate() {
+    let Odd { params, .. } = Odd::authority("rsa");
+    let root = CertifiedIssuer::self_signed(params, Rsa).unwrap();
+    let server = shown(&Odd::server().issued_by(&root), &[]);
+    assert_eq!(
+        check(&config(&[&root.pem()]), HOST, Wire::to(&server)),
+        Err(Cause::Certificate(CertificateFault::Invalid))
+    );
+}
+
+/// A hosted client takes six: but there each order of them that a stranger makes up costs no battery.
+#[test]
+fn more_than_four_certificates_between_are_refused() {
+    let root = Odd::authority("root").root();
+    let mut above = vec![Odd::authority("0").issued_by(&root)];
+    for n in 1..5 {
+        let next = Odd::authority(&format!("{n}")).issued_by(above.last().unwrap());
+        above.push(next);
+    }
+    let leaf = Odd::server().issued_by(above.last().unwrap());
+    let above: Vec<_> = above.iter().rev().collect();
+    let refused = Err(Cause::Certificate(CertificateFault::Invalid));
+    assert_eq!(check(&config(&[&root.pem()]), HOST, Wire::to(&shown(&leaf, &above))), refused);
+}
+
+/// Certificates that could have issued each other in every order: they are all tried, but only eight signatures.
+#[test]
+fn certificates_that_make_work_are_given_up() {
+    let root = Odd::authority("root").root();
+    let stranger = Odd::authority("root").root();
+    let twin = || Odd::authority("root").issued_by(&stranger);
+    let twins = [twin(), twin(), twin(), twin()];
+    let leaf = Odd::server().issued_by(&twins[0]);
+    let server = shown(&leaf, &twins.each_ref());
+    let outcome = check(&config(&[&root.pem()]), HOST, Wire::to(&server));
+    assert!(matches!(outcome, Err(Cause::Certificate(_))), "{outcome:?}");
+}
+
+#[test]
+fn server_without_tls_13_has_nothing_in_common() {
+    let world = World::new();
+    assert_eq!(check(&world.config(), HOST, Wire::to(&speaks(world.server(), Versions::Tls12))), Err(Cause::Protocol));
+    assert_eq!(check(&world.config(), HOST, Wire::to(&speaks(world.server(), Versions::All))), Ok(()));
+}
+
+#[test]
+fn clock_decides_what_is_valid() {
+    let world = World::new();
+    let pem = world.root.certificate();
+    let server: Arc<ServerConfig> =
+        ServerTls::new(world.root.issue(&Wanted::server(&[HOST])).identity()).config().unwrap();
+    let at = |clock: fn() -> u64| {
+        let mut options = super::support::options(&[&pem]);
+        options.clock = clock;
+        check(&options.validate().unwrap(), HOST, Wire::to(&server))
+    };
+    assert_eq!(at(super::support::clock), Ok(()));
+    // A clock that was never set.
+    assert_eq!(at(|| 0), Err(Cause::Certificate(CertificateFault::NotYetValid)));
+    assert_eq!(at(|| u64::MAX), Err(Cause::Certificate(CertificateFault::Expired)));
+}
+
+#[test]
+fn names_are_sent_and_addresses_are_not() {
+    let world = World::new();
+    for (host, sent) in [(HOST, Some(HOST)), ("db.example.com.", Some(HOST)), ("10.1.2.3", None)] {
+        let wire = Wire::to(&world.server().config().unwrap());
+        let far = wire.far();
+        check(&world.config(), host, wire).unwrap();
+        let far = far.borrow();
+        let super::support::Peer::Rustls(tls) = &far.peer else { unreachable!() };
+        assert_eq!(tls.server_name(), sent);
+    }
+}

@@ -1,0 +1,162 @@
+//! Many servers that are a little wrong: an error or not, and never a panic.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use poolhouse_core::Cause;
+use poolhouse_tests::choices::Choices;
+use poolhouse_tests::rng::Rng;
+use poolhouse_tests::tls::{Versions, Wanted};
+
+use super::liar::Liar;
+use super::support::{HOST, Memory, Wire, World, random, run, speaks};
+
+fn byte(rng: &mut Rng) -> u8 {
+    u8::try_from(rng.below(256)).unwrap()
+}
+
+fn index(rng: &mut Rng, len: usize) -> usize {
+    usize::try_from(rng.below(u32::try_from(len.max(1)).unwrap())).unwrap()
+}
+
+/// Changes, cuts and lengthens.
+fn mutate(rng: &mut Rng, message: &mut Vec<u8>) {
+    for _ in 0..=rng.below(3) {
+        let at = index(rng, message.len());
+        match rng.below(6) {
+            0 | 1 if !message.is_empty() => message[at] = byte(rng),
+            2 if !message.is_empty() => message[at] = [0, 1, 0x7f, 0x80, 0xff][index(rng, 5)],
+            3 => message.truncate(at),
+            4 => {
+                let more: Vec<u8> = (0..rng.below(40)).map(|_| byte(rng)).collect();
+                message.splice(at..at, more);
+            }
+            _ => {
+                let end = (at + index(rng, 8)).min(message.len());
+                message.drain(at..end);
+            }
+        }
+    }
+}
+
+/// Shakes hands and reads what there is to read.
+fn meet(world: &World, wire: Wire) -> Result<(), Cause> {
+    let mut memory = Memory::new();
+    let mut session = memory.session(wire);
+    run(session.open(HOST, &world.config(), random))?;
+    while run(session.read(<[u8]>::len))? {}
+    Ok(())
+}
+
+fn is_of_the_peer(outcome: Result<(), Cause>) {
+    if let Err(cause) = outcome {
+        assert!(matches!(cause, Cause::Network | Cause::Protocol | Cause::Certificate(_)), "{cause}");
+    }
+}
+
+#[test]
+fn mutated_messages_of_the_handshake_are_an_error_or_not_and_never_a_panic() {
+    let world = World::new();
+    let identity = world.root.issue(&Wanted::server(&[HOST])).identity();
+    let mut refused = 0;
+    for seed in 0..1500 {
+        let identity = identity.clone();
+        let wire = Liar::who(move |talk| {
+            let mut rng = Rng::new(seed);
+            // One of the five, as often as not the certificate.
+            let victim = [2, 8, 11, 11, 11, 15, 20][index(&mut rng, 7)];
+            talk.mutate = Box::new(move |message| {
+                if message.first() == Some(&victim) {
+                    mutate(&mut rng, message);
+                }
+            });
+            talk.honest(&identity);
+        });
+        let outcome = meet(&world, wire);
+        refused += u32::from(outcome.is_err());
+        is_of_the_peer(outcome);
+    }
+    // At the end of it all this server has nothing to say.
+    assert_eq!(refused, 1500);
+}
+
+#[test]
+fn random_messages_are_an_error_or_not_and_never_a_panic() {
+    let world = World::new();
+    let identity = world.root.issue(&Wanted::server(&[HOST])).identity();
+    for seed in 0..1500 {
+        let identity = identity.clone();
+        let wire = Liar::who(move |talk| {
+            let mut rng = Rng::new(seed);
+            let is_open = rng.below(2) == 0;
+            if is_open {
+                talk.honest(&identity);
+            } else {
+                talk.greet();
+            }
+            for _ in 0..4 {
+                let kind = [4, 8, 11, 13, 15, 20, 24, byte(&mut rng)][index(&mut rng, 8)];
+                let mut plaintext: Vec<u8> =
+                    (0..rng.below(80)).map(|_| [0, 0, 1, byte(&mut rng)][index(&mut rng, 4)]).collect();
+                if rng.below(4) > 0 {
+                    plaintext = super::liar::message(kind, &plaintext);
+                }
+                plaintext.push([20, 21, 22, 22, 22, 23, byte(&mut rng)][index(&mut rng, 7)]);
+                plaintext.resize(plaintext.len() + index(&mut rng, 3), 0);
+                talk.seal(&plaintext);
+            }
+        });
+        is_of_the_peer(meet(&world, wire));
+    }
+}
+
+#[test]
+fn damaged_bytes_are_an_error_and_never_a_panic() {
+    let world = World::new();
+    let server = speaks(world.server(), Versions::Tls13);
+    let mut rng = Rng::new(1);
+    for _ in 0..500 {
+        let at = index(&mut rng, 1100);
+        let change = byte(&mut rng).max(1);
+        let wire = Wire::to(&server).with(|far| far.damage = Some((at, change)));
+        is_of_the_peer(meet(&world, wire));
+    }
+}
+
+#[test]
+fn random_bytes_are_an_error_and_never_a_panic() {
+    let world = World::new();
+    let mut rng = Rng::new(2);
+    for _ in 0..1000 {
+        let mut bytes: Vec<u8> = (0..rng.below(300)).map(|_| byte(&mut rng)).collect();
+        match rng.below(3) {
+            // Some begin like a hello of a server, some like any record of the handshake.
+            0 => drop(bytes.splice(0..0, [22, 3, 3, 0, 100, 2, 0, 0, 96, 3, 3])),
+            1 => drop(bytes.splice(0..0, [22, 3, 3, 0, byte(&mut rng), byte(&mut rng), 0, 0, byte(&mut rng)])),
+            _ => {}
+        }
+        let outcome = meet(&world, Wire::script(&bytes));
+        assert!(matches!(outcome, Err(Cause::Network | Cause::Protocol | Cause::Certificate(_))), "{outcome:?}");
+    }
+}
+
+/// CMAP-98.
+#[test]
+fn handshake_that_is_cut_at_any_byte_is_a_network_error() {
+    let world = World::new();
+    let server = speaks(world.server(), Versions::Tls13);
+    let whole = Wire::to(&server);
+    let far = whole.far();
+    run(Memory::new().session(whole).open(HOST, &world.config(), random)).unwrap();
+    let given = far.borrow().given;
+    assert!(given > 500);
+    for cut in 0..given {
+        let wire = Wire::to(&server).with(|far| {
+            far.cut = Some(cut);
+            far.chunk = 100;
+        });
+        let outcome = run(Memory::new().session(wire).open(HOST, &world.config(), random));
+        // The length of a signature is not always the same.
+        assert!(outcome == Err(Cause::Network) || cut + 4 > given, "cut at {cut} of {given}: {outcome:?}");
+    }
+}

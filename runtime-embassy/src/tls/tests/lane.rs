@@ -1,0 +1,303 @@
+//! Sessions that are reached by mailbox.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+
+use embassy_futures::select::{Either, select};
+use poolhouse_core::{Cause, CertificateFault};
+use poolhouse_tests::tls::{Holder, Versions, Wanted};
+
+use super::super::lane::{self, Order, Post};
+use super::stream::pattern;
+use super::support::{Far, HOST, Wire, World, leak, random, run, shows_identity, speaks};
+
+/// A lane that runs, and its mailbox.
+struct Rig {
+    post: &'static Post<Wire>,
+    lane: Pin<Box<dyn Future<Output = ()>>>,
+}
+
+impl Rig {
+    fn new(world: &World, piece: usize) -> Self {
+        let post: &'static Post<Wire> = leak(Box::new(Post::VACANT));
+        let buffer = |bytes: usize| leak(vec![0; bytes].into_boxed_slice());
+        post.furnish(buffer(piece), buffer(piece));
+        let config = world.config();
+        let (receive, send) = (buffer(16640), buffer(1152));
+        let lane = Box::pin(async move {
+            lane::run(post, &config, random, receive, send).await;
+        });
+        Self { post, lane }
+    }
+
+    /// Orders a session.
+    fn begin(&self, wire: Wire) -> Rc<RefCell<Far>> {
+        let far = wire.far();
+        self.post.begin(Order { socket: wire, host: HOST.try_into().unwrap() });
+        far
+    }
+
+    /// Waits for something while the lane runs.
+    fn run<T>(&mut self, future: impl Future<Output = T>) -> T {
+        match run(select(&mut self.lane, future)) {
+            Either::First(()) => unreachable!(),
+            Either::Second(output) => output,
+        }
+    }
+
+    /// Lets the lane run.
+    fn turn(&mut self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..3 {
+            assert!(self.lane.as_mut().poll(&mut context).is_pending());
+        }
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) {
+        let post = self.post;
+        while !bytes.is_empty() {
+            let count = self.run(post.write(bytes)).unwrap();
+            bytes = &bytes[count..];
+        }
+    }
+
+    fn receive(&mut self, count: usize) -> Vec<u8> {
+        let post = self.post;
+        let mut heard = vec![0; count];
+        let mut at = 0;
+        while at < count {
+            let read = self.run(post.read(&mut heard[at..])).unwrap();
+            assert!(read > 0);
+            at += read;
+        }
+        heard
+    }
+}
+
+fn good(world: &World) -> Wire {
+    Wire::to(&speaks(world.server(), Versions::Tls13)).with(|far| far.patient = true)
+}
+
+#[test]
+fn sessions_follow_each_other_in_the_same_memory() {
+    let world = World::new();
+    for piece in [1, 100, 512] {
+        let mut rig = Rig::new(&world, piece);
+        let post = rig.post;
+        for round in 0..5 {
+            let far = rig.begin(good(&world));
+            rig.run(post.opened()).unwrap();
+            let sent = pattern(5000 + round);
+            rig.write_all(&sent);
+            rig.run(post.flush()).unwrap();
+            assert_eq!(far.borrow().heard, sent);
+            assert!(rig.receive(sent.len()) == sent);
+            post.release();
+            rig.turn();
+            let far = far.borrow();
+            assert!(far.said_goodbye, "the server is told");
+            assert_eq!(far.dropped, 1, "the socket has gone home");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_sent_before_it_is_flushed_or_waited_for() {
+    let world = World::new();
+    let mut rig = Rig::new(&world, 512);
+    let post = rig.post;
+    let far = rig.begin(good(&world));
+    rig.run(post.opened()).unwrap();
+    rig.write_all(b"abc");
+    rig.write_all(b"def");
+    rig.turn();
+    assert_eq!(far.borrow().heard, b"");
+    rig.run(post.flush()).unwrap();
+    assert_eq!(far.borrow().heard, b"abcdef");
+    assert_eq!(rig.receive(6), b"abcdef");
+    // The peer may wait for it, too.
+    rig.write_all(b"ghi");
+    assert_eq!(rig.receive(3), b"ghi");
+    assert_eq!(rig.run(post.read(&mut [])), Ok(0));
+    assert_eq!(rig.run(post.write(&[])), Ok(0));
+}
+
+#[test]
+fn handshake_that_fails_says_why_and_the_next_one_is_none_the_worse() {
+    let world = World::new();
+    let mut rig = Rig::new(&world, 512);
+    let post = rig.post;
+    let unknown = Cause::Certificate(CertificateFault::UnknownIssuer);
+    for _ in 0..3 {
+        let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
+        let far = rig.begin(Wire::to(&stranger));
+        assert_eq!(rig.run(post.opened()), Err(unknown));
+        // Whoever goes on asking is told the same.
+        assert_eq!(rig.run(post.read(&mut [0; 8])), Err(unknown));
+        assert_eq!(rig.run(post.write(b"x")), Err(unknown));
+        assert_eq!(rig.run(post.flush()), Err(unknown));
+        assert_eq!(far.borrow().dropped, 0, "it is somebody's still");
+        post.release();
+        rig.turn();
+        assert_eq!(far.borrow().dropped, 1);
+        rig.begin(good(&world));
+        rig.run(post.opened()).unwrap();
+        rig.write_all(b"hello");
+        assert_eq!(rig.receive(5), b"hello");
+        post.release();
+        rig.turn();
+    }
+}
+
+#[test]
+fn stream_that_is_dropped_at_any_time_gives_the_socket_back() {
+    let world = World::new();
+    let mut rig = Rig::new(&world, 64);
+    let post = rig.post;
+    // Before the lane has run, in the handshake, while reading, and while writing.
+    for stage in 0..4 {
+        let wire = good(&world);
+        if stage == 1 {
+            wire.0.borrow_mut().cut = Some(200);
+        }
+        let far = rig.begin(wire);
+        let mut context = Context::from_waker(Waker::noop());
+        if stage == 1 {
+            rig.turn();
+        }
+        if stage >= 2 {
+            rig.run(post.opened()).unwrap();
+        }
+        if stage == 2 {
+            assert!(pin!(post.read(&mut [0; 8])).poll(&mut context).is_pending());
+            rig.turn();
+        }
+        if stage == 3 {
+            far.borrow_mut().stuck = true;
+            rig.write_all(b"hello");
+            let mut flushing = pin!(post.flush());
+            assert!(flushing.as_mut().poll(&mut context).is_pending());
+            rig.turn();
+            assert!(flushing.poll(&mut context).is_pending());
+        }
+        assert_eq!(far.borrow().dropped, 0);
+        post.release();
+        rig.turn();
+        let far = far.borrow();
+        assert_eq!(far.dropped, 1, "{stage}");
+        // Also from one that was waiting for bytes; not in the midst of others.
+        assert_eq!(far.said_goodbye, stage == 2, "{stage}");
+        assert_eq!(far.failure, None, "{stage}");
+    }
+}
+
+#[test]
+fn read_that_is_dropped_loses_nothing_but_bars_writes_until_the_answer() {
+    let world = World::new();
+    let mut rig = Rig::new(&world, 64);
+    let post = rig.post;
+    let far = rig.begin(good(&world));
+    rig.run(post.opened()).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(pin!(post.read(&mut [0; 8])).poll(&mut context).is_pending());
+    rig.turn();
+    assert_eq!(rig.run(post.write(b"x")), Err(Cause::Cancelled));
+    assert_eq!(rig.run(post.flush()), Err(Cause::Cancelled));
+    far.borrow_mut().say(b"the answer");
+    rig.turn();
+    assert_eq!(rig.receive(10), b"the answer");
+    rig.write_all(b"next");
+    assert_eq!(rig.receive(4), b"next");
+}
+
+#[test]
+fn end_is_told_after_what_came_before_it() {
+    let world = World::new();
+    for announced in [false, true] {
+        let mut rig = Rig::new(&world, 4);
+        let post = rig.post;
+        let far = rig.begin(good(&world));
+        rig.run(post.opened()).unwrap();
+        {
+            let mut far = far.borrow_mut();
+            far.say(b"last words");
+            if announced {
+                far.end();
+            }
+            far.patient = false;
+        }
+        assert_eq!(rig.receive(10), b"last words");
+        for _ in 0..2 {
+            let expected = if announced { Ok(0) } else { Err(Cause::Network) };
+            assert_eq!(rig.run(post.read(&mut [0; 8])), expected);
+        }
+        assert_eq!(rig.run(post.write(b"x")), Err(Cause::Network));
+    }
+}
+
+/// Each side sleeps until the other has something for it.
+#[test]
+fn both_sides_are_woken_and_not_otherwise() {
+    use alloc::sync::Arc;
+    use alloc::task::Wake;
+    use core::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Count(AtomicU32);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let count = || Arc::new(Count::default());
+    let taken = |count: &Arc<Count>| count.0.swap(0, Ordering::Relaxed);
+
+    let world = World::new();
+    let mut rig = Rig::new(&world, 64);
+    let post = rig.post;
+    let (lane, holder) = (count(), count());
+    let (lane_waker, holder_waker) = (Waker::from(Arc::clone(&lane)), Waker::from(Arc::clone(&holder)));
+    let mut of_lane = Context::from_waker(&lane_waker);
+    let mut of_holder = Context::from_waker(&holder_waker);
+    let mut turn = |rig: &mut Rig| assert!(rig.lane.as_mut().poll(&mut of_lane).is_pending());
+    turn(&mut rig);
+    let far = rig.begin(good(&world));
+    assert_eq!(taken(&lane), 1);
+    {
+        let mut opened = pin!(post.opened());
+        assert!(opened.as_mut().poll(&mut of_holder).is_pending());
+        turn(&mut rig);
+        assert_eq!((taken(&lane), taken(&holder)), (0, 1));
+        assert_eq!(opened.poll(&mut of_holder), Poll::Ready(Ok(())));
+    }
+    {
+        let mut buffer = [0; 8];
+        let mut read = pin!(post.read(&mut buffer));
+        assert!(read.as_mut().poll(&mut of_holder).is_pending());
+        assert_eq!(taken(&lane), 1);
+        turn(&mut rig);
+        assert_eq!((taken(&lane), taken(&holder)), (0, 0));
+        far.borrow_mut().say(b"hello");
+        turn(&mut rig);
+        assert_eq!((taken(&lane), taken(&holder)), (0, 1));
+        assert_eq!(read.poll(&mut of_holder), Poll::Ready(Ok(5)));
+    }
+    assert_eq!(pin!(post.write(b"abc")).poll(&mut of_holder), Poll::Ready(Ok(3)));
+    assert_eq!(taken(&lane), 0);
+    {
+        let mut flush = pin!(post.flush());
+        assert!(flush.as_mut().poll(&mut of_holder).is_pending());
+        assert_eq!(taken(&lane), 1);
+        turn(&mut rig);
+        assert!(taken(&holder) >= 1);
+        assert_eq!(flush.poll(&mut of_holder), Poll::Ready(Ok(())));
+    }
+    post.release();
+    assert_eq!(taken(&lane), 1);
+}

@@ -1,0 +1,363 @@
+//! Servers that break the protocol: an error, and never a panic or an endless session.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use poolhouse_core::{Cause, CertificateFault};
+use poolhouse_tests::tls::{Identity, Wanted};
+use sha2::{Digest, Sha256};
+
+use super::liar::{ALERT, CHANGE_CIPHER_SPEC, DATA, HANDSHAKE, Liar, Talk, message};
+use super::support::{HOST, Memory, Wire, World, random, run};
+
+const PROTOCOL: Cause = Cause::Protocol;
+const REFUSED: Cause = Cause::Certificate(CertificateFault::RefusedByPeer);
+
+/// Shakes hands.
+fn shake(world: &World, plan: impl FnOnce(&mut Talk) + 'static) -> Result<(), Cause> {
+    shake_with(world, Liar::who(plan))
+}
+
+fn shake_with(world: &World, wire: Wire) -> Result<(), Cause> {
+    run(Memory::new().session(wire).open(HOST, &world.config(), random))
+}
+
+/// Shakes hands with a server that is honest so far, and reads.
+fn read(world: &World, plan: impl FnOnce(&mut Talk) + 'static) -> Result<Option<Vec<u8>>, Cause> {
+    let identity = identity(world);
+    let wire = Liar::who(move |talk| {
+        talk.honest(&identity);
+        plan(talk);
+    });
+    let mut memory = Memory::new();
+    let mut session = memory.session(wire);
+    run(session.open(HOST, &world.config(), random)).unwrap();
+    let mut heard = Vec::new();
+    let goes_on = run(session.read(|bytes| {
+        heard.extend_from_slice(bytes);
+        bytes.len()
+    }))?;
+    Ok(goes_on.then_some(heard))
+}
+
+fn identity(world: &World) -> Identity {
+    world.root.issue(&Wanted::server(&[HOST])).identity()
+}
+
+#[test]
+fn honest_server_is_believed() {
+    let world = World::new();
+    let heard = read(&world, |talk| talk.say(DATA, b"hello")).unwrap();
+    assert_eq!(heard.as_deref(), Some(&b"hello"[..]));
+}
+
+#[test]
+fn server_without_certificate_or_proof_is_not_believed() {
+    let world = World::new();
+    let good = || identity(&world);
+    let bare = shake(&world, |talk| {
+        talk.greet();
+        talk.extensions();
+        talk.finished();
+    });
+    assert_eq!(bare, Err(PROTOCOL));
+    let identity = good();
+    let unproven = shake(&world, move |talk| {
+        talk.greet();
+        talk.extensions();
+        talk.certificate(&identity);
+        talk.finished();
+    });
+    assert_eq!(unproven, Err(PROTOCOL));
+    let identity = good();
+    let proof_first = shake(&world, move |talk| {
+        talk.greet();
+        talk.extensions();
+        talk.proof(&identity);
+        talk.certificate(&identity);
+        talk.finished();
+    });
+    assert_eq!(proof_first, Err(PROTOCOL));
+    // A proof is of one certificate, and not of the next.
+    let identity = good();
+    let swapped = shake(&world, move |talk| {
+        talk.greet();
+        talk.extensions();
+        talk.certificate(&identity);
+        talk.proof(&identity);
+        talk.certificate(&identity);
+        talk.finished();
+    });
+    assert_eq!(swapped, Err(PROTOCOL));
+    let identity = good();
+    let twice = shake(&world, move |talk| {
+        talk.greet();
+        talk.certificate(&identity);
+        talk.certificate(&identity);
+        talk.proof(&identity);
+        talk.finished();
+    });
+    assert_eq!(twice, Err(PROTOCOL));
+}
+
+#[test]
+fn proof_of_something_else_is_none() {
+    let world = World::new();
+    let (thief, impostor) = (identity(&world), identity(&world));
+    type Forge = fn(&mut Talk, &Identity, &Identity);
+    let forge: [(&str, Forge, Cause); 5] = [
+        ("by another key", |talk, _, other| talk.proof(other), Cause::Certificate(CertificateFault::UnknownIssuer)),
+        (
+            "of another side",
+            |talk, own, _| {
+                let hash = talk.transcript.clone().finalize();
+                talk.proof_of(own, "client", &hash, 0x0403);
+            },
+            Cause::Certificate(CertificateFault::UnknownIssuer),
+        ),
+        (
+            "of another handshake",
+            |talk, own, _| talk.proof_of(own, "server", &Sha256::digest(b"another"), 0x0403),
+            Cause::Certificate(CertificateFault::UnknownIssuer),
+        ),
+        ("by another scheme", |talk, own, _| talk.proof_of(own, "server", &[0; 32], 0x0503), PROTOCOL),
+        (
+            "of no length",
+            |talk, _, _| talk.message(15, &[4, 3, 0, 0]),
+            Cause::Certificate(CertificateFault::UnknownIssuer),
+        ),
+    ];
+    for (name, forge, expected) in forge {
+        let (own, other) = (thief.clone(), impostor.clone());
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            talk.extensions();
+            talk.certificate(&own);
+            forge(talk, &own, &other);
+            talk.finished();
+        });
+        assert_eq!(outcome, Err(expected), "{name}");
+    }
+    let own = identity(&world);
+    let unfinished = shake(&world, move |talk| {
+        talk.greet();
+        talk.extensions();
+        talk.certificate(&own);
+        talk.proof(&own);
+        talk.message(20, &[0; 32]);
+    });
+    assert_eq!(unfinished, Err(PROTOCOL));
+}
+
+#[test]
+fn handshake_in_the_clear_is_refused() {
+    let world = World::new();
+    for kind in 0..=u8::MAX {
+        let identity = identity(&world);
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            talk.plain(HANDSHAKE, &message(kind, &[0, 0]));
+            talk.extensions();
+            talk.certificate(&identity);
+            talk.proof(&identity);
+            talk.finished();
+        });
+        assert_eq!(outcome, Err(PROTOCOL), "{kind}");
+    }
+}
+
+#[test]
+fn records_without_anything_in_them_end_the_session() {
+    let world = World::new();
+    for plaintext in [&[][..], &[0], &[0; 40]] {
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            talk.seal(plaintext);
+        });
+        assert_eq!(outcome, Err(PROTOCOL), "{plaintext:?}");
+        assert_eq!(read(&world, move |talk| talk.seal(plaintext)), Err(PROTOCOL), "{plaintext:?}");
+    }
+    for len in 0..=16 {
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            talk.plain(DATA, &vec![0; len]);
+        });
+        assert_eq!(outcome, Err(PROTOCOL), "{len}");
+    }
+}
+
+/// Any other message would make embedded-tls panic.
+#[test]
+fn messages_after_the_handshake_end_the_session_but_tickets_are_passed_over() {
+    let world = World::new();
+    let bodies: [&[u8]; 3] = [&[], &[0; 8], &[0; 40]];
+    for kind in 0..=u8::MAX {
+        for body in bodies {
+            let outcome = read(&world, move |talk| {
+                talk.say(HANDSHAKE, &message(kind, body));
+                talk.say(DATA, b"hello");
+            });
+            let expected = if kind == 4 { Ok(Some(b"hello".to_vec())) } else { Err(PROTOCOL) };
+            assert_eq!(outcome, expected, "{kind} {body:?}");
+        }
+    }
+    let ticket = message(4, &[0; 20]);
+    let with_others =
+        [[ticket.clone(), message(24, &[1])].concat(), [ticket.clone(), vec![4]].concat(), ticket[..9].to_vec()];
+    for content in with_others {
+        assert_eq!(read(&world, move |talk| talk.say(HANDSHAKE, &content)), Err(PROTOCOL));
+    }
+}
+
+#[test]
+fn nothing_in_the_clear_counts_after_the_handshake() {
+    let world = World::new();
+    for kind in (0..32).chain([128, u8::MAX]).filter(|kind| *kind != DATA) {
+        for bytes in [&[][..], &[1], &[1, 0], &[4, 0, 0, 0], &[11, 0, 0, 4, 0, 0, 0, 0]] {
+            let outcome = read(&world, move |talk| {
+                talk.plain(kind, bytes);
+                talk.say(DATA, b"hello");
+            });
+            assert_eq!(outcome, Err(PROTOCOL), "{kind} {bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn alerts_say_what_they_mean() {
+    let world = World::new();
+    for code in 0..=u8::MAX {
+        let expected = match code {
+            0 => Ok(None),
+            42..=46 | 48 | 49 | 116 => Err(REFUSED),
+            _ => Err(PROTOCOL),
+        };
+        assert_eq!(read(&world, move |talk| talk.say(ALERT, &[2, code])), expected, "{code}");
+        // Before there are keys.
+        let expected = match code {
+            0 => Cause::Network,
+            42..=46 | 48 | 49 | 116 => REFUSED,
+            _ => PROTOCOL,
+        };
+        assert_eq!(shake(&world, move |talk| talk.plain(ALERT, &[2, code])), Err(expected), "{code}");
+    }
+    for content in [&[][..], &[1], &[1, 0, 0]] {
+        assert_eq!(read(&world, move |talk| talk.say(ALERT, content)), Err(PROTOCOL), "{content:?}");
+    }
+    // In the handshake an alert says nothing that could be relied upon.
+    let outcome = shake(&world, |talk| {
+        talk.greet();
+        talk.say(ALERT, &[2, 116]);
+    });
+    assert_eq!(outcome, Err(PROTOCOL));
+}
+
+#[test]
+fn peer_cannot_keep_a_session_busy_with_nothing() {
+    let world = World::new();
+    for (count, expected) in [(31, Ok(Some(b"hello".to_vec()))), (32, Err(PROTOCOL)), (5000, Err(PROTOCOL))] {
+        let outcome = read(&world, move |talk| {
+            for _ in 0..count {
+                talk.say(DATA, b"");
+            }
+            talk.say(DATA, b"hello");
+        });
+        assert_eq!(outcome, expected, "{count} records without data");
+        let tickets = read(&world, move |talk| {
+            for _ in 0..count {
+                talk.say(HANDSHAKE, &message(4, &[0; 20]));
+            }
+            talk.say(DATA, b"hello");
+        });
+        assert_eq!(tickets, expected, "{count} tickets");
+    }
+    for (count, is_good) in [(0, true), (1, true), (100, false)] {
+        let identity = identity(&world);
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            for _ in 0..count {
+                talk.plain(CHANGE_CIPHER_SPEC, &[1]);
+            }
+            talk.extensions();
+            talk.certificate(&identity);
+            talk.proof(&identity);
+            talk.finished();
+        });
+        assert_eq!(outcome.is_ok(), is_good, "{count} {outcome:?}");
+        let outcome = shake(&world, move |talk| {
+            talk.greet();
+            for _ in 0..count {
+                talk.say(HANDSHAKE, b"");
+            }
+        });
+        assert!(outcome.is_err(), "{count}");
+    }
+}
+
+#[test]
+fn records_that_are_too_large_end_the_session() {
+    let world = World::new();
+    // What TLS does not allow, and what is not there.
+    for header in [[DATA, 3, 3, 0x41, 0x01], [DATA, 3, 3, 0xff, 0xff], [DATA, 3, 1, 0, 20], [DATA, 2, 3, 0, 20]] {
+        let outcome = read(&world, move |talk| {
+            talk.raw(&header);
+            talk.raw(&[0; 70_000]);
+        });
+        assert_eq!(outcome, Err(PROTOCOL), "{header:?}");
+    }
+    // What there is no room for: the largest that is, and one byte more.
+    for (content, is_good) in [(2048 - 17, true), (2048 - 16, false)] {
+        let identity = identity(&world);
+        let wire = Liar::who(move |talk| {
+            talk.honest(&identity);
+            talk.say(DATA, &vec![7; content]);
+        });
+        let mut memory = Memory::of(2048, 1152);
+        let mut session = memory.session(wire);
+        run(session.open(HOST, &world.config(), random)).unwrap();
+        let outcome = run(session.read(<[u8]>::len));
+        assert_eq!(outcome, if is_good { Ok(true) } else { Err(PROTOCOL) });
+    }
+}
+
+/// A server that wants another kind of key, or another version.
+#[test]
+fn hello_that_chooses_what_was_not_offered_is_refused() {
+    let world = World::new();
+    let change = |name: &str, at: usize, bytes: &'static [u8]| {
+        let identity = identity(&world);
+        let outcome = shake(&world, move |talk| {
+            talk.mutate = alloc::boxed::Box::new(move |message| {
+                if message.first() == Some(&2) {
+                    message[at..at + bytes.len()].copy_from_slice(bytes);
+                }
+            });
+            talk.honest(&identity);
+        });
+        assert_eq!(outcome, Err(PROTOCOL), "{name}");
+    };
+    change("a suite that there is not", 39, &[0x12, 0x34]);
+    change("a share of another group", 60, &[0x30, 0x39]);
+    change("a share that is no point", 64, &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    // Asks for another hello: there is none.
+    let outcome = shake(&world, |talk| {
+        let mut body = [3, 3].to_vec();
+        body.extend_from_slice(&Sha256::digest(b"HelloRetryRequest"));
+        body.extend_from_slice(&[0, 0x13, 1, 0, 0, 12, 0, 43, 0, 2, 3, 4, 0, 51, 0, 2, 0, 0x18]);
+        talk.plain(HANDSHAKE, &message(2, &body));
+    });
+    assert_eq!(outcome, Err(PROTOCOL));
+}
+
+#[test]
+fn peer_that_speaks_something_else_breaks_the_protocol() {
+    let world = World::new();
+    let mongod = [36, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 0];
+    let speeches: [&[u8]; 5] =
+        [b"HTTP/1.1 400 Bad Request\r\n\r\n", &mongod, b"-ERR unknown command\r\n", &[0; 64], &[0xff; 64]];
+    for speech in speeches {
+        assert_eq!(shake_with(&world, Wire::script(speech)), Err(PROTOCOL), "{speech:?}");
+    }
+    assert_eq!(shake_with(&world, Wire::script(&[])), Err(Cause::Network));
+    assert_eq!(shake_with(&world, Wire::script(&[22, 3, 3])), Err(Cause::Network));
+}

@@ -1,0 +1,202 @@
+//! What goes through a session comes out of it, in whatever memory.
+
+use alloc::vec::Vec;
+
+use embedded_io_async::{Read, Write};
+use poolhouse_core::{Cause, CertificateFault};
+use poolhouse_tests::tls::{ClientCheck, Holder, Versions, Wanted};
+use rcgen::KeyPair;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::super::options::{MaxFragment, TlsIdentity};
+use super::super::session::Session;
+use super::support::{
+    HOST, Memory, Wire, World, check, der, leak, options, random, run, run_for, shows_identity, speaks,
+};
+
+pub(super) fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap()).collect()
+}
+
+fn receive<S: Read + Write>(session: &mut Session<'_, S>, count: usize) -> Vec<u8> {
+    let mut heard = Vec::new();
+    while heard.len() < count {
+        let goes_on = run(session.read(|bytes| {
+            // Not all at once.
+            let taken = bytes.len().min(700);
+            heard.extend_from_slice(&bytes[..taken]);
+            taken
+        }));
+        assert!(goes_on.unwrap());
+    }
+    heard
+}
+
+#[test]
+fn bytes_pass_whole_however_they_fall() {
+    let world = World::new();
+    let server = speaks(world.server(), Versions::Tls13);
+    for (chunk, count) in [(1, 3000), (97, 100_000), (usize::MAX, 1_000_000)] {
+        // A record buffer for sending that is as small as can be.
+        let mut memory = Memory::of(16640, 640);
+        let mut session = memory.session(Wire::to(&server).with(|far| far.chunk = chunk));
+        run(session.open(HOST, &world.config(), random)).unwrap();
+        let sent = pattern(count);
+        run(session.write_all(&sent)).unwrap();
+        run(session.flush()).unwrap();
+        assert!(receive(&mut session, count) == sent, "{chunk}");
+    }
+}
+
+#[test]
+fn memory_of_a_session_serves_the_next_whatever_became_of_it() {
+    let world = World::new();
+    let server = speaks(world.server(), Versions::Tls13);
+    let stranger = shows_identity(&Holder::root("stranger").issue(&Wanted::server(&[HOST])).identity());
+    let mut memory = Memory::new();
+    for round in 0..4 {
+        {
+            // One that is left in the middle of everything.
+            memory.watch = super::super::watch::Watch::new();
+            let mut session = memory.session(Wire::to(&server).with(|far| {
+                far.patient = true;
+                far.cut = Some(300 * round);
+            }));
+            assert!(run_for(session.open(HOST, &world.config(), random), 10).is_none() || round == 3);
+        }
+        memory.watch = super::super::watch::Watch::new();
+        let refused = run(memory.session(Wire::to(&stranger)).open(HOST, &world.config(), random));
+        assert_eq!(refused, Err(Cause::Certificate(CertificateFault::UnknownIssuer)));
+        memory.watch = super::super::watch::Watch::new();
+        let mut session = memory.session(Wire::to(&server));
+        run(session.open(HOST, &world.config(), random)).unwrap();
+        run(session.write_all(b"hello")).unwrap();
+        run(session.flush()).unwrap();
+        assert_eq!(receive(&mut session, 5), b"hello");
+    }
+}
+
+#[test]
+fn end_with_a_word_is_an_end_and_one_without_is_an_error() {
+    let world = World::new();
+    for announced in [false, true] {
+        let mut memory = Memory::new();
+        let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+        let far = wire.far();
+        let mut session = memory.session(wire);
+        run(session.open(HOST, &world.config(), random)).unwrap();
+        far.borrow_mut().say(b"last words");
+        if announced {
+            far.borrow_mut().end();
+        }
+        assert_eq!(receive(&mut session, 10), b"last words");
+        let expected = if announced { Ok(false) } else { Err(Cause::Network) };
+        assert_eq!(run(session.read(<[u8]>::len)), expected);
+    }
+}
+
+#[test]
+fn goodbye_is_said_at_once_or_not_at_all() {
+    let world = World::new();
+    for (is_stuck, is_torn, expected) in [(false, false, true), (true, false, false), (false, true, false)] {
+        let mut memory = Memory::new();
+        let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+        let far = wire.far();
+        let mut session = memory.session(wire);
+        run(session.open(HOST, &world.config(), random)).unwrap();
+        if is_torn {
+            far.borrow_mut().stuck = true;
+            run(session.write_all(b"x")).unwrap();
+            assert_eq!(run_for(session.flush(), 3), None);
+        }
+        far.borrow_mut().stuck = is_stuck;
+        assert_eq!(run_for(session.goodbye(), 1), Some(()));
+        assert_eq!(far.borrow().said_goodbye, expected);
+        assert_eq!(far.borrow().failure, None);
+    }
+}
+
+/// What a client shows: its certificate, and its key in the form of SEC 1.
+fn identity_of(holder: &Holder) -> TlsIdentity {
+    let key = KeyPair::from_pem(&holder.identity().key).unwrap();
+    // The key of PKCS#8 is that of SEC 1 in an envelope of fixed length.
+    let PrivateKeyDer::Pkcs8(envelope) = PrivateKeyDer::from_pem_slice(key.serialize_pem().as_bytes()).unwrap() else {
+        unreachable!()
+    };
+    let at = envelope.secret_pkcs8_der().windows(5).position(|window| window == [2, 1, 1, 4, 0x20]).unwrap() - 2;
+    TlsIdentity {
+        certificate: leak(der(&holder.certificate()).as_ref().to_vec().into_boxed_slice()),
+        key: leak(envelope.secret_pkcs8_der()[at..].to_vec().into_boxed_slice()),
+    }
+}
+
+#[test]
+fn server_that_asks_for_a_certificate_gets_it() {
+    let world = World::new();
+    let stranger = Holder::root("stranger");
+    let refused = Err(Cause::Certificate(CertificateFault::RefusedByPeer));
+    let asks = |required| {
+        let mut server = world.server();
+        server.clients = Some(ClientCheck { authority: world.root.certificate(), required });
+        speaks(server, Versions::Tls13)
+    };
+    let ours = |holder: Option<Holder>| {
+        let mut options = options(&[&world.root.certificate()]);
+        options.identity = holder.as_ref().map(identity_of);
+        let config = options.validate().unwrap();
+        assert!(config.is_readable());
+        config
+    };
+    let known = || Some(world.root.issue(&Wanted::client("ann")));
+    let unknown = || Some(stranger.issue(&Wanted::client("ann")));
+    assert_eq!(check(&ours(None), HOST, Wire::to(&asks(false))), Ok(()));
+    assert_eq!(check(&ours(known()), HOST, Wire::to(&asks(false))), Ok(()));
+    assert_eq!(check(&ours(known()), HOST, Wire::to(&asks(true))), Ok(()));
+    assert_eq!(check(&ours(None), HOST, Wire::to(&asks(true))), refused);
+    assert_eq!(check(&ours(unknown()), HOST, Wire::to(&asks(true))), refused);
+}
+
+#[test]
+fn identity_is_not_shown_in_debug_and_a_bad_one_is_told() {
+    let holder = Holder::root("root");
+    let mut options = options(&[&holder.certificate()]);
+    let identity = identity_of(&holder);
+    options.identity = Some(identity);
+    assert!(options.validate().unwrap().is_readable());
+    assert_eq!(alloc::format!("{:?}", options.identity), "Some(TlsIdentity(..))");
+    options.identity = Some(TlsIdentity { key: &identity.key[1..], ..identity });
+    assert!(!options.validate().unwrap().is_readable());
+    options.identity = None;
+    options.authorities = &[&[0x30, 3, 2, 1, 1]];
+    assert!(!options.validate().unwrap().is_readable());
+    options.authorities = &[];
+    assert_eq!(options.validate().unwrap_err().option(), "authorities");
+    options.authorities = &[&[0x30u8] as &[u8]; 9];
+    assert_eq!(options.validate().unwrap_err().value(), 9);
+}
+
+#[test]
+fn random_bytes_that_are_none_are_not_used() {
+    let world = World::new();
+    let wire = Wire::to(&speaks(world.server(), Versions::Tls13));
+    let far = wire.far();
+    let mut memory = Memory::new();
+    let outcome = run(memory.session(wire).open(HOST, &world.config(), |bytes| bytes.fill(0)));
+    assert_eq!(outcome, Err(Cause::Resources));
+    assert_eq!(far.borrow().given, 0);
+}
+
+/// rustls does not heed it, but must not mind it.
+#[test]
+fn smaller_records_may_be_asked_for() {
+    let world = World::new();
+    let fragments = [MaxFragment::Bytes1024, MaxFragment::Bytes2048, MaxFragment::Bytes4096];
+    for fragment in fragments {
+        let mut options = options(&[&world.root.certificate()]);
+        options.max_fragment = Some(fragment);
+        let config = options.validate().unwrap();
+        assert_eq!(check(&config, HOST, Wire::to(&speaks(world.server(), Versions::Tls13))), Ok(()));
+    }
+    assert_eq!(fragments.map(MaxFragment::bytes), [1024, 2048, 4096]);
+}

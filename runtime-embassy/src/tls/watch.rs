@@ -1,0 +1,195 @@
+//! What stands between embedded-tls and the socket: no record passes that has no place where it comes.
+//!
+//! Read first: RFC 8446, "Record Layer", "Middlebox Compatibility Mode".
+
+use core::cell::Cell;
+use embedded_io_async::{Error as _, ErrorKind, ErrorType, Read, Write};
+use poolhouse_core::Cause;
+
+/// What every record says that its version is, but for a client's first.
+pub(super) const VERSION: [u8; 2] = [3, 3];
+/// The most bytes of a record, of which 256 are for what encryption adds.
+const RECORD_BYTES_MAX: u16 = 16 * 1024 + 256;
+/// The most records in a row that bring nothing: of a handshake, or without data in them.
+const FRUITLESS_MAX: u8 = 32;
+
+const CHANGE_CIPHER_SPEC: u8 = 20;
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const DATA: u8 = 23;
+const HEADER_BYTES: usize = 5;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The server's first record is to come: its hello, in the clear.
+    Hello,
+    /// What is left of the handshake: encrypted.
+    Shaking,
+    /// Data.
+    Open,
+}
+
+/// The phase, as the cipher is told it: in the last byte of a record's version, which embedded-tls hands on unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Shaking = 3,
+    Open = 4,
+}
+
+impl Mark {
+    pub(super) const fn of(byte: u8) -> Option<Self> {
+        match byte {
+            3 => Some(Self::Shaking),
+            4 => Some(Self::Open),
+            _ => None,
+        }
+    }
+}
+
+/// What the session and its transport know of each other.
+#[derive(Debug)]
+pub(super) struct Watch {
+    phase: Cell<Phase>,
+    fruitless: Cell<u8>,
+    fault: Cell<Option<Cause>>,
+}
+
+impl Watch {
+    pub(super) const fn new() -> Self {
+        Self { phase: Cell::new(Phase::Hello), fruitless: Cell::new(0), fault: Cell::new(None) }
+    }
+
+    /// The handshake is done.
+    pub(super) fn open(&self) {
+        self.phase.set(Phase::Open);
+        self.fruitless.set(0);
+    }
+
+    /// There was data.
+    pub(super) fn fruit(&self) {
+        self.fruitless.set(0);
+    }
+
+    /// Whether the handshake is done.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase.get() == Phase::Open
+    }
+
+    /// Why the transport has failed, if it has.
+    pub(super) fn fault(&self) -> Option<Cause> {
+        self.fault.get()
+    }
+
+    /// Looks at a record's header, and marks it.
+    fn admit(&self, header: &mut [u8; HEADER_BYTES]) -> Option<u16> {
+        let [kind, major, minor, high, low] = header;
+        let len = u16::from_be_bytes([*high, *low]);
+        let has_place = match (self.phase.get(), *kind) {
+            (Phase::Hello, HANDSHAKE) => {
+                self.phase.set(Phase::Shaking);
+                true
+            }
+            (Phase::Hello, ALERT) | (Phase::Shaking | Phase::Open, DATA) => true,
+            (Phase::Shaking, CHANGE_CIPHER_SPEC) => len == 1,
+            (Phase::Hello | Phase::Shaking | Phase::Open, _) => false,
+        };
+        let fruitless = self.fruitless.get();
+        self.fruitless.set(fruitless.saturating_add(1));
+        if !has_place || [*major, *minor] != VERSION || len > RECORD_BYTES_MAX || fruitless >= FRUITLESS_MAX {
+            return None;
+        }
+        let mark = if self.phase.get() == Phase::Open { Mark::Open } else { Mark::Shaking };
+        *minor = mark as u8;
+        Some(len)
+    }
+
+    fn fail(&self, cause: Cause, kind: ErrorKind) -> ErrorKind {
+        self.fault.set(Some(cause));
+        kind
+    }
+}
+
+/// A transport that is watched.
+pub(super) struct Watched<'w, S> {
+    socket: S,
+    watch: &'w Watch,
+    header: [u8; HEADER_BYTES],
+    /// How much of the header has come, and how much of it was handed on.
+    come: usize,
+    handed: usize,
+    /// What is left of the record.
+    left: u16,
+}
+
+impl<'w, S> Watched<'w, S> {
+    pub(super) const fn new(socket: S, watch: &'w Watch) -> Self {
+        Self { socket, watch, header: [0; HEADER_BYTES], come: 0, handed: 0, left: 0 }
+    }
+}
+
+impl<S> ErrorType for Watched<'_, S> {
+    type Error = ErrorKind;
+}
+
+impl<S: Read> Watched<'_, S> {
+    /// Waits for a whole header. `false`: the peer has ended.
+    async fn header(&mut self) -> Result<bool, ErrorKind> {
+        if self.handed == HEADER_BYTES && self.left == 0 {
+            self.come = 0;
+            self.handed = 0;
+        }
+        while self.come < HEADER_BYTES {
+            let room = self.header.get_mut(self.come..).unwrap_or_default();
+            let limit = room.len();
+            let read = self.socket.read(room).await;
+            let count = read.map_err(|error| self.watch.fail(Cause::Network, error.kind()))?;
+            if count == 0 {
+                return Ok(false);
+            }
+            self.come += count.min(limit);
+            if self.come == HEADER_BYTES {
+                let admitted = self.watch.admit(&mut self.header);
+                self.left = admitted.ok_or_else(|| self.watch.fail(Cause::Protocol, ErrorKind::InvalidData))?;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl<S: Read> Read for Watched<'_, S> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        if buf.is_empty() || !self.header().await? {
+            return Ok(0);
+        }
+        let header = self.header.get(self.handed..).unwrap_or_default();
+        if !header.is_empty() {
+            let count = header.len().min(buf.len());
+            buf.iter_mut().zip(header).for_each(|(to, from)| *to = *from);
+            self.handed += count;
+            return Ok(count);
+        }
+        let limit = buf.len().min(usize::from(self.left));
+        let room = buf.get_mut(..limit).unwrap_or_default();
+        let read = self.socket.read(room).await;
+        let count = read.map_err(|error| self.watch.fail(Cause::Network, error.kind()))?.min(limit);
+        self.left = self.left.saturating_sub(u16::try_from(count).unwrap_or(u16::MAX));
+        Ok(count)
+    }
+}
+
+impl<S: Write> Write for Watched<'_, S> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
+        let written = self.socket.write(buf).await;
+        match written {
+            Ok(0) if !buf.is_empty() => Err(self.watch.fail(Cause::Network, ErrorKind::WriteZero)),
+            Ok(count) => Ok(count.min(buf.len())),
+            Err(error) => Err(self.watch.fail(Cause::Network, error.kind())),
+        }
+    }
+
+    /// The network stack sends by itself. That the peer has taken it is seen by its reply.
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
+        Ok(())
+    }
+}
