@@ -171,10 +171,9 @@ impl<L: Layout> Runtime for Embassy<L> {
             return Ok(Stream::Tcp(socket));
         }
         #[cfg(feature = "tls")]
-        if let Some(lane) = socket.slot().lane() {
-            return TlsSocket::connect(socket, lane, host).await.map(Stream::Tls).map_err(ConnectError);
-        }
+        return TlsSocket::connect(socket, host).await.map(Stream::Tls).map_err(ConnectError);
         // Rather none than one that anybody can read.
+        #[cfg(not(feature = "tls"))]
         Err(ConnectError(Cause::Resources))
     }
 

@@ -26,7 +26,7 @@ pub enum SetupError {
     /// One of the authorities is no certificate, or the client's key is none.
     #[cfg(feature = "tls")]
     TlsCertificate,
-    /// The records of [`TlsResources`](crate::TlsResources) have no room for the fragments that are asked for, or for the client's certificate.
+    /// The records of [`TlsBuffers`](crate::TlsBuffers) have no room for the fragments that are asked for, or for the client's certificate.
     #[cfg(feature = "tls")]
     TlsRecords,
 }

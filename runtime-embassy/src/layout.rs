@@ -38,7 +38,7 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
     /// Something for each connection.
     #[cfg(feature = "tls")]
     #[doc(hidden)]
-    type Each<T: Vacant + 'static>: Each<T>;
+    type Each<T: Zero + 'static>: Each<T>;
 
     #[doc(hidden)]
     fn places() -> Self::Places;
@@ -122,7 +122,7 @@ impl<
     type Dialers = [Option<Waker>; SERVERS];
     type Memory = PerConnection<SlotMemory<RECEIVE, SEND, SOCKET>, SERVERS, CONNS>;
     #[cfg(feature = "tls")]
-    type Each<T: Vacant + 'static> = PerConnection<T, SERVERS, CONNS>;
+    type Each<T: Zero + 'static> = PerConnection<T, SERVERS, CONNS>;
 
     const NO_MEMORY: Self::Memory = PerConnection {
         pools: [[SlotMemory::ZERO; CONNS]; SERVERS],
@@ -205,20 +205,23 @@ pub struct PerConnection<T, const SERVERS: usize, const CONNS: usize> {
     monitors: [[T; MONITORING]; SERVERS],
 }
 
-/// What an array of them begins as.
+/// Bytes, which begin as zeros.
 #[cfg(feature = "tls")]
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait Vacant {
+pub trait Zero {
     /// Not used yet.
-    const VACANT: Self;
+    const ZERO: Self;
 }
 
-/// Something for each connection, in the order of [`Slots`].
+/// Bytes of each connection, in the order of [`Slots`].
 #[cfg(feature = "tls")]
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub trait Each<T: Vacant + 'static>: 'static {
+pub trait Each<T: Zero + 'static>: 'static {
     /// Not used yet.
-    const VACANT: Self;
+    const ZERO: Self;
+
+    /// All of them.
+    fn each(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, Self>;
 
     /// Runs something with each of them.
     fn join_all<F: Future<Output = ()>>(
@@ -228,12 +231,15 @@ pub trait Each<T: Vacant + 'static>: 'static {
 }
 
 #[cfg(feature = "tls")]
-impl<T: Vacant + 'static, const SERVERS: usize, const CONNS: usize> Each<T> for PerConnection<T, SERVERS, CONNS> {
-    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
-    const VACANT: Self = Self {
-        pools: [const { [const { T::VACANT }; CONNS] }; SERVERS],
-        monitors: [const { [const { T::VACANT }; MONITORING] }; SERVERS],
+impl<T: Zero + 'static, const SERVERS: usize, const CONNS: usize> Each<T> for PerConnection<T, SERVERS, CONNS> {
+    const ZERO: Self = Self {
+        pools: [const { [const { T::ZERO }; CONNS] }; SERVERS],
+        monitors: [const { [const { T::ZERO }; MONITORING] }; SERVERS],
     };
+
+    fn each(&'static mut self) -> impl Iterator<Item = &'static mut T> + use<T, SERVERS, CONNS> {
+        self.pools.as_flattened_mut().iter_mut().chain(self.monitors.as_flattened_mut())
+    }
 
     /// Each is called at once, before anything runs.
     fn join_all<F: Future<Output = ()>>(

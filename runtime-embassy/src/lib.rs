@@ -102,4 +102,4 @@ pub use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]
-pub use tls::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions, TlsResources, TlsRunner, TlsSocket};
+pub use tls::{MaxFragment, TlsBuffers, TlsConfig, TlsIdentity, TlsOptions, TlsRunner, TlsSessions, TlsSocket};

@@ -40,7 +40,12 @@ impl<const RECEIVE: usize, const SEND: usize, const SOCKET: usize> fmt::Debug fo
 
 /// The place of a connection.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-pub struct Slot(ExecutorLock<State>);
+pub struct Slot {
+    state: ExecutorLock<State>,
+    /// By it a session of the socket is reached.
+    #[cfg(feature = "tls")]
+    post: Post,
+}
 
 struct State {
     socket: Home,
@@ -49,20 +54,6 @@ struct State {
     output: Option<&'static mut [u8]>,
     /// Whoever hangs up.
     closer: Option<Waker>,
-    /// Where sessions of this socket run.
-    #[cfg(feature = "tls")]
-    lane: Option<&'static Post>,
-}
-
-impl State {
-    const BARE: Self = Self {
-        socket: Home::Away,
-        input: None,
-        output: None,
-        closer: None,
-        #[cfg(feature = "tls")]
-        lane: None,
-    };
 }
 
 /// Where a socket is.
@@ -78,7 +69,11 @@ enum Home {
 impl Slot {
     /// One without socket and buffers.
     pub(crate) const fn bare() -> Self {
-        Self(ExecutorLock::holding(State::BARE))
+        Self {
+            state: ExecutorLock::holding(State { socket: Home::Away, input: None, output: None, closer: None }),
+            #[cfg(feature = "tls")]
+            post: Post::VACANT,
+        }
     }
 
     pub(crate) fn furnish<const RECEIVE: usize, const SEND: usize, const SOCKET: usize>(
@@ -90,34 +85,28 @@ impl Slot {
         let mut socket = TcpSocket::new(stack, tcp_receive, tcp_send);
         // A request is written whole, and its reply waited for.
         socket.set_nagle_enabled(false);
-        let before = self.0.with(|state| {
+        let before = self.state.with(|state| {
             core::mem::replace(
                 state,
-                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), ..State::BARE },
+                State { socket: Home::Free(socket), input: Some(receive), output: Some(send), closer: None },
             )
         });
         drop(before);
     }
 
     pub(crate) fn is_free(&self) -> bool {
-        self.0.with(|state| matches!(state.socket, Home::Free(_)))
+        self.state.with(|state| matches!(state.socket, Home::Free(_)))
     }
 
-    /// Sessions of this socket run here.
+    /// By it a session of the socket is reached.
     #[cfg(feature = "tls")]
-    pub(crate) fn give_lane(&self, lane: &'static Post) {
-        self.0.with(|state| state.lane = Some(lane));
-    }
-
-    /// Where sessions of this socket run.
-    #[cfg(feature = "tls")]
-    pub(crate) fn lane(&self) -> Option<&'static Post> {
-        self.0.with(|state| state.lane)
+    pub(crate) const fn post(&'static self) -> &'static Post {
+        &self.post
     }
 
     /// The socket, if all of the slot is at home.
     fn borrow(&'static self) -> Option<Socket> {
-        let socket = self.0.with(|state| {
+        let socket = self.state.with(|state| {
             if state.input.is_none() || state.output.is_none() {
                 return None;
             }
@@ -134,7 +123,7 @@ impl Slot {
 
     /// A socket that was given back; else `waker` is woken when there is one.
     pub(crate) fn poll_returned(&self, waker: &Waker) -> Poll<TcpSocket<'static>> {
-        let (socket, _replaced) = self.0.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
+        let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
             Home::Returned(socket) => (Poll::Ready(socket), None),
             other @ (Home::Away | Home::Free(_)) => {
                 state.socket = other;
@@ -146,12 +135,12 @@ impl Slot {
 
     /// The socket is closed.
     pub(crate) fn put_back(&self, socket: TcpSocket<'static>) {
-        self.0.with(|state| state.socket = Home::Free(socket));
+        self.state.with(|state| state.socket = Home::Free(socket));
     }
 
     /// The buffers of the connection that has the socket.
     pub(crate) fn buffers(&'static self) -> Result<(Buffer, Buffer), Full> {
-        let (input, output) = self.0.with(|state| (state.input.take(), state.output.take()));
+        let (input, output) = self.state.with(|state| (state.input.take(), state.output.take()));
         let buffer =
             |side, bytes: Option<&'static mut [u8]>| bytes.map(|bytes| Buffer { slot: self, side, bytes, len: 0 });
         // One alone goes home again when it is dropped.
@@ -164,7 +153,7 @@ impl Slot {
 
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let home = self.0.with(|state| match state.socket {
+        let home = self.state.with(|state| match state.socket {
             Home::Away => "Away",
             Home::Returned(_) => "Returned",
             Home::Free(_) => "Free",
@@ -235,7 +224,7 @@ impl Write for Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         let Some(socket) = self.socket.take() else { return };
-        let closer = self.slot.0.with(|state| {
+        let closer = self.slot.state.with(|state| {
             state.socket = Home::Returned(socket);
             state.closer.take()
         });
@@ -313,7 +302,7 @@ impl shell::Buffer for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let bytes = core::mem::take(&mut self.bytes);
-        self.slot.0.with(|state| match self.side {
+        self.slot.state.with(|state| match self.side {
             Side::Input => state.input = Some(bytes),
             Side::Output => state.output = Some(bytes),
         });

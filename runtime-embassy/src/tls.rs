@@ -8,7 +8,7 @@
 //!   looked for among the addresses.
 //! - Chains have up to four certificates between the server's and the authority's, in any order, and of a handshake no more than eight signatures of
 //!   certificates are verified: a stranger must not keep the processor busy. A handshake message must fit into one record, and that into
-//!   [`TlsResources`](crate::TlsResources).
+//!   [`TlsBuffers`](crate::TlsBuffers).
 //! - No revocation is checked, no session resumed, no key updated: a server that wants a new key ends the connection.
 //! - Who refuses a certificate says so by hanging up, and sends no alert: embedded-tls has no encrypted one for it.
 //! - A client's certificate must have been issued by an authority of the server's: there is no place for more than one.
@@ -41,4 +41,4 @@ mod tests;
 pub(crate) use lane::Post;
 pub use lane::TlsSocket;
 pub use options::{MaxFragment, TlsConfig, TlsIdentity, TlsOptions};
-pub use resources::{TlsResources, TlsRunner};
+pub use resources::{TlsBuffers, TlsRunner, TlsSessions};

@@ -115,7 +115,7 @@ enum Task {
 impl<S> Post<S> {
     /// Without a lane.
     #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
-    pub(super) const VACANT: Self = Self(ExecutorLock::holding(Mail {
+    pub(crate) const VACANT: Self = Self(ExecutorLock::holding(Mail {
         stage: Stage::Over(Ok(())),
         order: None,
         is_held: false,
@@ -413,7 +413,6 @@ impl<S> fmt::Debug for Post<S> {
 /// Dropping a read loses nothing; but then the session goes on waiting for the peer, and a write before the peer has answered fails with [`Cause::Cancelled`].
 pub struct TlsSocket {
     slot: &'static Slot,
-    post: &'static Post,
 }
 
 impl TlsSocket {
@@ -422,13 +421,13 @@ impl TlsSocket {
     /// # Errors
     ///
     /// Those of the session; [`Cause::Certificate`] for a host of a name that no certificate can have.
-    pub(crate) async fn connect(socket: Socket, post: &'static Post, host: &str) -> Result<Self, Cause> {
+    pub(crate) async fn connect(socket: Socket, host: &str) -> Result<Self, Cause> {
         let slot = socket.slot();
         let host = heapless::String::try_from(host)
             .map_err(|_| Cause::Certificate(poolhouse_core::CertificateFault::WrongName))?;
-        post.begin(Order { socket, host });
-        let stream = Self { slot, post };
-        stream.post.opened().await?;
+        slot.post().begin(Order { socket, host });
+        let stream = Self { slot };
+        slot.post().opened().await?;
         Ok(stream)
     }
 
@@ -437,21 +436,21 @@ impl TlsSocket {
     }
 
     pub(crate) async fn read(&self, buf: &mut [u8]) -> Result<usize, Cause> {
-        self.post.read(buf).await
+        self.slot.post().read(buf).await
     }
 
     pub(crate) async fn write(&self, buf: &[u8]) -> Result<usize, Cause> {
-        self.post.write(buf).await
+        self.slot.post().write(buf).await
     }
 
     pub(crate) async fn flush(&self) -> Result<(), Cause> {
-        self.post.flush().await
+        self.slot.post().flush().await
     }
 }
 
 impl Drop for TlsSocket {
     fn drop(&mut self) {
-        self.post.release();
+        self.slot.post().release();
     }
 }
 

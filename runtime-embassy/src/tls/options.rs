@@ -44,7 +44,7 @@ pub struct TlsOptions {
     /// Who this client is, for servers that ask.
     pub identity: Option<TlsIdentity>,
     /// What servers are asked not to exceed in a record. Those that use OpenSSL heed it (mongod), others may not; then what is too large for
-    /// [`TlsResources`](crate::TlsResources) ends the connection. `None`, the default: records of up to 16 KiB.
+    /// [`TlsBuffers`](crate::TlsBuffers) ends the connection. `None`, the default: records of up to 16 KiB.
     pub max_fragment: Option<MaxFragment>,
 }
 

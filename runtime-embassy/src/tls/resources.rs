@@ -7,24 +7,26 @@ use embassy_net::Stack;
 
 use super::lane::{self, Post};
 use super::options::TlsConfig;
-use crate::layout::{Each, Vacant};
+use crate::layout::{Each, Zero};
+use crate::run::{HubRunner, ServerRunner};
+use crate::slot::Slot;
 use crate::{Buffers, Client, Config, Layout, Random, Resources, Runner, SetupError};
 
-/// All memory of a client's TLS, beside its [`Resources`]: `StaticCell<TlsResources<Sizes<1, 4, 8>>>`.
+/// The bytes of a client's TLS, beside its [`Buffers`]: they belong into a static, which begins as zeros: `ConstStaticCell<TlsBuffers<Sizes<1, 4, 8>>>`.
 ///
 /// - `RECEIVE`: the largest record that servers send, encrypted. 16,640 holds every one that there can be; [`TlsOptions::max_fragment`](crate::TlsOptions::max_fragment)
 ///   and 256 are enough for servers that heed it. What is larger ends the connection. At least 768.
 /// - `SEND`: the largest record that is sent, encrypted: 128 bytes more than what is in it. What is longer is sent in several. A client's certificate must fit, with 128 bytes. At
 ///   least 640.
-/// - `PIECE`: bytes that pass between a task and the runner at a time, in either direction.
+/// - `PIECE`: bytes that pass between a task and the session at a time, in either direction.
 ///
-/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`], and the future of the runner some 2 KiB for each besides.
-pub struct TlsResources<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
+/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`], and the future of each session some 2 KiB besides.
+pub struct TlsBuffers<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
     lanes: L::Each<LaneMemory<RECEIVE, SEND, PIECE>>,
 }
 
-impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsResources<L, RECEIVE, SEND, PIECE> {
-    /// Memory that no client uses yet. Sizes that are too small fail the build.
+impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsBuffers<L, RECEIVE, SEND, PIECE> {
+    /// Zeros. Sizes that are too small fail the build.
     #[must_use]
     pub const fn new() -> Self {
         const {
@@ -34,7 +36,7 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Tls
             assert!(SEND <= RECEIVE_MAX, "no record is larger than 16640 bytes");
             assert!(PIECE > 0, "PIECE must be at least 1");
         }
-        Self { lanes: <L::Each<_> as Each<_>>::VACANT }
+        Self { lanes: <L::Each<_> as Each<_>>::ZERO }
     }
 }
 
@@ -47,7 +49,7 @@ const SEND_MIN: usize = 640;
 const CERTIFICATE_OVERHEAD: usize = 128;
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Default
-    for TlsResources<L, RECEIVE, SEND, PIECE>
+    for TlsBuffers<L, RECEIVE, SEND, PIECE>
 {
     fn default() -> Self {
         Self::new()
@@ -55,26 +57,24 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> Def
 }
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug
-    for TlsResources<L, RECEIVE, SEND, PIECE>
+    for TlsBuffers<L, RECEIVE, SEND, PIECE>
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsResources").field("bytes", &size_of::<Self>()).finish_non_exhaustive()
+        // Bytes may be secrets: only the shape is shown.
+        write!(f, "TlsBuffers({} bytes)", size_of::<Self>())
     }
 }
 
 /// The memory of one lane.
 pub(super) struct LaneMemory<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
-    post: Post,
     receive: [u8; RECEIVE],
     send: [u8; SEND],
     incoming: [u8; PIECE],
     outgoing: [u8; PIECE],
 }
 
-impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> Vacant for LaneMemory<RECEIVE, SEND, PIECE> {
-    #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
-    const VACANT: Self =
-        Self { post: Post::VACANT, receive: [0; RECEIVE], send: [0; SEND], incoming: [0; PIECE], outgoing: [0; PIECE] };
+impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> Zero for LaneMemory<RECEIVE, SEND, PIECE> {
+    const ZERO: Self = Self { receive: [0; RECEIVE], send: [0; SEND], incoming: [0; PIECE], outgoing: [0; PIECE] };
 }
 
 impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for LaneMemory<RECEIVE, SEND, PIECE> {
@@ -95,7 +95,7 @@ impl<L: Layout> Client<L> {
     pub fn with_tls<const RECEIVE: usize, const SEND: usize, const PIECE: usize>(
         resources: &'static mut Resources<L>,
         buffers: &'static mut Buffers<L>,
-        tls_resources: &'static mut TlsResources<L, RECEIVE, SEND, PIECE>,
+        tls_buffers: &'static mut TlsBuffers<L, RECEIVE, SEND, PIECE>,
         stack: Stack<'static>,
         config: &'static Config,
         tls: &'static TlsConfig,
@@ -112,7 +112,7 @@ impl<L: Layout> Client<L> {
             return Err(SetupError::TlsRecords);
         }
         let (client, runner) = Self::build(resources, buffers, stack, config, events, true)?;
-        Ok((client, TlsRunner { runner, resources: tls_resources, tls, random }))
+        Ok((client, TlsRunner { runner, buffers: tls_buffers, tls, random }))
     }
 }
 
@@ -120,29 +120,43 @@ impl<L: Layout> Client<L> {
 #[must_use = "without it a client does nothing"]
 pub struct TlsRunner<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
     runner: Runner<L>,
-    resources: &'static mut TlsResources<L, RECEIVE, SEND, PIECE>,
+    buffers: &'static mut TlsBuffers<L, RECEIVE, SEND, PIECE>,
     tls: &'static TlsConfig,
     random: Random,
 }
 
 impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsRunner<L, RECEIVE, SEND, PIECE> {
     /// What [`Runner::run`] does, and all encryption.
+    ///
+    /// One task that does all is simplest where there is one server. With more of them it takes a large stack to begin: see [`TlsRunner::split`].
     pub async fn run(self) -> ! {
-        let Self { runner, resources, tls, random } = self;
+        let Self { runner, buffers, tls, random } = self;
         let mut slots = runner.slots().iter();
-        let lanes = resources.lanes.join_all(move |memory| {
-            let LaneMemory { post, receive, send, incoming, outgoing } = memory;
-            let post: &'static Post = post;
-            post.furnish(incoming, outgoing);
-            if let Some(slot) = slots.next() {
-                slot.give_lane(post);
-            }
+        let sessions = buffers.lanes.join_all(move |memory| {
+            let session = slots.next().map(|slot| TlsSessions::new(memory, slot, tls, random));
             async move {
-                lane::run(post, tls, random, receive, send).await;
+                if let Some(session) = session {
+                    session.run().await;
+                }
             }
         });
-        join(runner.run(), lanes).await;
+        join(runner.run(), sessions).await;
         pending().await
+    }
+
+    /// The same in several tasks: see [`Runner::split`]; and one for each of the [`Layout::SOCKETS`], which the iterator gives.
+    pub fn split(
+        self,
+    ) -> (
+        HubRunner<L>,
+        ServerRunner<L>,
+        impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>> + use<L, RECEIVE, SEND, PIECE>,
+    ) {
+        let Self { runner, buffers, tls, random } = self;
+        let sessions = buffers.lanes.each().zip(runner.slots().iter());
+        let sessions = sessions.map(move |(memory, slot)| TlsSessions::new(memory, slot, tls, random));
+        let (hub, server) = runner.split();
+        (hub, server, sessions)
     }
 }
 
@@ -151,5 +165,40 @@ impl<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TlsRunner").field("runner", &self.runner).finish_non_exhaustive()
+    }
+}
+
+/// The sessions of one socket, one after the other: see [`TlsRunner::split`].
+#[must_use = "without it no connection of its socket is encrypted, and so none is made"]
+pub struct TlsSessions<const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
+    post: &'static Post,
+    receive: &'static mut [u8; RECEIVE],
+    send: &'static mut [u8; SEND],
+    tls: &'static TlsConfig,
+    random: Random,
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> TlsSessions<RECEIVE, SEND, PIECE> {
+    fn new(
+        memory: &'static mut LaneMemory<RECEIVE, SEND, PIECE>,
+        slot: &'static Slot,
+        tls: &'static TlsConfig,
+        random: Random,
+    ) -> Self {
+        let LaneMemory { receive, send, incoming, outgoing } = memory;
+        let post = slot.post();
+        post.furnish(incoming, outgoing);
+        Self { post, receive, send, tls, random }
+    }
+
+    /// Encrypts.
+    pub async fn run(self) -> ! {
+        lane::run(self.post, self.tls, self.random, self.receive, self.send).await
+    }
+}
+
+impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for TlsSessions<RECEIVE, SEND, PIECE> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsSessions").field("post", self.post).finish_non_exhaustive()
     }
 }
