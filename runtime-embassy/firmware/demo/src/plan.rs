@@ -5,7 +5,7 @@ use poolhouse_embassy::{Credential, Options, PoolOptions};
 
 /// What the command line may say.
 pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] [device=NAME] \
-     [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
+     [ca=DIGITS (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
@@ -18,6 +18,9 @@ pub(crate) struct Plan {
     seeds: [&'static str; SEEDS_MAX],
     seed_count: usize,
     set: Option<&'static str>,
+    /// The certificate of the authority to trust, in hexadecimal digits.
+    #[cfg(feature = "tls")]
+    pub(crate) authority: &'static str,
     user: Option<&'static str>,
     password: Option<&'static str>,
     /// What the documents are of.
@@ -39,6 +42,8 @@ impl Plan {
             seeds: [""; SEEDS_MAX],
             seed_count: 0,
             set: None,
+            #[cfg(feature = "tls")]
+            authority: "",
             user: None,
             password: None,
             device: "mps2",
@@ -57,6 +62,8 @@ impl Plan {
                     }
                 }
                 "set" => plan.set = Some(value),
+                #[cfg(feature = "tls")]
+                "ca" => plan.authority = value,
                 "user" => plan.user = Some(value),
                 "password" => plan.password = Some(value),
                 "device" => plan.device = value,

@@ -4,8 +4,9 @@
 //! them and loses none. Prints the events of pools and monitors, and at the end what was sent, how long the longest outage was and what it took of
 //! memory. Exit status 0 means that every document was acknowledged in time, and every connection closed.
 #![no_std]
-#![no_main]
 
+#[cfg(feature = "tls")]
+mod encryption;
 mod plan;
 mod telemetry;
 
@@ -19,14 +20,15 @@ use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
 use poolhouse_embassy::poolhouse_core::observe::EventContext;
 use poolhouse_embassy::{
-    Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, Runner, ServerRunner, SetupError, Sizes,
+    Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 use telemetry::{Inserted, Telemetry};
 
 /// A set of three with room for two that replace others, two connections to each, four tasks that wait.
 type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
-const SERVERS: usize = 4;
+/// With TLS for one server alone, as each connection wants some 8 KiB more.
+const SERVERS: usize = if cfg!(feature = "tls") { 1 } else { 4 };
 
 /// Sockets of the network: the client's, and one each for DHCP and DNS.
 const SOCKETS: usize = Demo::SOCKETS + 2;
@@ -138,7 +140,16 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
         Ok(started) => started,
         Err(error) => fail(&error),
     };
+    #[cfg(not(feature = "tls"))]
     let (of_hub, of_server) = runner.split();
+    #[cfg(feature = "tls")]
+    let (of_hub, of_server) = {
+        let (of_hub, of_server, sessions) = runner.split();
+        for of_socket in sessions {
+            spawner.spawn(encryption::sessions(of_socket).expect(SPAWNED));
+        }
+        (of_hub, of_server)
+    };
     spawner.spawn(hub(of_hub).expect(SPAWNED));
     for _ in 0..SERVERS {
         spawner.spawn(server(of_server).expect(SPAWNED));
@@ -162,9 +173,15 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
     }
 }
 
+/// What runs a client.
+#[cfg(not(feature = "tls"))]
+type Runner = poolhouse_embassy::Runner<Demo>;
+#[cfg(feature = "tls")]
+type Runner = encryption::Runner;
+
 /// A client for this plan. What it takes of the stack to make one is not needed any more once it is made.
 #[inline(never)]
-fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, Runner<Demo>), SetupError> {
+fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, Runner), SetupError> {
     static RESOURCES: StaticCell<Resources<Demo>> = StaticCell::new();
     static BUFFERS: ConstStaticCell<Buffers<Demo>> = ConstStaticCell::new(Buffers::new());
     static CONFIG: StaticCell<Config> = StaticCell::new();
@@ -172,7 +189,11 @@ fn start(network: Stack<'static>, plan: &'static Plan) -> Result<(Client<Demo>, 
         Ok(config) => CONFIG.init(config),
         Err(error) => fail(&error),
     };
-    Client::with_events(RESOURCES.init_with(Resources::new), BUFFERS.take(), network, config, Printer)
+    let (resources, buffers) = (RESOURCES.init_with(Resources::new), BUFFERS.take());
+    #[cfg(feature = "tls")]
+    return encryption::start(resources, buffers, network, config, plan);
+    #[cfg(not(feature = "tls"))]
+    Client::with_events(resources, buffers, network, config, Printer)
 }
 
 fn fail(why: &dyn core::fmt::Display) -> ! {
@@ -180,8 +201,12 @@ fn fail(why: &dyn core::fmt::Display) -> ! {
     host::exit(1)
 }
 
-#[cortex_m_rt::entry]
-fn main() -> ! {
+/// Does what the command line says.
+///
+/// # Panics
+///
+/// Called a second time.
+pub fn run() -> ! {
     static PLAN: StaticCell<Plan> = StaticCell::new();
     static TALLY: StaticCell<Tally> = StaticCell::new();
     static NETWORK: StaticCell<StackResources<SOCKETS>> = StaticCell::new();

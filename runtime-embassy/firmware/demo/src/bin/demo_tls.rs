@@ -1,0 +1,8 @@
+//! Telemetry from a microcontroller into MongoDB, by TLS: see the library.
+#![no_std]
+#![no_main]
+
+#[cortex_m_rt::entry]
+fn main() -> ! {
+    poolhouse_demo::run()
+}

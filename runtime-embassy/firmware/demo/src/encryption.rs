@@ -1,0 +1,59 @@
+//! TLS: the authority that the command line names, the host's clock, a task for the sessions of each socket.
+
+use embassy_net::Stack;
+use poolhouse_board::host;
+use poolhouse_embassy::{
+    Buffers, Client, Config, Layout, MaxFragment, Resources, SetupError, TlsBuffers, TlsConfig, TlsOptions, TlsRunner,
+    TlsSessions,
+};
+use static_cell::{ConstStaticCell, StaticCell};
+
+use crate::plan::Plan;
+use crate::{Demo, Printer, fail};
+
+/// Servers are asked for records of no more than 4 KiB.
+const FRAGMENT: MaxFragment = MaxFragment::Bytes4096;
+const RECEIVE: usize = FRAGMENT.bytes() + 256;
+const SEND: usize = 1152;
+const PIECE: usize = 512;
+
+/// The longest certificate of an authority, in bytes.
+const AUTHORITY_BYTES: usize = 1024;
+
+pub(crate) type Runner = TlsRunner<Demo, RECEIVE, SEND, PIECE>;
+
+#[embassy_executor::task(pool_size = Demo::SOCKETS)]
+pub(crate) async fn sessions(sessions: TlsSessions<RECEIVE, SEND, PIECE>) -> ! {
+    sessions.run().await
+}
+
+/// A client whose every connection is encrypted.
+pub(crate) fn start(
+    resources: &'static mut Resources<Demo>,
+    buffers: &'static mut Buffers<Demo>,
+    network: Stack<'static>,
+    config: &'static Config,
+    plan: &Plan,
+) -> Result<(Client<Demo>, Runner), SetupError> {
+    static TLS_BUFFERS: ConstStaticCell<TlsBuffers<Demo, RECEIVE, SEND, PIECE>> =
+        ConstStaticCell::new(TlsBuffers::new());
+    static TLS: StaticCell<TlsConfig> = StaticCell::new();
+    let Some(authorities) = authority(plan.authority) else { fail(&"ca is no certificate in hexadecimal digits") };
+    let tls = match TlsOptions::new(authorities, || host::unix_time().as_secs()).with_max_fragment(FRAGMENT).validate()
+    {
+        Ok(tls) => TLS.init(tls),
+        Err(error) => fail(&error),
+    };
+    Client::with_tls(resources, buffers, TLS_BUFFERS.take(), network, config, tls, Printer)
+}
+
+/// The certificate that these digits are. A program that knows its authority has it in flash: `include_bytes!`.
+fn authority(digits: &str) -> Option<&'static [&'static [u8]]> {
+    static BYTES: ConstStaticCell<[u8; AUTHORITY_BYTES]> = ConstStaticCell::new([0; AUTHORITY_BYTES]);
+    static AUTHORITIES: StaticCell<[&[u8]; 1]> = StaticCell::new();
+    let bytes = BYTES.take().get_mut(..digits.len() / 2)?;
+    for (byte, digits) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(AUTHORITIES.init([bytes]))
+}
