@@ -10,9 +10,11 @@ use bson::{Document, doc};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::firmware::{self, Firmware};
-use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet};
+use poolhouse_tests::mongod::{self, Mongod, MongodOptions, MongodReplicaSet, MongodTls};
 use poolhouse_tests::suite::Suite;
-use poolhouse_tests::tls::Folder;
+use poolhouse_tests::tls::{Folder, Holder, Wanted};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 extern crate alloc;
 
@@ -35,7 +37,10 @@ fn main() -> ExitCode {
                 .case("a_restart_loses_nothing", a_restart_loses_nothing)
                 .case("a_pulled_cable_loses_nothing", a_pulled_cable_loses_nothing)
                 .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
-                .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
+                .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing)
+                .case("documents_arrive_by_tls", documents_arrive_by_tls)
+                .case("a_restart_by_tls_loses_nothing", a_restart_by_tls_loses_nothing)
+                .case("a_foreign_certificate_is_refused", a_foreign_certificate_is_refused);
         }
         Err(reason) => suite = suite.missing("real servers", reason),
     }
@@ -57,6 +62,31 @@ fn arguments(seeds: &str, documents: i32, period_ms: u32, more: &[&str]) -> Vec<
     ];
     arguments.extend(more.iter().map(|argument| (*argument).to_owned()));
     arguments
+}
+
+/// A server that speaks TLS alone, and the argument that names its authority.
+fn start_with_tls() -> Result<(Mongod, Folder, String), Box<dyn Error>> {
+    let (root, folder) = (Holder::root("root"), Folder::new());
+    let identity = root.issue(&Wanted::server(&["127.0.0.1"])).identity();
+    let tls = MongodTls {
+        certificate_key_file: folder.write("server.pem", identity.pem()),
+        ca_file: Some(folder.write("ca.pem", root.certificate())),
+        allow_without_certificate: true,
+        required: true,
+    };
+    let server = Mongod::start(MongodOptions { tls: Some(tls), ..MongodOptions::default() })?;
+    Ok((server, folder, authority(&root)?))
+}
+
+fn authority(root: &Holder) -> Result<String, Box<dyn Error>> {
+    let der = CertificateDer::from_pem_slice(root.certificate().as_bytes())?;
+    let digits: Vec<String> = der.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("ca={}", digits.concat()))
+}
+
+/// The demo with TLS.
+fn demo_tls(server: &Mongod, documents: i32, more: &[&str]) -> Result<Firmware, Box<dyn Error>> {
+    Ok(Firmware::start("demo_tls", &arguments(&server.address().to_string(), documents, 200, more), None)?)
 }
 
 /// The firmware must end well. Tells what it has done: how long its longest document took is how long a recovery did.
@@ -198,4 +228,34 @@ fn the_death_of_a_primary_loses_nothing() -> Outcome {
     set.kill9(primary)?;
     end_well("the death of a primary loses nothing", &mut firmware, 15)?;
     check_found("the death of a primary loses nothing", set.member(set.wait_for_other_primary(primary, LIMIT)?), 15)
+}
+
+fn documents_arrive_by_tls() -> Outcome {
+    let (server, _folder, authority) = start_with_tls()?;
+    server.run_command(doc! { "createUser": "ada", "pwd": "pencil", "roles": ["root"] })?;
+    let mut firmware = demo_tls(&server, 10, &[&authority, "user=ada", "password=pencil"])?;
+    end_well("documents arrive by tls", &mut firmware, 10)?;
+    check_found("documents arrive by tls", &server, 10)?;
+    check_closed(&server)
+}
+
+fn a_restart_by_tls_loses_nothing() -> Outcome {
+    let (mut server, _folder, authority) = start_with_tls()?;
+    let mut firmware = demo_tls(&server, 15, &[&authority])?;
+    wait_for_some(&mut firmware)?;
+    server.restart()?;
+    end_well("a restart by tls loses nothing", &mut firmware, 15)?;
+    check_found("a restart by tls loses nothing", &server, 15)
+}
+
+fn a_foreign_certificate_is_refused() -> Outcome {
+    let (server, _folder, _) = start_with_tls()?;
+    let stranger = authority(&Holder::root("stranger"))?;
+    let mut firmware = demo_tls(&server, 1, &[&stranger, "seconds=4"])?;
+    let status = firmware.finish(LIMIT)?;
+    let output = firmware.output().join("\n");
+    if status != 1 || !output.contains("certificate") || !output.contains("sent 0, ") {
+        return Err(format!("exit status {status}:\n{output}").into());
+    }
+    Ok(())
 }
