@@ -100,9 +100,7 @@ impl Slot {
 
     /// Whether a connection may have it.
     pub(crate) fn is_free(&self) -> bool {
-        self.0.with(|state| {
-            matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some()
-        })
+        self.0.with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
     }
 
     /// A socket that was given back; else `waker` is woken when there is one.

@@ -10,18 +10,22 @@ pub(crate) mod clock;
 use self::bridge::{Bridge, Traffic};
 use self::cable::{Cable, End};
 use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::task::Wake;
 use async_executor::{LocalExecutor, Task};
 use core::cell::{Cell, RefCell};
 use core::fmt::Debug;
 use core::future::{Future, poll_fn};
 use core::net::SocketAddr;
 use core::pin::{Pin, pin};
-use core::task::{Context, Poll};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use embassy_net::Stack;
 use poolhouse_tests::fake::FakeServer;
-use poolhouse_tests::patience::{self, PATIENCE};
+use poolhouse_tests::patience::{self, PATIENCE, eventually};
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Instant;
 
 /// The client's address.
@@ -209,37 +213,69 @@ impl Net {
 
     /// Awaits something while the clock goes from one timer to the next, as by [`Net::skip`].
     pub(crate) async fn skipping<T: Debug>(&self, limit: Duration, future: impl Future<Output = T>) -> T {
-        self.while_the_clock_moves(limit, future, true).await
+        beside(future, self.skip(limit)).await
     }
 
-    /// [`Net::skipping`] by [`Net::jump`].
-    pub(crate) async fn jumping<T: Debug>(&self, limit: Duration, future: impl Future<Output = T>) -> T {
-        self.while_the_clock_moves(limit, future, false).await
+    /// [`Net::skipping`] by [`Net::jump`], which begins when the server has what it is not going to answer.
+    pub(crate) async fn jumping<T: Debug>(
+        &self,
+        limit: Duration,
+        begins: impl Fn() -> bool,
+        future: impl Future<Output = T>,
+    ) -> T {
+        let mover = async {
+            eventually("the clock moves", begins).await;
+            self.jump(limit).await;
+        };
+        beside(future, mover).await
     }
 
-    async fn while_the_clock_moves<T>(&self, limit: Duration, future: impl Future<Output = T>, settled: bool) -> T {
-        let mut future = pin!(future);
-        let mut mover = pin!(async {
-            let end = clock::now() + limit;
-            loop {
-                if settled {
-                    self.settled().await;
-                } else {
-                    self.idle().await;
-                }
-                if !clock::step(end) {
-                    core::future::pending::<()>().await;
-                }
+    /// Whether a request has gone on to a server and has no answer yet.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.traffic.is_quiet()
+    }
+
+    /// How many connections servers have ended by themselves, as the bridge knows.
+    pub(crate) fn server_ends(&self) -> u64 {
+        self.traffic.server_ends.get()
+    }
+}
+
+/// Awaits one future while another one runs, as long as it does. The one is polled only when it was woken itself: to poll a socket keeps its stack busy.
+async fn beside<T>(future: impl Future<Output = T>, other: impl Future<Output = ()>) -> T {
+    let mut future = pin!(future);
+    let woken = Arc::new(Woken { it_was: AtomicBool::new(true), parent: Mutex::new(None) });
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut other = pin!(async {
+        other.await;
+        core::future::pending::<()>().await;
+    });
+    poll_fn(|context| {
+        woken.parent.lock().expect("not poisoned").replace(context.waker().clone());
+        while woken.it_was.swap(false, Ordering::SeqCst) {
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_ready() {
+                return polled;
             }
-        });
-        poll_fn(|context| {
-            let polled = future.as_mut().poll(context);
-            if polled.is_pending() {
-                let _: Poll<()> = mover.as_mut().poll(context);
-            }
-            polled
-        })
-        .await
+        }
+        let _: Poll<()> = other.as_mut().poll(context);
+        Poll::Pending
+    })
+    .await
+}
+
+/// Whether a future was woken.
+struct Woken {
+    it_was: AtomicBool,
+    parent: Mutex<Option<Waker>>,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.it_was.store(true, Ordering::SeqCst);
+        if let Some(parent) = self.parent.lock().expect("not poisoned").take() {
+            parent.wake();
+        }
     }
 }
 

@@ -5,21 +5,22 @@ use alloc::rc::Rc;
 use alloc::sync::Arc;
 use alloc::task::Wake;
 use core::cell::{Cell, RefCell};
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
-use embassy_time::Timer;
+use poolhouse_embassy::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_embassy::poolhouse_core::pool::{ClosedReason, PoolEvent};
 use poolhouse_embassy::poolhouse_core::shell::{Event, PoolSnapshot};
-use poolhouse_embassy::poolhouse_core::{Instant, ServerType};
+use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
 use poolhouse_embassy::{
     Client, DocumentWriter, EventRef, Layout, MonitorOptions, OperationError, Options, Publish, RawDocument, Resources,
     ServerMonitoringMode, Sizes,
 };
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused};
+use std::sync::Mutex;
 
 /// One server.
 pub(crate) type Small = Sizes<1, 4, 8, 4096, 1024, 1024, Log>;
@@ -92,6 +93,15 @@ impl Log {
             _ => None,
         };
         self.pool_events().into_iter().filter_map(closed).collect()
+    }
+
+    /// Why checks have failed, in order.
+    pub(crate) fn heartbeat_failures(&self) -> Vec<Cause> {
+        let failed = |event| match event {
+            Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }) => Some(cause),
+            _ => None,
+        };
+        self.events().into_iter().filter_map(failed).collect()
     }
 
     /// Forgets what was told so far.
@@ -218,27 +228,34 @@ pub(crate) fn document(reply: RawDocument<'_>) -> bson::Document {
     bson::Document::from_reader(reply.as_bytes()).expect("a document")
 }
 
-/// Lets the test's own clock reach a time; for what ends by a limit and must not end before.
-pub(crate) async fn sleep(time: Duration) {
-    Timer::after(time.try_into().expect("a short time")).await;
-}
-
 /// Wakes whoever polls by hand.
 #[derive(Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
+    listener: Mutex<Option<Waker>>,
 }
 
 impl Wake for Bell {
     fn wake(self: Arc<Self>) {
         self.rung.store(true, Ordering::SeqCst);
+        if let Some(listener) = self.listener.lock().expect("not poisoned").take() {
+            listener.wake();
+        }
     }
 }
 
 impl Bell {
     /// Waits until the waker was woken, and forgets it.
     pub(crate) async fn rung(&self) {
-        eventually("the waker is woken", || self.rung.swap(false, Ordering::SeqCst)).await;
+        let rung = poll_fn(|context| {
+            self.listener.lock().expect("not poisoned").replace(context.waker().clone());
+            if self.rung.swap(false, Ordering::SeqCst) { Poll::Ready(true) } else { Poll::Pending }
+        });
+        let limit = async {
+            async_io::Timer::after(PATIENCE).await;
+            false
+        };
+        assert!(futures_lite::future::or(rung, limit).await, "the waker is never woken");
     }
 }
 

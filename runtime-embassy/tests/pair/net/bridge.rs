@@ -18,7 +18,7 @@ use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use std::net::{Shutdown, TcpStream};
 
 /// Connections to one server at a time.
-const CONNECTIONS: usize = 12;
+const CONNECTIONS: usize = 16;
 /// Bytes of the buffers of one connection.
 const BUFFER: usize = 4096;
 /// How often a peer that says nothing is asked whether it is there, and until when it must have answered.
@@ -33,6 +33,8 @@ pub(super) struct Traffic {
     /// Connections that are being made or ended.
     busy: Cell<usize>,
     lines: RefCell<Vec<Rc<Line>>>,
+    /// Connections that servers have ended, in order or not.
+    pub(super) server_ends: Cell<u64>,
 }
 
 /// One connection.
@@ -198,9 +200,13 @@ async fn serve(mut socket: TcpSocket<'static>, address: SocketAddr, gate: Rc<Gat
         match end {
             End::InOrder => {}
             End::ByClient => {
-                rustix::net::sockopt::set_socket_linger(host.get_ref(), Some(Duration::ZERO)).expect("a socket of ours");
+                rustix::net::sockopt::set_socket_linger(host.get_ref(), Some(Duration::ZERO))
+                    .expect("a socket of ours");
             }
-            End::ByServer => reset(&mut socket).await,
+            End::ByServer => {
+                traffic.server_ends.set(traffic.server_ends.get() + 1);
+                reset(&mut socket).await;
+            }
         }
     }
 }
@@ -265,9 +271,14 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
                 Err(_) => return End::ByServer,
             }
         }
+        let passing_on = Busy::new(traffic);
+        if ending.borrow().is_none() {
+            traffic.server_ends.set(traffic.server_ends.get() + 1);
+        }
         socket.borrow_mut().close();
         let flushed = poll_fn(|context| pin!(socket.borrow_mut().flush()).poll(context));
         let _ = with_timeout(LINGER, flushed).await;
+        drop(passing_on);
         // The client may have more to say.
         while !matches!(socket.borrow().state(), State::Closed | State::TimeWait) {
             Timer::after_millis(50).await;

@@ -26,6 +26,8 @@ pub(crate) struct Cable {
     /// Frames that were sent, lost ones too.
     pub(crate) frames: Cell<u64>,
     pub(crate) lost: Cell<u64>,
+    /// Resets of connections.
+    pub(crate) resets: Cell<u64>,
     ends: Cell<Vec<StateRunner<'static>>>,
 }
 
@@ -52,7 +54,8 @@ impl Cable {
     }
 
     /// Whether the next frame arrives.
-    fn carries(&self) -> bool {
+    fn carries(&self, frame: &[u8]) -> bool {
+        self.resets.set(self.resets.get() + u64::from(is_reset(frame)));
         let number = self.frames.get() + 1;
         self.frames.set(number);
         let each = self.lose_each.get();
@@ -110,10 +113,17 @@ pub(super) fn join(net: &Net, cable: &Rc<Cable>, one: End, other: End) {
     net.spawn(carry(Rc::clone(cable), other_out, one_in));
 }
 
+/// Whether a frame resets a connection: IPv4 without options, TCP, and the flag.
+fn is_reset(frame: &[u8]) -> bool {
+    matches!(frame, [_, _, _, _, _, _, _, _, _, _, _, _, 8, 0, 0x45, ..])
+        && frame.get(23) == Some(&6)
+        && frame.get(47).is_some_and(|flags| flags & 4 != 0)
+}
+
 async fn carry(cable: Rc<Cable>, mut from: TxRunner<'static, MTU>, mut to: RxRunner<'static, MTU>) {
     loop {
         let frame = from.tx_buf().await;
-        if cable.carries() {
+        if cable.carries(frame) {
             let delay = cable.delay.get();
             if !delay.is_zero() {
                 Timer::after(delay.try_into().expect("a short delay")).await;

@@ -1,0 +1,1 @@
+//! Servers and networks that fail, and what becomes of it.
