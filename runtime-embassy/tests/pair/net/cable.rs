@@ -19,6 +19,8 @@ const SOCKETS: usize = 96;
 pub(crate) struct Cable {
     /// No frame passes.
     cut: Cell<bool>,
+    /// It is cut by itself after so many frames; zero: never.
+    pub(crate) cut_at: Cell<u64>,
     /// How long each frame takes.
     pub(crate) delay: Cell<Duration>,
     /// Each frame of this number is lost; zero: none.
@@ -58,6 +60,9 @@ impl Cable {
         self.resets.set(self.resets.get() + u64::from(is_reset(frame)));
         let number = self.frames.get() + 1;
         self.frames.set(number);
+        if number == self.cut_at.get() + 1 && number > 1 {
+            self.cut.set(true);
+        }
         let each = self.lose_each.get();
         let lost = self.cut.get() || (each != 0 && number.is_multiple_of(each));
         self.lost.set(self.lost.get() + u64::from(lost));
