@@ -46,6 +46,13 @@ impl<L: Layout> Embassy<L> {
         self.slots
     }
 
+    /// How many of the client's sockets are at home: no connection has them, and nobody closes them. All of [`Layout::SOCKETS`] are, once the client is
+    /// closed and its last connections are ended.
+    #[must_use]
+    pub fn free_sockets(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_free()).count()
+    }
+
     /// A socket is free.
     pub(crate) fn call_dialer(&self) {
         if let Some(dialer) = self.desk.with(Option::take) {

@@ -127,6 +127,11 @@ impl Slot {
         Some(Socket { slot: self, socket: Some(socket) })
     }
 
+    /// Whether a connection may have it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
+    }
+
     /// A socket that was given back; else `waker` is woken when there is one.
     pub(crate) fn poll_returned(&self, waker: &Waker) -> Poll<TcpSocket<'static>> {
         let (socket, _replaced) = self.0.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
