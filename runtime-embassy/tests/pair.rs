@@ -12,4 +12,6 @@ mod pair {
     mod net;
     mod replies;
     mod support;
+    #[cfg(feature = "tls")]
+    mod tls;
 }
