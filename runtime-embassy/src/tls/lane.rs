@@ -106,7 +106,11 @@ impl Pipe {
 }
 
 fn copy(to: &mut [u8], from: &[u8]) -> usize {
-    to.iter_mut().zip(from).map(|(to, from)| *to = *from).count()
+    let count = to.len().min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..count), from.get(..count)) {
+        to.copy_from_slice(from);
+    }
+    count
 }
 
 /// What a lane is to do for its stream.
