@@ -2,9 +2,7 @@
 
 use super::net::cable::addressed;
 use super::net::{CLIENT, Net, clock, run};
-use super::support::{
-    Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small,
-};
+use super::support::{Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small};
 use core::time::Duration;
 use embassy_net::ConfigV4;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
@@ -151,9 +149,8 @@ fn frozen_server_interrupts_operations_in_flight() {
             let error = refused(net.jumping(MINUTE, || true, task).await);
             assert!(matches!(error, OperationError::Interrupted(_)), "{error:?}");
         }
-        let interrupted = |event: &PoolEvent| {
-            matches!(event, PoolEvent::PoolCleared { interrupt_in_use_connections: true, .. })
-        };
+        let interrupted =
+            |event: &PoolEvent| matches!(event, PoolEvent::PoolCleared { interrupt_in_use_connections: true, .. });
         assert!(rig.log.pool_events().iter().any(interrupted));
         server.thaw();
         recovers(net, &rig, &server).await;
