@@ -4,12 +4,16 @@
 extern crate alloc;
 
 mod pair {
+    mod authentication;
     mod basics;
     mod cancellation;
     mod closing;
     mod failures;
+    mod idleness;
     mod limits;
+    mod names;
     mod net;
+    mod replica_set;
     mod replies;
     mod support;
     #[cfg(feature = "tls")]

@@ -33,6 +33,9 @@ pub(crate) const CLIENT: [u8; 4] = [127, 0, 0, 2];
 /// The bridge's, and the host's own.
 const BRIDGE: [u8; 4] = [127, 0, 0, 1];
 
+/// Connections to a server at a time.
+const CONNECTIONS: usize = 30;
+
 /// Two stacks and what joins them.
 pub(crate) struct Net {
     executor: Rc<LocalExecutor<'static>>,
@@ -89,20 +92,27 @@ impl Net {
     }
 
     /// Has servers on the host reached at their own addresses.
-    pub(crate) fn open(&self, address: SocketAddr) {
+    ///
+    /// - `connections`: how many at a time.
+    pub(crate) fn open_for(&self, address: SocketAddr, connections: usize) {
         let mut bridges = self.bridges.borrow_mut();
-        let bridge = bridges.entry(address.port()).or_insert_with(|| Bridge::new(self, self.bridge, address));
-        bridge.open();
+        let new = || Bridge::new(self, self.bridge, address, connections);
+        bridges.entry(address.port()).or_insert_with(new).open();
     }
 
-    /// [`Net::open`] for a fake server.
+    /// [`Net::open_for`] a fake server.
     pub(crate) fn open_to(&self, server: &FakeServer) {
-        self.open(server.address());
+        self.open_for(server.address(), CONNECTIONS);
     }
 
     /// Has questions to the name server at the bridge's address answered by one on the host.
     pub(crate) fn open_names(&self, address: SocketAddr) {
         bridge::forward_names(self, self.bridge, address);
+    }
+
+    /// Whether the server is expected to answer: whether the clock waits for it.
+    pub(crate) fn expect(&self, server: &FakeServer, answers: bool) {
+        self.traffic.expect(server.address().port(), answers);
     }
 
     /// The server refuses to be connected to.

@@ -104,6 +104,12 @@ impl Log {
         self.events().into_iter().filter_map(failed).collect()
     }
 
+    /// How many checks have succeeded.
+    pub(crate) fn heartbeats(&self) -> usize {
+        let succeeded = |event: &Event| matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatSucceeded { .. }));
+        self.events().iter().filter(|event| succeeded(event)).count()
+    }
+
     /// Forgets what was told so far.
     pub(crate) fn clear(&self) {
         self.0.borrow_mut().clear();

@@ -17,8 +17,6 @@ use embassy_time::{Timer, with_timeout};
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use std::net::{Shutdown, TcpStream};
 
-/// Connections to one server at a time.
-const CONNECTIONS: usize = 16;
 /// Bytes of the buffers of one connection.
 const BUFFER: usize = 4096;
 /// How often a peer that says nothing is asked whether it is there, and until when it must have answered.
@@ -30,8 +28,10 @@ const LINGER: embassy_time::Duration = embassy_time::Duration::from_secs(60);
 /// What servers owe.
 #[derive(Default)]
 pub(super) struct Traffic {
-    /// Connections that are being made or ended.
-    busy: Cell<usize>,
+    /// Ports to which connections are being made or ended.
+    busy: RefCell<Vec<u16>>,
+    /// Ports whose servers are not expected to answer.
+    silent: RefCell<Vec<u16>>,
     lines: RefCell<Vec<Rc<Line>>>,
     /// Connections that servers have ended, in order or not.
     pub(super) server_ends: Cell<u64>,
@@ -40,6 +40,7 @@ pub(super) struct Traffic {
 /// One connection.
 #[derive(Default)]
 struct Line {
+    port: u16,
     requests: RefCell<Frames>,
     replies: RefCell<Frames>,
 }
@@ -47,7 +48,18 @@ struct Line {
 impl Traffic {
     /// Whether every request was answered.
     pub(super) fn is_quiet(&self) -> bool {
-        self.busy.get() == 0 && self.lines.borrow().iter().all(|line| !line.owes())
+        let silent = self.silent.borrow();
+        self.busy.borrow().iter().all(|port| silent.contains(port))
+            && self.lines.borrow().iter().all(|line| !line.owes() || silent.contains(&line.port))
+    }
+
+    /// Whether answers of the server at this port are waited for.
+    pub(super) fn expect(&self, port: u16, answers: bool) {
+        let mut silent = self.silent.borrow_mut();
+        silent.retain(|each| *each != port);
+        if !answers {
+            silent.push(port);
+        }
     }
 }
 
@@ -61,7 +73,7 @@ impl Line {
 impl fmt::Debug for Traffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let owing = self.lines.borrow().iter().filter(|line| line.owes()).count();
-        write!(f, "{} connections begin or end, {owing} have no answer", self.busy.get())
+        write!(f, "{} connections begin or end, {owing} have no answer", self.busy.borrow().len())
     }
 }
 
@@ -102,19 +114,24 @@ impl Frames {
     }
 }
 
-/// A count that goes down again by itself.
-struct Busy(Rc<Traffic>);
+/// A connection that is being made or ended, as long as it lives.
+struct Busy {
+    traffic: Rc<Traffic>,
+    port: u16,
+}
 
 impl Busy {
-    fn new(traffic: &Rc<Traffic>) -> Self {
-        traffic.busy.set(traffic.busy.get() + 1);
-        Self(Rc::clone(traffic))
+    fn new(traffic: &Rc<Traffic>, port: u16) -> Self {
+        traffic.busy.borrow_mut().push(port);
+        Self { traffic: Rc::clone(traffic), port }
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.set(self.0.busy.get() - 1);
+        let mut busy = self.traffic.busy.borrow_mut();
+        let place = busy.iter().position(|port| *port == self.port).expect("it was counted");
+        busy.swap_remove(place);
     }
 }
 
@@ -151,9 +168,9 @@ impl Gate {
 }
 
 impl Bridge {
-    pub(super) fn new(net: &Net, stack: Stack<'static>, address: SocketAddr) -> Self {
+    pub(super) fn new(net: &Net, stack: Stack<'static>, address: SocketAddr, connections: usize) -> Self {
         let gate = Rc::new(Gate::default());
-        for _ in 0..CONNECTIONS {
+        for _ in 0..connections {
             let buffer = || Box::leak(vec![0; BUFFER].into_boxed_slice());
             let socket = TcpSocket::new(stack, buffer(), buffer());
             net.spawn(serve(socket, address, Rc::clone(&gate), Rc::clone(&net.traffic)));
@@ -185,18 +202,18 @@ async fn serve(mut socket: TcpSocket<'static>, address: SocketAddr, gate: Rc<Gat
         socket.set_nagle_enabled(false);
         socket.set_keep_alive(Some(KEEP_ALIVE));
         socket.set_timeout(Some(DEAD));
-        let busy = Busy::new(&traffic);
+        let busy = Busy::new(&traffic, address.port());
         let Ok(host) = Async::<TcpStream>::connect(address).await else {
             reset(&mut socket).await;
             continue;
         };
         host.get_ref().set_nodelay(true).expect("a socket of ours");
-        let line = Rc::new(Line::default());
+        let line = Rc::new(Line { port: address.port(), ..Line::default() });
         traffic.lines.borrow_mut().push(Rc::clone(&line));
         drop(busy);
         let end = pump(&mut socket, &host, &line, &traffic).await;
         traffic.lines.borrow_mut().retain(|each| !Rc::ptr_eq(each, &line));
-        let _busy = Busy::new(&traffic);
+        let _busy = Busy::new(&traffic, address.port());
         match end {
             End::InOrder => {}
             End::ByClient => {
@@ -245,7 +262,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
                 Err(Error::ConnectionReset) => return End::ByClient,
             }
         }
-        ending.replace(Some(Busy::new(traffic)));
+        ending.replace(Some(Busy::new(traffic, line.port)));
         let _ = host.get_ref().shutdown(Shutdown::Write);
         // Nothing announces a reset from now on.
         while socket.borrow().state() != State::Closed {
@@ -271,7 +288,7 @@ async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &L
                 Err(_) => return End::ByServer,
             }
         }
-        let passing_on = Busy::new(traffic);
+        let passing_on = Busy::new(traffic, line.port);
         if ending.borrow().is_none() {
             traffic.server_ends.set(traffic.server_ends.get() + 1);
         }
@@ -317,11 +334,16 @@ async fn answer_name(
     address: SocketAddr,
     traffic: Rc<Traffic>,
 ) {
-    let busy = Busy::new(&traffic);
+    let busy = Busy::new(&traffic, address.port());
     let host = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0)).expect("a free port");
     host.send_to(&question, address).await.expect("it is there");
     let mut bytes = [0; BUFFER];
-    if let Ok((count, _)) = host.recv_from(&mut bytes).await {
+    // A name server may be silent.
+    let silence = async {
+        async_io::Timer::after(Duration::from_millis(300)).await;
+        Err(std::io::ErrorKind::TimedOut.into())
+    };
+    if let Ok((count, _)) = futures_lite::future::or(host.recv_from(&mut bytes), silence).await {
         let _ = socket.send_to(&bytes[..count], from).await;
     }
     drop(busy);
