@@ -154,7 +154,9 @@ impl<L: Layout> Runtime for Embassy<L> {
         }
         #[cfg(feature = "tls")]
         if let Some(lane) = socket.slot().lane() {
-            return TlsSocket::connect(socket, lane, host).await.map(Stream::Tls).map_err(ConnectError);
+            let socket = TlsSocket::begin(socket, lane, host).map_err(ConnectError)?;
+            socket.opened().await.map_err(ConnectError)?;
+            return Ok(Stream::Tls(socket));
         }
         // Rather none than one that anybody can read.
         Err(ConnectError(Cause::Resources))

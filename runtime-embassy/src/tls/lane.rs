@@ -434,19 +434,28 @@ pub struct TlsSocket {
 }
 
 impl TlsSocket {
-    /// Shakes hands over a connected socket, in the lane of its slot. Dropping the future gives the socket back.
+    /// Begins a session over a connected socket, in the lane of its slot.
+    ///
+    /// Not `async`, so that what connects has no place for the socket and the name.
     ///
     /// # Errors
     ///
-    /// Those of the session; [`Cause::Certificate`] for a host of a name that no certificate can have.
-    pub(crate) async fn connect(socket: Socket, post: &'static Post, host: &str) -> Result<Self, Cause> {
+    /// [`Cause::Certificate`] for a host of a name that no certificate can have.
+    pub(crate) fn begin(socket: Socket, post: &'static Post, host: &str) -> Result<Self, Cause> {
         let slot = socket.slot();
         let host = heapless::String::try_from(host)
             .map_err(|_| Cause::Certificate(poolhouse_core::CertificateFault::WrongName))?;
         post.begin(Order { socket, host });
-        let stream = Self { slot, post };
-        stream.post.opened().await?;
-        Ok(stream)
+        Ok(Self { slot, post })
+    }
+
+    /// Waits until hands are shaken.
+    ///
+    /// # Errors
+    ///
+    /// Those of the session.
+    pub(crate) async fn opened(&self) -> Result<(), Cause> {
+        self.post.opened().await
     }
 
     pub(crate) const fn slot(&self) -> &'static Slot {
