@@ -16,4 +16,5 @@ mod pair {
     mod replica_set;
     mod replies;
     mod support;
+    mod telemetry;
 }
