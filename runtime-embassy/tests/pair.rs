@@ -16,6 +16,7 @@ mod pair {
     mod replica_set;
     mod replies;
     mod support;
+    mod telemetry;
     #[cfg(feature = "tls")]
     mod tls;
 }

@@ -209,18 +209,6 @@ impl Net {
         }
     }
 
-    /// [`Net::skip_until`] by [`Net::jump`].
-    pub(crate) async fn jump_until(&self, what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
-        let end = clock::now() + limit;
-        loop {
-            self.idle().await;
-            if condition() {
-                return;
-            }
-            assert!(clock::step(end), "never came true: {what}");
-        }
-    }
-
     /// Awaits something while the clock goes from one timer to the next, as by [`Net::skip`].
     pub(crate) async fn skipping<T: Debug>(&self, limit: Duration, future: impl Future<Output = T>) -> T {
         beside(future, self.skip(limit)).await

@@ -275,13 +275,13 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
         let rig: Rig<Set> = rig(net, Options { timeout: None, ..polling(&set) });
         known(&rig.client, &set).await;
         let old = set.primary().expect("a primary");
-        ping(&rig.client, CommandOptions::new()).await.expect("a ping");
+        rig.client.warm_up(Some(3)).await.expect("three");
         set.freeze(old);
         let client = rig.client;
         let tasks: Vec<_> = (0..3)
             .map(|_| net.spawn_task(async move { ping(&client, CommandOptions::new().repeatable()).await }))
             .collect();
-        eventually("they are under way", || pool(&rig.client, &set.server(old)).counts.total() == 3).await;
+        eventually("they are under way", || pool(&rig.client, &set.server(old)).counts.in_use == 3).await;
         net.idle().await;
         set.elect((old + 1) % 3);
         net.expect(&set.server(old), false);

@@ -88,18 +88,14 @@ impl Log {
 
     /// Why connections were closed, in order.
     pub(crate) fn closed(&self) -> Vec<ClosedReason> {
-        let closed = |event: PoolEvent| match event {
-            PoolEvent::ConnectionClosed { reason, .. } => Some(reason),
-            _ => None,
-        };
+        let closed = |event| if let PoolEvent::ConnectionClosed { reason, .. } = event { Some(reason) } else { None };
         self.pool_events().into_iter().filter_map(closed).collect()
     }
 
     /// Why checks have failed, in order.
     pub(crate) fn heartbeat_failures(&self) -> Vec<Cause> {
-        let failed = |event| match event {
-            Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }) => Some(cause),
-            _ => None,
+        let failed = |event| {
+            if let Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }) = event { Some(cause) } else { None }
         };
         self.events().into_iter().filter_map(failed).collect()
     }
