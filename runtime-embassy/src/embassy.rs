@@ -3,7 +3,7 @@
 use crate::Layout;
 use crate::lock::ExecutorLock;
 use crate::place::{self, Place, PlaceRef, ServerRef};
-use crate::slot::{Buffer, Slot, Slots, Socket};
+use crate::slot::{Buffer, Slots, Socket};
 #[cfg(feature = "tls")]
 use crate::tls::TlsSocket;
 use core::fmt;
@@ -49,10 +49,11 @@ impl<L: Layout> Embassy<L> {
         self.slots
     }
 
-    /// Whether every socket is closed: after [`Client::close`](crate::Client::close) the servers have heard of it then.
+    /// How many of the client's sockets are at home: no connection has them, and nobody closes them. All of [`Layout::SOCKETS`] are, once the client is
+    /// closed and its last connections are ended.
     #[must_use]
-    pub fn is_at_rest(&self) -> bool {
-        self.slots.iter().all(Slot::is_free)
+    pub fn free_sockets(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.is_free()).count()
     }
 
     /// A socket is free: whoever waits for one looks again.
@@ -171,7 +172,11 @@ impl<L: Layout> Runtime for Embassy<L> {
             return Ok(Stream::Tcp(socket));
         }
         #[cfg(feature = "tls")]
-        return TlsSocket::connect(socket, host).await.map(Stream::Tls).map_err(ConnectError);
+        {
+            let socket = TlsSocket::begin(socket, host).map_err(ConnectError)?;
+            socket.opened().await.map_err(ConnectError)?;
+            return Ok(Stream::Tls(socket));
+        }
         // Rather none than one that anybody can read.
         #[cfg(not(feature = "tls"))]
         Err(ConnectError(Cause::Resources))

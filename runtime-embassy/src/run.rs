@@ -9,7 +9,7 @@ use core::future::{pending, poll_fn};
 use core::pin::pin;
 use embassy_futures::join::join5;
 use embassy_net::tcp::{State, TcpSocket};
-use embassy_time::{Duration, with_timeout};
+use embassy_time::{Duration, Timer, with_timeout};
 use poolhouse_core::shell::Hub;
 
 /// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
@@ -17,6 +17,8 @@ pub(crate) const WORKERS: u32 = 2;
 
 /// How long a server may take to answer the end of a connection, before it is told by a reset.
 const LINGER: Duration = Duration::from_secs(1);
+/// How long the network stack may keep back its last acknowledgement, and some more. A socket that is lent again before sends none.
+const ACKNOWLEDGED: Duration = Duration::from_millis(20);
 /// How long a reset may take to be sent. Nobody waits for it where there is no link.
 const RESET: Duration = Duration::from_millis(200);
 
@@ -47,7 +49,7 @@ impl<L: Layout> Runner<L> {
 
     /// The same in several tasks: the rest, and one to be run for each server that there is room for, which may be copied for that.
     ///
-    /// ```ignore
+    /// ```text
     /// #[embassy_executor::task]
     /// async fn housekeeping(runner: HubRunner<Db>) -> ! {
     ///     runner.run().await
@@ -159,8 +161,20 @@ async fn close(socket: &mut TcpSocket<'static>) {
         Ok::<(), embassy_net::tcp::Error>(())
     });
     let _ = ended.await;
-    if !matches!(socket.state(), State::Closed | State::TimeWait) {
-        socket.abort();
-        let _ = with_timeout(RESET, socket.flush()).await;
+    match socket.state() {
+        State::Closed => {}
+        State::TimeWait => Timer::after(ACKNOWLEDGED).await,
+        State::Listen
+        | State::SynSent
+        | State::SynReceived
+        | State::Established
+        | State::FinWait1
+        | State::FinWait2
+        | State::CloseWait
+        | State::Closing
+        | State::LastAck => {
+            socket.abort();
+            let _ = with_timeout(RESET, socket.flush()).await;
+        }
     }
 }

@@ -94,10 +94,6 @@ impl Slot {
         drop(before);
     }
 
-    pub(crate) fn is_free(&self) -> bool {
-        self.state.with(|state| matches!(state.socket, Home::Free(_)))
-    }
-
     /// By it a session of the socket is reached.
     #[cfg(feature = "tls")]
     pub(crate) const fn post(&'static self) -> &'static Post {
@@ -119,6 +115,12 @@ impl Slot {
             }
         })?;
         Some(Socket { slot: self, socket: Some(socket) })
+    }
+
+    /// Whether a connection may have it.
+    pub(crate) fn is_free(&self) -> bool {
+        self.state
+            .with(|state| matches!(state.socket, Home::Free(_)) && state.input.is_some() && state.output.is_some())
     }
 
     /// A socket that was given back; else `waker` is woken when there is one.

@@ -120,7 +120,8 @@ pub trait Memory: Stores {}
 /// - `NAMES`: hosts, passives, arbiters and tags in one server's reply.
 /// - `TEXTS`: different addresses, set names and tags in the whole topology, and `BYTES`: their bytes, each with 4 more.
 ///
-/// What does not fit makes the server that said it Unknown with [`ServerError::Beyond`](super::ServerError::Beyond).
+/// When a primary names so many new members that they do not fit beside those that they replace, those are removed at once, and the new ones come with the
+/// next check, which is asked for. Any other thing that does not fit makes the server that said it Unknown with [`ServerError::Beyond`](super::ServerError::Beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize>;
 

@@ -197,6 +197,7 @@ impl<M: Memory> Topology<M> {
             if self.meta.set_name.is_none() {
                 self.meta.topology_type = self.meta_before.topology_type;
             }
+            self.make_way(place, &data);
             self.set_unknown(now, place, error);
             if self.meta.topology_type == TopologyType::ReplicaSetWithPrimary {
                 self.check_if_has_primary();
@@ -259,6 +260,27 @@ impl<M: Memory> Topology<M> {
         }
         let limit = M::SERVERS_MAX.min(self.servers.limit());
         self.reserve(wanted).map_err(|Full| ServerError::Beyond { limit: Limit::Servers, count: limit })
+    }
+
+    /// The hosts of a primary do not fit beside those that they replace. If they do once those are gone, these are removed at once, and a check of the
+    /// primary is asked for, which finds their places free. Otherwise nothing changes.
+    fn make_way(&mut self, place: usize, data: &Data) {
+        self.texts.unmark_all();
+        let mut wanted = u32::from(self.texts.mark(self.servers.slots()[place].address));
+        for at in 0..self.hosts(place) {
+            let host = self.name(place, at);
+            wanted += u32::from(self.texts.mark(host));
+        }
+        if wanted > M::SERVERS_MAX.min(self.servers.limit()) || self.order_primary(data).is_err() {
+            return;
+        }
+        for other in 0..self.servers.slots().len() {
+            let slot = &self.servers.slots()[other];
+            if slot.place == Place::Member && !self.texts.is_marked(slot.address) {
+                self.remove(other);
+            }
+        }
+        self.owe(place, |owed| owed.check = true);
     }
 
     /// Looks whether there are places for so many new members.

@@ -35,6 +35,8 @@ pub(crate) struct Post<S = Socket>(ExecutorLock<Mail<S>>);
 
 struct Mail<S> {
     stage: Stage,
+    /// Why it has failed, if it has.
+    failure: Cause,
     /// For a session that has not begun.
     order: Option<Order<S>>,
     /// Whether there is a stream.
@@ -54,30 +56,30 @@ struct Mail<S> {
 
 #[derive(Clone, Copy)]
 enum Stage {
+    /// The peer has ended it, if there was one.
+    Over,
     Shaking,
     Open,
-    /// The peer has ended it, or something else has.
-    Over(Result<(), Cause>),
+    /// It has failed.
+    Failed,
 }
 
 /// Bytes on their way.
 struct Pipe {
-    bytes: &'static mut [u8],
+    bytes: Option<&'static mut [u8]>,
     begin: usize,
     end: usize,
 }
 
 impl Pipe {
-    const fn over(bytes: &'static mut [u8]) -> Self {
-        Self { bytes, begin: 0, end: 0 }
-    }
+    const NONE: Self = Self { bytes: None, begin: 0, end: 0 };
 
     const fn is_empty(&self) -> bool {
         self.begin == self.end
     }
 
-    const fn is_full(&self) -> bool {
-        self.end == self.bytes.len()
+    fn is_full(&self) -> bool {
+        self.bytes.as_ref().is_some_and(|bytes| self.end == bytes.len())
     }
 
     fn clear(&mut self) {
@@ -86,14 +88,15 @@ impl Pipe {
     }
 
     fn put(&mut self, from: &[u8]) -> usize {
-        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
-        let count = copy(room, from);
+        let Some(bytes) = &mut self.bytes else { return 0 };
+        let count = copy(bytes.get_mut(self.end..).unwrap_or_default(), from);
         self.end += count;
         count
     }
 
     fn take(&mut self, to: &mut [u8]) -> usize {
-        let count = copy(to, self.bytes.get(self.begin..self.end).unwrap_or_default());
+        let Some(bytes) = &self.bytes else { return 0 };
+        let count = copy(to, bytes.get(self.begin..self.end).unwrap_or_default());
         self.begin += count;
         if self.is_empty() {
             self.clear();
@@ -103,7 +106,11 @@ impl Pipe {
 }
 
 fn copy(to: &mut [u8], from: &[u8]) -> usize {
-    to.iter_mut().zip(from).map(|(to, from)| *to = *from).count()
+    let count = to.len().min(from.len());
+    if let (Some(to), Some(from)) = (to.get_mut(..count), from.get(..count)) {
+        to.copy_from_slice(from);
+    }
+    count
 }
 
 /// What a lane is to do for its stream.
@@ -113,14 +120,15 @@ enum Task {
 }
 
 impl<S> Post<S> {
-    /// Without a lane.
+    /// Without a lane. All of its bytes are zero, so that a static of many of them takes no flash.
     #[allow(clippy::declare_interior_mutable_const, reason = "what an array of them begins as")]
     pub(crate) const VACANT: Self = Self(ExecutorLock::holding(Mail {
-        stage: Stage::Over(Ok(())),
+        stage: Stage::Over,
+        failure: Cause::Network,
         order: None,
         is_held: false,
-        incoming: Pipe::over(&mut []),
-        outgoing: Pipe::over(&mut []),
+        incoming: Pipe::NONE,
+        outgoing: Pipe::NONE,
         is_wanting: false,
         is_reading: false,
         is_flushing: false,
@@ -131,8 +139,8 @@ impl<S> Post<S> {
     /// Gives it something to carry bytes in.
     pub(super) fn furnish(&self, incoming: &'static mut [u8], outgoing: &'static mut [u8]) {
         self.0.with(|mail| {
-            mail.incoming = Pipe::over(incoming);
-            mail.outgoing = Pipe::over(outgoing);
+            mail.incoming.bytes = Some(incoming);
+            mail.outgoing.bytes = Some(outgoing);
         });
     }
 
@@ -198,7 +206,8 @@ impl<S> Post<S> {
         self.as_holder(|mail| match mail.stage {
             Stage::Shaking => (Poll::Pending, false),
             Stage::Open => (Poll::Ready(Ok(())), false),
-            Stage::Over(outcome) => (Poll::Ready(outcome.and(Err(Cause::Network))), false),
+            Stage::Over => (Poll::Ready(Err(Cause::Network)), false),
+            Stage::Failed => (Poll::Ready(Err(mail.failure)), false),
         })
         .await
     }
@@ -214,7 +223,8 @@ impl<S> Post<S> {
                 return (Poll::Ready(Ok(count)), false);
             }
             match mail.stage {
-                Stage::Over(outcome) => (Poll::Ready(outcome.map(|()| 0)), false),
+                Stage::Over => (Poll::Ready(Ok(0)), false),
+                Stage::Failed => (Poll::Ready(Err(mail.failure)), false),
                 Stage::Shaking | Stage::Open => {
                     mail.is_wanting = true;
                     (Poll::Pending, true)
@@ -287,8 +297,8 @@ impl<S> Mail<S> {
     /// Why nothing can be written: a session that waits for the peer's bytes has no ear for others.
     const fn deaf(&self) -> Option<Cause> {
         match self.stage {
-            Stage::Over(Err(cause)) => Some(cause),
-            Stage::Over(Ok(())) => Some(Cause::Network),
+            Stage::Failed => Some(self.failure),
+            Stage::Over => Some(Cause::Network),
             Stage::Shaking | Stage::Open if self.is_reading => Some(Cause::Cancelled),
             Stage::Shaking | Stage::Open => None,
         }
@@ -309,7 +319,8 @@ pub(super) async fn run<S: Read + Write>(
         let mut order = post.ordered().await;
         let outcome = converse(post, &mut order, config, random, receive, send).await;
         post.tell(|mail| {
-            mail.stage = Stage::Over(outcome);
+            mail.stage = if outcome.is_ok() { Stage::Over } else { Stage::Failed };
+            mail.failure = outcome.err().unwrap_or(Cause::Network);
             mail.is_reading = false;
         });
         // The socket goes home when nobody asks for it any more: there is never a stream of one session at the mailbox of the next.
@@ -328,15 +339,20 @@ async fn converse<S: Read + Write>(
     send: &mut [u8],
 ) -> Result<(), Cause> {
     let watch = Watch::new();
-    let mut session = Session::new(&mut order.socket, &watch, receive, send);
-    let served = select(post.released(), serve(post, &mut session, &order.host, config, random)).await;
-    match served {
-        Either::First(()) => {
-            session.goodbye().await;
-            Ok(())
-        }
-        Either::Second(outcome) => outcome,
+    let mut session = Some(Session::new(&mut order.socket, &watch, receive, send));
+    let Some(open) = &mut session else { return Ok(()) };
+    let served = select(post.released(), serve(post, open, &order.host, config, random)).await;
+    if let Either::Second(outcome) = served {
+        return outcome;
     }
+    poll_fn(|context| {
+        if let Some(session) = session.take() {
+            session.goodbye(context);
+        }
+        Poll::Ready(())
+    })
+    .await;
+    Ok(())
 }
 
 async fn serve<S: Read + Write>(
@@ -402,7 +418,8 @@ impl<S> fmt::Debug for Post<S> {
         let stage = self.0.with(|mail| match mail.stage {
             Stage::Shaking => "Shaking",
             Stage::Open => "Open",
-            Stage::Over(_) => "Over",
+            Stage::Over => "Over",
+            Stage::Failed => "Failed",
         });
         write!(f, "Post({stage})")
     }
@@ -416,19 +433,28 @@ pub struct TlsSocket {
 }
 
 impl TlsSocket {
-    /// Shakes hands over a connected socket, in the lane of its slot. Dropping the future gives the socket back.
+    /// Begins a session over a connected socket, in the lane of its slot.
+    ///
+    /// Not `async`, so that what connects has no place for the socket and the name.
     ///
     /// # Errors
     ///
-    /// Those of the session; [`Cause::Certificate`] for a host of a name that no certificate can have.
-    pub(crate) async fn connect(socket: Socket, host: &str) -> Result<Self, Cause> {
+    /// [`Cause::Certificate`] for a host of a name that no certificate can have.
+    pub(crate) fn begin(socket: Socket, host: &str) -> Result<Self, Cause> {
         let slot = socket.slot();
         let host = heapless::String::try_from(host)
             .map_err(|_| Cause::Certificate(poolhouse_core::CertificateFault::WrongName))?;
         slot.post().begin(Order { socket, host });
-        let stream = Self { slot };
-        slot.post().opened().await?;
-        Ok(stream)
+        Ok(Self { slot })
+    }
+
+    /// Waits until hands are shaken.
+    ///
+    /// # Errors
+    ///
+    /// Those of the session.
+    pub(crate) async fn opened(&self) -> Result<(), Cause> {
+        self.slot.post().opened().await
     }
 
     pub(crate) const fn slot(&self) -> &'static Slot {

@@ -9,7 +9,19 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 /// How many authorities can be trusted at once.
 pub(super) const AUTHORITIES_MAX: usize = 8;
 
-/// How connections are encrypted.
+/// How connections are encrypted: by TLS 1.3 with AES-128-GCM and SHA-256, keys on P-256, and certificates that are signed with ECDSA on P-256 and SHA-256.
+///
+/// The protocol is embedded-tls'; what becomes of certificates is up to rustls-webpki, as with a hosted client: what one refuses the other refuses.
+///
+/// - A server needs a certificate whose whole chain is of the kind above. One with RSA or P-384 in it is refused as [`Invalid`](poolhouse_core::CertificateFault::Invalid); a
+///   server that has nothing else, or no TLS 1.3, ends the handshake, which is [`Protocol`](poolhouse_core::Cause::Protocol).
+/// - Names are those among the subject's alternative names; a common name does not count. The name is the host of the server's address; an address is looked for among the
+///   addresses.
+/// - A chain has up to four certificates between the server's and the authority's, in any order, and no more than eight signatures of certificates are verified in a handshake: a
+///   stranger must not keep the processor busy.
+/// - A message of the handshake must fit into one record, and every record into [`TlsBuffers`](crate::TlsBuffers).
+/// - Not there: revocation, resumption of sessions, other keys than the first (a server that wants new ones ends the connection), alerts about refused certificates (the
+///   server sees the end of the connection).
 ///
 /// ```
 /// use poolhouse_embassy::{TlsConfig, TlsOptions};

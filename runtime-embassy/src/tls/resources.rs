@@ -20,7 +20,7 @@ use crate::{Buffers, Client, Config, Layout, Random, Resources, Runner, SetupErr
 ///   least 640.
 /// - `PIECE`: bytes that pass between a task and the session at a time, in either direction.
 ///
-/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`], and the future of each session some 2 KiB besides.
+/// It takes `RECEIVE + SEND + 2 * PIECE` bytes for each of the [`Layout::SOCKETS`]. The future of each session takes some 3 KiB besides.
 pub struct TlsBuffers<L: Layout, const RECEIVE: usize = 16640, const SEND: usize = 1152, const PIECE: usize = 512> {
     lanes: L::Each<LaneMemory<RECEIVE, SEND, PIECE>>,
 }
@@ -86,6 +86,36 @@ impl<const RECEIVE: usize, const SEND: usize, const PIECE: usize> fmt::Debug for
 
 impl<L: Layout> Client<L> {
     /// [`Client::with_events`](Client::with_events) with TLS: no connection is made without.
+    ///
+    /// ```no_run
+    /// use embassy_net::Stack;
+    /// use poolhouse_embassy::{Buffers, Client, Config, MaxFragment, Options, Resources, SetupError, Sizes, TlsBuffers, TlsConfig, TlsOptions};
+    ///
+    /// type Small = Sizes<1, 4, 8>;
+    /// // Records of 2 KiB, and what encryption adds to them.
+    /// type SmallTls = TlsBuffers<Small, { 2048 + 256 }>;
+    ///
+    /// # const CA: &[u8] = &[];
+    /// # fn fill_by_hardware(_bytes: &mut [u8]) {}
+    /// # fn seconds_since_1970() -> u64 { 0 }
+    /// // const CA: &[u8] = include_bytes!("ca.der");
+    /// static CONFIG: Config =
+    ///     Options { seeds: &["db.example.com"], random: Some(fill_by_hardware), ..Options::DEFAULT }.build();
+    /// static TLS: TlsConfig =
+    ///     TlsOptions::new(&[CA], seconds_since_1970).with_max_fragment(MaxFragment::Bytes2048).build();
+    ///
+    /// async fn run(
+    ///     stack: Stack<'static>,
+    ///     resources: &'static mut Resources<Small>,
+    ///     buffers: &'static mut Buffers<Small>,
+    ///     records: &'static mut SmallTls,
+    /// ) -> Result<(), SetupError> {
+    ///     let (client, runner) = Client::with_tls(resources, buffers, records, stack, &CONFIG, &TLS, ())?;
+    ///     // `client` goes to the tasks that have something to do, and this is a task of its own.
+    ///     # let _ = client;
+    ///     runner.run().await
+    /// }
+    /// ```
     ///
     /// - `tls`: how connections are encrypted. [`Options::random`](crate::Options::random) must be there.
     ///

@@ -1,8 +1,7 @@
 //! One session over one socket, in borrowed memory.
 
-use core::future::poll_fn;
 use core::pin::pin;
-use core::task::Poll;
+use core::task::Context;
 use embedded_io_async::{Read, Write};
 use embedded_tls::alert::AlertDescription;
 use embedded_tls::{
@@ -124,17 +123,13 @@ impl<'m, S: Read + Write> Session<'m, S> {
     }
 
     /// Tells the peer that nothing follows, if that can be done at once.
-    pub(super) async fn goodbye(self) {
-        if self.is_torn {
-            return;
-        }
-        let mut closing = pin!(self.tls.close());
-        poll_fn(|context| {
+    ///
+    /// Not `async`: the session would be moved into the future, and have a place in the lane a second and a third time.
+    pub(super) fn goodbye(self, context: &mut Context<'_>) {
+        if !self.is_torn {
             // Whether it is done, under way or failed: there is nobody to tell.
-            let _ = closing.as_mut().poll(context);
-            Poll::Ready(())
-        })
-        .await;
+            let _ = pin!(self.tls.close()).poll(context);
+        }
     }
 
     /// Of embedded-tls' errors many say no more than that something was wrong.

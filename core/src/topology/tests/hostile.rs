@@ -175,6 +175,38 @@ fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
     }
 }
 
+/// A set that was replaced while nobody looked, or whose seeds have other names than its members: the first reply makes room for the second.
+#[test]
+fn members_that_do_not_fit_beside_those_they_replace_come_with_the_next_check() {
+    let beyond = ServerError::Beyond { limit: Limit::Servers, count: 4 };
+    for hosts in [["a", "d", "e"], ["d", "e", "f"]] {
+        let mut net = small();
+        net.hello("a", &primary(&["a", "b", "c"]));
+        net.drain();
+        assert!(!net.hello("a", &primary(&hosts)));
+        assert_eq!(net.see("a").error(), Some(beyond));
+        assert_eq!(net.topology.servers().map(|it| it.address().to_string()).collect::<Vec<_>>(), ["a:27017"]);
+        assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
+        let asked = net.actions();
+        assert!(asked.iter().any(|action| matches!(action, TopologyAction::RequestCheck(_))), "{asked:?}");
+        net.hello("a", &primary(&hosts));
+        let mut members: Vec<_> = net.topology.servers().map(|it| it.address().to_string()).collect();
+        members.sort_unstable();
+        assert_eq!(members, hosts.map(|host| format!("{host}:27017")));
+    }
+    // A stale primary removes nobody.
+    let mut net = small();
+    let of = |version, hosts| HelloInfo {
+        set_version: Some(version),
+        election_id: Some(ObjectId([9; 12])),
+        ..primary(hosts)
+    };
+    net.hello("a", &of(2, &["a", "b", "c"]));
+    net.drain();
+    net.hello("b", &of(1, &["b", "d", "e"]));
+    assert_eq!(net.topology.server_count(), 3);
+}
+
 #[test]
 fn seeds_beyond_fixed_memory_are_refused() {
     let config =

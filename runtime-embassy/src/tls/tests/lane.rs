@@ -301,3 +301,15 @@ fn both_sides_are_woken_and_not_otherwise() {
     post.release();
     assert_eq!(taken(&lane), 1);
 }
+
+/// There is one for each socket. A session that is moved into another future counts twice.
+#[test]
+fn lane_takes_little_memory_besides_its_records() {
+    let world = World::new();
+    let config = world.config();
+    let post: Post<Wire> = Post::VACANT;
+    let (mut receive, mut send) = ([0; 768], [0; 640]);
+    let lane = lane::run(&post, &config, random, &mut receive, &mut send);
+    assert!(size_of_val(&lane) <= 3584, "{} bytes", size_of_val(&lane));
+    assert!(size_of::<Post<Wire>>() <= 256, "{} bytes", size_of::<Post<Wire>>());
+}

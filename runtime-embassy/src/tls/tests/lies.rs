@@ -152,7 +152,7 @@ fn proof_of_something_else_is_none() {
 #[test]
 fn handshake_in_the_clear_is_refused() {
     let world = World::new();
-    for kind in 0..=u8::MAX {
+    for kind in (0..32).chain([128, 254, u8::MAX]) {
         let identity = identity(&world);
         let outcome = shake(&world, move |talk| {
             talk.greet();
@@ -191,7 +191,7 @@ fn records_without_anything_in_them_end_the_session() {
 fn messages_after_the_handshake_end_the_session_but_tickets_are_passed_over() {
     let world = World::new();
     let bodies: [&[u8]; 3] = [&[], &[0; 8], &[0; 40]];
-    for kind in 0..=u8::MAX {
+    for kind in (0..32).chain([128, 254, u8::MAX]) {
         for body in bodies {
             let outcome = read(&world, move |talk| {
                 talk.say(HANDSHAKE, &message(kind, body));

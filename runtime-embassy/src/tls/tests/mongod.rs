@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::task::{Context, Waker};
 use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -82,7 +83,7 @@ fn visit(server: &Mongod, config: &TlsConfig, receive: usize) -> Result<usize, C
     run(session.open("127.0.0.1", config, random))?;
     ask(&mut session, "ping")?;
     let len = ask(&mut session, "listCommands");
-    run(session.goodbye());
+    session.goodbye(&mut Context::from_waker(Waker::noop()));
     len
 }
 

@@ -1,0 +1,130 @@
+//! A small typed layer for what a device does: ask whether the server is there, what it is, and store what was measured. Without a heap, and the same
+//! on the host and on a device.
+
+use core::fmt;
+use core::time::Duration;
+use poolhouse_embassy::poolhouse_core::wire::EncodeError;
+use poolhouse_embassy::poolhouse_core::wire::bson::RawValue;
+use poolhouse_embassy::{Buffer, Client, CommandOptions, DocumentWriter, Layout, OperationError, RawDocument};
+
+/// Replies to these commands are small. Hello's is larger where the set has many members.
+const REPLY_BYTES: usize = 1024;
+
+/// What one device measured at one time.
+///
+/// Its id is of the device and the number, so that it may be stored twice and is there once.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reading<'a> {
+    pub(crate) device: &'a str,
+    /// Counts from the device's start or, if it remembers, its first.
+    pub(crate) number: i64,
+    /// Milliseconds since 1970.
+    pub(crate) at_ms: i64,
+    /// Thousandths of a degree: nothing here calculates with floating point.
+    pub(crate) millidegrees: i32,
+}
+
+impl Reading<'_> {
+    fn write(&self, document: &mut DocumentWriter<'_, Buffer>) -> Result<(), EncodeError> {
+        document.document("_id", |id| {
+            id.str("device", self.device)?.int64("number", self.number)?;
+            Ok(())
+        })?;
+        document.date_time("at", self.at_ms)?.int32("millidegrees", self.millidegrees)?;
+        Ok(())
+    }
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) is_writable_primary: bool,
+    pub(crate) wire_version_max: i64,
+}
+
+/// Why a reading was not stored.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum StoreError {
+    /// The command was not run.
+    Operation(OperationError),
+    /// The server did not take the document, with this code.
+    Write(i64),
+    /// The server's reply tells nothing of it.
+    Reply,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operation(error) => error.fmt(f),
+            Self::Write(code) => write!(f, "the document was refused with code {code}"),
+            Self::Reply => f.write_str("the reply does not tell what became of the document"),
+        }
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+impl From<OperationError> for StoreError {
+    fn from(error: OperationError) -> Self {
+        Self::Operation(error)
+    }
+}
+
+/// Whether a server is there that accepts writes.
+pub(crate) async fn ping<L: Layout>(client: &Client<L>) -> Result<(), OperationError> {
+    let mut reply = [0; REPLY_BYTES];
+    client.run_command("admin", |command| command.int32("ping", 1).map(drop), &mut reply).await.map(drop)
+}
+
+/// What the server says of itself. The reply is read where it was received.
+pub(crate) async fn hello<L: Layout>(client: &Client<L>) -> Result<Hello, OperationError> {
+    let mut guard = client.check_out().await?;
+    let reply = guard.run_command("admin", |command| command.int32("hello", 1).map(drop)).await?;
+    Ok(Hello {
+        is_writable_primary: field(reply, "isWritablePrimary").and_then(RawValue::as_flag).unwrap_or(false),
+        wire_version_max: field(reply, "maxWireVersion").and_then(RawValue::as_integer).unwrap_or(0),
+    })
+}
+
+/// Stores a reading, by an insert that is run again when it may not have been done.
+///
+/// - `timeout`: how long it may take in all.
+pub(crate) async fn store<L: Layout>(
+    client: &Client<L>,
+    database: &str,
+    collection: &str,
+    reading: &Reading<'_>,
+    timeout: Duration,
+) -> Result<(), StoreError> {
+    /// The server's code for a document whose id is taken: by this one, on its way the first time.
+    const DUPLICATE: i64 = 11000;
+    let mut reply = [0; REPLY_BYTES];
+    let insert = |command: &mut DocumentWriter<'_, Buffer>| {
+        command.str("insert", collection)?;
+        command.array("documents", |documents| {
+            documents.document(|document| reading.write(document))?;
+            Ok(())
+        })?;
+        Ok(())
+    };
+    let options = CommandOptions::new().repeatable().with_timeout(timeout);
+    let reply = client.run_command_with(database, insert, &mut reply, options).await?;
+    match refusal(reply) {
+        Some(code) if code != DUPLICATE => Err(StoreError::Write(code)),
+        Some(_) => Ok(()),
+        None if field(reply, "n").and_then(RawValue::as_integer) == Some(1) => Ok(()),
+        None => Err(StoreError::Reply),
+    }
+}
+
+/// The code of the first document that was refused.
+fn refusal(reply: RawDocument<'_>) -> Option<i64> {
+    let errors = field(reply, "writeErrors")?.as_array()?;
+    let first = errors.iter().next()?.ok()?.as_document()?;
+    field(first, "code")?.as_integer()
+}
+
+fn field<'a>(document: RawDocument<'a>, name: &str) -> Option<RawValue<'a>> {
+    document.get(name).ok()?
+}

@@ -1,0 +1,22 @@
+//! The client on two network stacks that are joined in memory, against fake servers on the host: what an application sees, and what the server sees
+//! of it.
+
+extern crate alloc;
+
+mod pair {
+    mod authentication;
+    mod basics;
+    mod cancellation;
+    mod closing;
+    mod failures;
+    mod idleness;
+    mod limits;
+    mod names;
+    mod net;
+    mod replica_set;
+    mod replies;
+    mod support;
+    mod telemetry;
+    #[cfg(feature = "tls")]
+    mod tls;
+}

@@ -1,0 +1,331 @@
+//! Futures that are dropped at any of their polls lose nothing and leave nothing behind.
+
+use super::net::run;
+use super::support::{
+    Bell, DropIt, Log, PATIENCE, Rig, Small, eventually, find, insert, options, ping, poll_times, refused, rig, server,
+    small,
+};
+use alloc::sync::Arc;
+use core::future::Future;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use poolhouse_embassy::poolhouse_core::Cause;
+use poolhouse_embassy::poolhouse_core::pool::ClosedReason;
+use poolhouse_embassy::{OperationError, Options, PoolOptions, Sizes};
+use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
+
+/// Polls that no operation here needs more of.
+const POLLS_MAX: usize = 200;
+
+/// Two collections whose documents tell which of them was asked.
+async fn fill<const C: usize, const W: usize>(rig: &Rig<Sizes<1, C, W, 4096, 1024, 1024, Log>>) {
+    insert(&rig.client, "one", 1).await.expect("an insert");
+    insert(&rig.client, "other", 2).await.expect("an insert");
+}
+
+async fn all_is_well<const C: usize, const W: usize>(
+    server: &FakeServer,
+    rig: &Rig<Sizes<1, C, W, 4096, 1024, 1024, Log>>,
+) {
+    rig.at_rest(server, 1).await;
+    assert_eq!(find(&rig.client, "other").await.expect("the next operation succeeds"), 2);
+    rig.at_rest(server, 1).await;
+    assert_eq!(rig.pool().generation, 0, "the pool was cleared");
+}
+
+fn one_connection(server: &FakeServer) -> Options {
+    let pool = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
+    Options { pool, ..options(server) }
+}
+
+/// The whole way of an operation: selection, check-out, establishing, sending, receiving one byte after the other.
+#[test]
+fn operation_dropped_at_any_poll_leaves_nothing_behind() {
+    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
+        run(async |net| {
+            let server = server();
+            net.open_to(&server);
+            let rig: Rig<Small> = rig(net, one_connection(&server));
+            fill(&rig).await;
+            let trickle = || FaultRule::always(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find");
+            server.inject(trickle());
+            let mut most = 0;
+            for times in 1..=POLLS_MAX {
+                if let Some(found) = poll_times(find(&rig.client, "one"), times, drop_it).await {
+                    assert_eq!(found.expect("it succeeds"), 1);
+                    break;
+                }
+                most = times;
+                // Every tenth in full; the others leave the next one a pool as it is.
+                if times % 10 == 1 {
+                    server.clear_faults();
+                    all_is_well(&server, &rig).await;
+                    server.inject(trickle());
+                }
+            }
+            assert!(most > 3, "{drop_it:?}: dropped after {most} polls at most");
+            server.clear_faults();
+            all_is_well(&server, &rig).await;
+            rig.end(&[&server]).await;
+        });
+    }
+}
+
+/// From the first operation of a client, which waits for the server and for its connection. Every other runs while frames are late.
+#[test]
+fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
+    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
+        let mut finished = false;
+        for times in 1..=POLLS_MAX {
+            run(async |net| {
+                let server = server();
+                let rig = small(net, &server);
+                if times % 2 == 0 {
+                    net.cable.delay.set(Duration::from_micros(100));
+                }
+                finished = poll_times(rig.ping(), times, drop_it).await.is_some();
+                rig.ping().await.expect("the next operation succeeds");
+                rig.at_rest(&server, 1).await;
+                rig.end(&[&server]).await;
+            });
+            if finished {
+                break;
+            }
+        }
+        assert!(finished, "{drop_it:?}: not done after {POLLS_MAX} polls");
+    }
+}
+
+/// A check-out that waits for a connection in use: dropped while it waits, or when the connection was granted to it and
+/// it has not noticed.
+#[test]
+fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
+    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
+        run(async |net| {
+            let server = server();
+            net.open_to(&server);
+            let rig: Rig<Small> = rig(net, one_connection(&server));
+            fill(&rig).await;
+            let guard = rig.client.check_out().await.expect("a connection");
+            let bell = Arc::new(Bell::default());
+            let waker = Waker::from(Arc::clone(&bell));
+            let mut waiting = Box::pin(rig.client.check_out());
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            if drop_it == DropIt::AtOnce {
+                drop(waiting);
+                drop(guard);
+            } else {
+                drop(guard);
+                bell.rung().await;
+                let counts = rig.pool().counts;
+                assert_eq!((counts.in_use, counts.available), (1, 0), "granted, not noticed");
+                drop(waiting);
+            }
+            let counts = rig.pool().counts;
+            assert_eq!((counts.in_use, counts.available, counts.waiting), (0, 1, 0), "{drop_it:?}");
+            all_is_well(&server, &rig).await;
+            // The same connection all the time.
+            assert_eq!(server.accepted_count(), 2);
+            rig.end(&[&server]).await;
+        });
+    }
+}
+
+/// Nothing waits for late replies here: the connection is closed.
+#[test]
+fn guard_dropped_before_its_reply_closes_the_connection() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, one_connection(&server));
+        fill(&rig).await;
+        for _ in 0..10 {
+            rig.log.clear();
+            server.freeze();
+            assert!(poll_times(find(&rig.client, "one"), 1, DropIt::AtOnce).await.is_none());
+            server.thaw();
+            assert_eq!(find(&rig.client, "other").await.expect("a reply"), 2);
+            assert_eq!(rig.log.closed(), [ClosedReason::Error]);
+        }
+        all_is_well(&server, &rig).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
+#[test]
+fn guard_whose_command_was_dropped_is_of_no_more_use() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        let mut guard = rig.client.check_out().await.expect("a connection");
+        server.freeze();
+        let command = guard.run_command("admin", |it| it.int32("buildInfo", 1).map(drop));
+        assert!(poll_times(command, 1, DropIt::AtOnce).await.is_none());
+        server.thaw();
+        let error = refused(guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await);
+        assert_eq!(error, OperationError::Broken(Cause::Cancelled));
+        drop(guard);
+        rig.ping().await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Waiters and operations cancelled at random moments, by many tasks at a time.
+#[test]
+fn cancelling_in_a_crowd_loses_no_connection() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let pool = PoolOptions { max_pool_size: 3, ..PoolOptions::DEFAULT };
+        let rig: Rig<Sizes<1, 4, 32, 4096, 1024, 1024, Log>> = rig(net, Options { pool, ..options(&server) });
+        fill(&rig).await;
+        let tasks: Vec<_> = (0..32_u64)
+            .map(|task| {
+                let client = rig.client;
+                net.spawn_task(async move {
+                    for round in 0..20_u64 {
+                        let patience = Duration::from_micros((task * 7919 + round * 104_729) % 3000);
+                        let (name, id) = if (task + round) % 2 == 0 { ("one", 1) } else { ("other", 2) };
+                        let found = async { Some(find(&client, name).await) };
+                        let limit = async {
+                            async_io::Timer::after(patience).await;
+                            None
+                        };
+                        if let Some(found) = futures_lite::future::or(found, limit).await {
+                            assert_eq!(found.expect("a reply"), id);
+                        }
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        all_is_well(&server, &rig).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Selection that is dropped leaves no trace, and others are still served.
+#[test]
+fn selection_dropped_while_no_server_is_known_leaves_nothing() {
+    run(async |net| {
+        let server = server();
+        server.freeze();
+        let rig = small(net, &server);
+        for _ in 0..50 {
+            assert!(poll_times(rig.ping(), 1, DropIt::AtOnce).await.is_none());
+        }
+        let client = rig.client;
+        let waiting: Vec<_> = (0..8).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+        server.thaw();
+        for task in waiting {
+            task.await.expect("a ping");
+        }
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Warming up that is dropped fills no further, and its place is free again.
+#[test]
+fn warming_up_dropped_at_any_poll_leaves_nothing() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        for times in 1..=20 {
+            let _ = poll_times(rig.client.warm_up(Some(4)), times, DropIt::AtOnce).await;
+        }
+        rig.client.warm_up(Some(4)).await.expect("there is a place");
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// A command whose time was over before it was sent is not sent, and its connection stays.
+#[test]
+fn command_that_is_too_late_is_not_sent() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        let mut guard = rig.client.check_out().await.expect("a connection");
+        net.skip(PATIENCE).await;
+        let error = refused(guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await);
+        assert_eq!(error, OperationError::Timeout);
+        guard.set_deadline(None);
+        guard.run_command("admin", |it| it.int32("buildInfo", 1).map(drop)).await.expect("a reply");
+        drop(guard);
+        assert_eq!(server.count_of("ping"), 0);
+        rig.at_rest(&server, 1).await;
+        assert_eq!(server.accepted_count(), 2);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// A future that moves to another task is woken there, whatever it waits for.
+#[test]
+fn future_is_woken_by_the_waker_of_its_last_poll() {
+    run(async |net| {
+        let server = server();
+        server.freeze();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, one_connection(&server));
+        let [stale, bell] = [(); 2].map(|()| Arc::new(Bell::default()));
+        let poll_by = |future: &mut core::pin::Pin<Box<dyn Future<Output = _>>>, bell: &Arc<Bell>| {
+            let waker = Waker::from(Arc::clone(bell));
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        };
+        // It waits for the server, then for its connection.
+        let client: &'static _ = Box::leak(Box::new(rig.client));
+        let mut first: core::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(client.check_out());
+        poll_by(&mut first, &stale);
+        poll_by(&mut first, &bell);
+        server.thaw();
+        bell.rung().await;
+        let guard = first.await.expect("a connection");
+        // It waits for the connection of the other.
+        let mut second: core::pin::Pin<Box<dyn Future<Output = _>>> = Box::pin(client.check_out());
+        poll_by(&mut second, &stale);
+        poll_by(&mut second, &bell);
+        drop(guard);
+        bell.rung().await;
+        drop(second.await.expect("a connection"));
+        rig.end(&[&server]).await;
+    });
+}
+
+/// What is dropped leaves no waker behind, and so keeps nobody's task.
+#[test]
+fn dropped_future_leaves_no_waker_behind() {
+    run(async |net| {
+        let server = server();
+        server.freeze();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, one_connection(&server));
+        let bell = Arc::new(Bell::default());
+        let poll_once = |future: &mut dyn FnMut(&mut Context<'_>) -> bool| {
+            let waker = Waker::from(Arc::clone(&bell));
+            assert!(future(&mut Context::from_waker(&waker)));
+        };
+        // One that selects. embassy's queue of timers keeps its waker until the time has come, whoever dropped what waits.
+        let mut selecting = Box::pin(rig.client.check_out());
+        poll_once(&mut |context| selecting.as_mut().poll(context).is_pending());
+        drop(selecting);
+        server.thaw();
+        rig.known().await;
+        net.skip(Duration::from_secs(31)).await;
+        assert_eq!(Arc::strong_count(&bell), 1);
+        // One that waits in the queue.
+        let guard = rig.client.check_out().await.expect("a connection");
+        let mut waiting = Box::pin(rig.client.check_out());
+        poll_once(&mut |context| waiting.as_mut().poll(context).is_pending());
+        drop(waiting);
+        assert_eq!(Arc::strong_count(&bell), 1);
+        drop(guard);
+        eventually("at rest", || rig.pool().counts.available == 1).await;
+        rig.end(&[&server]).await;
+    });
+}

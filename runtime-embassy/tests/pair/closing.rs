@@ -1,0 +1,94 @@
+//! The end of a client.
+
+use super::net::run;
+use super::support::{Rig, Small, eventually, options, ping, refused, rig, server, small};
+use poolhouse_embassy::poolhouse_core::pool::CheckOutError;
+use poolhouse_embassy::{OperationError, Options, PoolOptions, ServerMonitoringMode};
+use poolhouse_tests::fake::{Ended, Fault, FaultRule};
+
+/// From the server's side: every connection was ended by the client, in order.
+#[test]
+fn closed_client_leaves_no_connection() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.client.warm_up(Some(4)).await.expect("four");
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+        server.look(|view| {
+            assert_eq!(view.closed().count(), 5);
+            for connection in view.closed() {
+                assert_eq!(connection.ended, Some(Ended::ByClient), "{connection:?}");
+            }
+        });
+        assert_eq!(refused(rig.client.check_out().await), OperationError::Closed);
+        assert_eq!(refused(rig.client.warm_up(None).await), OperationError::Closed);
+        // Once more changes nothing.
+        rig.end(&[&server]).await;
+    });
+}
+
+#[test]
+fn close_fails_those_who_wait_and_lets_those_at_work_finish() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let pool = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
+        let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
+        let mut guard = rig.client.check_out().await.expect("a connection");
+        let client = rig.client;
+        let waiting: Vec<_> = (0..8).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+        net.idle().await;
+        assert_eq!(rig.pool().counts.waiting, 8);
+        rig.client.close();
+        for task in waiting {
+            assert_eq!(refused(task.await).check_out(), Some(&CheckOutError::PoolClosed));
+        }
+        guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await.expect("its reply");
+        eventually("only the guard's is left", || server.open_count() == 1).await;
+        drop(guard);
+        rig.end(&[&server]).await;
+    });
+}
+
+#[test]
+fn close_ends_whoever_waits_for_a_server() {
+    run(async |net| {
+        let server = server();
+        let rig: Rig<Small> = rig(net, options(&server));
+        let client = rig.client;
+        let waiting = net.spawn_task(async move { ping(&client).await });
+        net.idle().await;
+        client.close();
+        assert_eq!(refused(waiting.await), OperationError::Closed);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// While the monitor's hello is not answered, and while a connection is greeted and gets no answer.
+#[test]
+fn close_interrupts_what_is_being_greeted_and_awaited() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let mut options = options(&server);
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
+        let streaming: Rig<Small> = rig(net, options);
+        streaming.known().await;
+        eventually("its stream runs", || server.look(|view| view.exhausting_count()) == 1).await;
+        let polling = small(net, &server);
+        polling.known().await;
+        net.idle().await;
+        server.inject(FaultRule::always(Fault::Silence).on_command("hello"));
+        server.inject(FaultRule::always(Fault::Silence).on_command("isMaster"));
+        let client = polling.client;
+        let waiting = net.spawn_task(async move { ping(&client).await });
+        eventually("it is greeted", || polling.pool().counts.pending == 1 && server.open_count() == 4).await;
+        client.close();
+        assert_eq!(refused(waiting.await).check_out(), Some(&CheckOutError::PoolClosed));
+        polling.client.close();
+        streaming.client.close();
+        polling.end(&[]).await;
+        streaming.end(&[&server]).await;
+    });
+}

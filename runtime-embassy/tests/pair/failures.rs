@@ -1,0 +1,423 @@
+//! Servers and networks that fail, and what becomes of it.
+
+use super::net::cable::addressed;
+use super::net::{CLIENT, Net, clock, run};
+use super::support::{Log, Rig, Small, eventually, find, insert, options, ping, refused, rig, server, small};
+use core::time::Duration;
+use embassy_net::ConfigV4;
+use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
+use poolhouse_embassy::poolhouse_core::{Cause, ServerType};
+use poolhouse_embassy::{CommandOptions, MonitorOptions, OperationError, Options, ServerMonitoringMode};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HELLO: [&str; 2] = ["hello", "isMaster"];
+
+/// Options whose monitor checks as often as it does by default.
+fn watchful(server: &FakeServer) -> Options {
+    let monitor = MonitorOptions { server_monitoring_mode: ServerMonitoringMode::Poll, ..MonitorOptions::DEFAULT };
+    Options { monitor, ..options(server) }
+}
+
+/// The pool is at rest, and server and client agree, after connections of which only one side knew have ended too.
+async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
+    // A connection that died meanwhile is noticed by whoever uses it, so it is an operation that may be done twice.
+    let repeatable = CommandOptions::new().repeatable();
+    let mut reply = [0; 256];
+    let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, repeatable);
+    net.skipping(MINUTE, ping).await.expect("it is well again");
+    net.skip_until("both sides agree", 5 * MINUTE, || {
+        let counts = rig.pool().counts;
+        server.open_count() == 1 + counts.available as usize && counts.in_use + counts.pending == 0
+    })
+    .await;
+    rig.at_rest(server, 1).await;
+}
+
+/// SDAM-85: at the limit, and not before. Nobody listens there.
+#[test]
+fn server_that_is_not_there_fails_selection_at_the_limit() {
+    run(async |net| {
+        let server = server();
+        let rig: Rig<Small> = rig(net, Options { timeout: None, ..options(&server) });
+        let begun = clock::now();
+        let error = refused(net.skipping(MINUTE, rig.ping()).await);
+        assert!(matches!(error, OperationError::ServerSelection(_)), "{error:?}");
+        let took = clock::now() - begun;
+        assert!((30 * SECOND..32 * SECOND).contains(&took), "{took:?}");
+        // MON-40: two dials a second while somebody waits.
+        let checks = rig.log.heartbeat_failures();
+        assert!((30..=62).contains(&checks.len()), "{} checks in 30 s", checks.len());
+        assert!(checks.iter().all(|cause| *cause == Cause::Network), "{checks:?}");
+        rig.end(&[&server]).await;
+        assert_eq!(server.accepted_count(), 0);
+    });
+}
+
+#[test]
+fn server_that_comes_late_is_found() {
+    run(async |net| {
+        let server = server();
+        let rig: Rig<Small> = rig(net, options(&server));
+        let client = rig.client;
+        let waiting = net.spawn_task(async move { ping(&client).await });
+        net.skip(10 * SECOND).await;
+        net.open_to(&server);
+        net.skipping(2 * SECOND, waiting).await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+#[test]
+fn server_that_restarts_is_found_again() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        for round in 1..=5 {
+            rig.client.warm_up(Some(3)).await.expect("three");
+            net.kill(&server);
+            net.settled().await;
+            net.restart(&server);
+            recovers(net, &rig, &server).await;
+            assert!(rig.pool().generation >= round, "the pool was cleared");
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Nothing is left behind however long it takes, and dialing goes on at the monitor's pace (MON-07).
+#[test]
+fn server_that_is_gone_for_minutes_is_found_when_it_is_back() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        rig.client.warm_up(Some(4)).await.expect("four");
+        net.kill(&server);
+        net.skip(12 * SECOND).await;
+        assert_eq!(rig.server_type(), ServerType::Unknown);
+        assert_eq!(rig.pool().state, PoolState::Paused);
+        let before = rig.log.heartbeat_failures().len();
+        net.skip(30 * MINUTE).await;
+        let checks = rig.log.heartbeat_failures().len() - before;
+        assert!((170..=190).contains(&checks), "{checks} checks in half an hour, one each 10 s");
+        assert_eq!(rig.sockets_away(), 0);
+        net.restart(&server);
+        net.skip_until("it is known", 11 * SECOND, || rig.server_type() == ServerType::Standalone).await;
+        recovers(net, &rig, &server).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Not even a refusal comes back: dials end at connectTimeoutMS.
+#[test]
+fn server_that_vanishes_without_a_word_is_found_when_it_is_back() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        rig.client.warm_up(Some(4)).await.expect("four");
+        net.cable.cut(false);
+        net.jump(15 * MINUTE).await;
+        assert_eq!(rig.server_type(), ServerType::Unknown);
+        assert!(rig.log.heartbeat_failures().contains(&Cause::NetworkTimeout));
+        let error = refused(net.jumping(MINUTE, || true, rig.ping()).await);
+        assert!(matches!(error, OperationError::ServerSelection(_)), "{error:?}");
+        net.cable.mend();
+        recovers(net, &rig, &server).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Operations under way without a limit of their own end when the monitor has found that nobody is there (MON-54, CMAP-82).
+#[test]
+fn frozen_server_interrupts_operations_in_flight() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, Options { timeout: None, ..watchful(&server) });
+        rig.client.warm_up(Some(3)).await.expect("three");
+        rig.at_rest(&server, 1).await;
+        server.freeze();
+        let client = rig.client;
+        let tasks: Vec<_> = (0..3).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+        eventually("they are under way", || rig.pool().counts.in_use == 3).await;
+        net.idle().await;
+        for task in tasks {
+            let error = refused(net.jumping(MINUTE, || true, task).await);
+            assert!(matches!(error, OperationError::Interrupted(_)), "{error:?}");
+        }
+        let interrupted =
+            |event: &PoolEvent| matches!(event, PoolEvent::PoolCleared { interrupt_in_use_connections: true, .. });
+        assert!(rig.log.pool_events().iter().any(interrupted));
+        server.thaw();
+        recovers(net, &rig, &server).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// The cable is pulled for a moment: TCP sends again, and nobody notices.
+#[test]
+fn cable_that_is_pulled_for_a_second_costs_a_second() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        insert(&rig.client, "some", 1).await.expect("an insert");
+        for noticed in [false, true] {
+            net.cable.cut(noticed);
+            let client = rig.client;
+            let finding = net.spawn_task(async move { find(&client, "some").await });
+            net.jump(SECOND).await;
+            net.cable.mend();
+            assert_eq!(net.skipping(10 * SECOND, finding).await.expect("a reply"), 1);
+        }
+        rig.at_rest(&server, 1).await;
+        assert_eq!((rig.pool().generation, server.accepted_count()), (0, 2));
+        rig.end(&[&server]).await;
+    });
+}
+
+#[test]
+fn cable_that_is_pulled_for_minutes_leaves_nothing_behind() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        for noticed in [true, false, true] {
+            net.skipping(10 * SECOND, rig.client.warm_up(Some(4))).await.expect("four");
+            net.cable.cut(noticed);
+            let client = rig.client;
+            let tasks: Vec<_> = (0..6).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+            net.jump(5 * MINUTE).await;
+            for task in tasks {
+                refused(task.await);
+            }
+            assert_eq!(rig.server_type(), ServerType::Unknown);
+            net.cable.mend();
+            recovers(net, &rig, &server).await;
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// As when a lease of DHCP ends and there is no new one for a while.
+#[test]
+fn lost_address_leaves_nothing_behind() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        for _ in 0..3 {
+            net.skipping(10 * SECOND, rig.client.warm_up(Some(4))).await.expect("four");
+            net.stack.set_config_v4(ConfigV4::None);
+            let client = rig.client;
+            let tasks: Vec<_> = (0..6).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+            net.jump(5 * MINUTE).await;
+            for task in tasks {
+                refused(task.await);
+            }
+            assert_eq!(rig.server_type(), ServerType::Unknown);
+            net.stack.set_config_v4(addressed(CLIENT));
+            recovers(net, &rig, &server).await;
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Another address than before, as from another server of DHCP: connections of the old one are of no use any more.
+#[test]
+fn changed_address_is_survived() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        let [a, b, c, last] = CLIENT;
+        for step in 1..4 {
+            net.skipping(10 * SECOND, rig.client.warm_up(Some(4))).await.expect("four");
+            net.stack.set_config_v4(addressed([a, b, c, last + step]));
+            net.jump(2 * MINUTE).await;
+            recovers(net, &rig, &server).await;
+        }
+        rig.end(&[&server]).await;
+    });
+}
+
+/// From the client's beginning, the cable is cut after each number of frames that the first operation takes, for a minute and a half.
+#[test]
+fn cable_that_is_cut_after_any_frame_leaves_nothing_behind() {
+    let mut frames = 0;
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.ping().await.expect("a ping");
+        frames = net.cable.frames.get();
+        rig.end(&[&server]).await;
+    });
+    for cut_at in 1..=frames {
+        run(async |net| {
+            let server = server();
+            net.cable.cut_at.set(cut_at);
+            let rig = small(net, &server);
+            let client = rig.client;
+            let pinging = net.spawn_task(async move { ping(&client).await });
+            let begun = std::time::Instant::now();
+            while net.cable.frames.get() < cut_at && begun.elapsed() < SECOND {
+                net.jump(Duration::from_millis(100)).await;
+            }
+            net.jump(Duration::from_secs(90)).await;
+            let _ = pinging.await;
+            net.cable.mend();
+            recovers(net, &rig, &server).await;
+            rig.end(&[&server]).await;
+        });
+    }
+}
+
+/// SDAM-76, SDAM-78, SDAM-81, SDAM-83: which codes mark the server Unknown, and which of them clear the pool. A check follows at once.
+#[test]
+fn state_change_errors_mark_the_server_and_clear_as_specified() {
+    let cases = [
+        (91, true, true),
+        (11600, true, true),
+        (10107, true, false),
+        (13435, true, false),
+        (10058, true, false),
+        (11602, true, false),
+        (13436, true, false),
+        (189, true, false),
+        (96, false, false),
+        (112, false, false),
+    ];
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.ping().await.expect("a ping");
+        for (code, marks, clears) in cases {
+            rig.at_rest(&server, 1).await;
+            rig.log.clear();
+            let (generation, checks) = (rig.pool().generation, server.count_of("hello"));
+            server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(code));
+            let error = refused(rig.ping().await);
+            assert!(matches!(error, OperationError::Command { code: found, .. } if found == code), "{error:?}");
+            net.skipping(2 * SECOND, rig.ping()).await.expect("a ping");
+            assert_eq!(rig.pool().generation - generation, u64::from(clears), "{code}");
+            assert_eq!(server.count_of("hello") > checks, marks, "{code}: checked");
+        }
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// CMAP-86, SDAM-75: an error of the server's state in the handshake of an application's connection clears the pool.
+#[test]
+fn handshake_that_fails_with_a_state_change_clears_the_pool() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        net.settled().await;
+        server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &HELLO).error(91));
+        let error = refused(rig.ping().await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
+        assert_eq!(error.check_out(), Some(&expected));
+        assert_eq!(rig.pool().generation, 1);
+        net.skipping(2 * SECOND, rig.ping()).await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// CMAP-95, SDAM-68: a handshake that is hung up on, or gets no answer, is a sign of overload. Nothing is cleared.
+#[test]
+fn handshake_without_an_answer_clears_nothing() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        net.settled().await;
+        server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &HELLO).close());
+        let error = refused(rig.ping().await);
+        let expected = |cause| CheckOutError::EstablishFailed { cause, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected(Cause::Network)));
+        let hellos = || HELLO.map(|name| server.count_of(name)).iter().sum::<u64>();
+        let before = hellos();
+        server.inject(FaultRule::once(Fault::Silence));
+        let begun = clock::now();
+        let error = refused(net.jumping(MINUTE, || hellos() > before, rig.ping()).await);
+        assert_eq!(error.check_out(), Some(&expected(Cause::NetworkTimeout)));
+        assert!(clock::now() - begun >= MonitorOptions::DEFAULT.connect_timeout);
+        rig.ping().await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        assert_eq!(rig.pool().generation, 0);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// MON-52, MON-53, MON-55: the first network error of a check is tried again at once; the second clears the pool until the next good check.
+#[test]
+fn check_that_fails_clears_the_pool_until_the_next_good_one() {
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<Small> = rig(net, watchful(&server));
+        rig.ping().await.expect("a ping");
+        for point in [
+            FailPoint::new(FailPointMode::Times(1), &HELLO).error(91),
+            FailPoint::new(FailPointMode::Times(2), &HELLO).close(),
+        ] {
+            rig.at_rest(&server, 1).await;
+            rig.log.clear();
+            server.set_fail_point(point);
+            net.skip_until("PoolCleared", 15 * SECOND, || rig.log.count("PoolCleared") == 1).await;
+            net.skip_until("PoolReady", 15 * SECOND, || rig.log.count("PoolReady") == 1).await;
+            rig.ping().await.expect("a ping");
+        }
+        rig.at_rest(&server, 1).await;
+        rig.end(&[&server]).await;
+    });
+}
+
+/// A connection that is refused is an end like any other: nothing is cleared for it.
+#[test]
+fn refused_connection_for_an_operation_clears_nothing() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        net.settled().await;
+        net.refuse(&server);
+        let error = refused(rig.ping().await);
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected));
+        net.resume(&server);
+        rig.ping().await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        assert_eq!(rig.pool().generation, 0);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Sockets are lent again and again, and each end is acknowledged: no peer ever has to be told by a reset.
+#[test]
+fn connections_that_come_and_go_end_in_order() {
+    type One = poolhouse_embassy::Sizes<1, 1, 4, 4096, 1024, 1024, Log>;
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let rig: Rig<One> = rig(net, options(&server));
+        for _ in 0..40 {
+            rig.ping().await.expect("a ping");
+            let mut guard = rig.client.check_out().await.expect("a connection");
+            // Its reply is not waited for, so that it is closed.
+            let command = guard.run_command("admin", |it| it.int32("ping", 1).map(drop));
+            assert!(super::support::poll_times(command, 1, super::support::DropIt::AtOnce).await.is_none());
+        }
+        rig.ping().await.expect("a ping");
+        rig.end(&[&server]).await;
+        net.settled().await;
+        assert_eq!(net.cable.resets.get(), 0);
+        assert_eq!(server.accepted_count(), 42);
+    });
+}

@@ -1,0 +1,111 @@
+//! Servers that have names.
+
+use super::net::{Net, clock, run};
+use super::support::{Rig, Small, UNASKED, eventually, options, refused, rig, server};
+use core::net::Ipv4Addr;
+use core::time::Duration;
+use poolhouse_embassy::poolhouse_core::pool::CheckOutError;
+use poolhouse_embassy::poolhouse_core::{Cause, ServerType};
+use poolhouse_embassy::{MonitorOptions, OperationError, Options};
+use poolhouse_tests::dns::{DnsServer, Fault, Records};
+use poolhouse_tests::fake::FakeServer;
+
+fn names(net: &Net) -> DnsServer {
+    let mut records = Records::default();
+    records.a.insert("db.test".to_owned(), vec![Ipv4Addr::LOCALHOST]);
+    let server = DnsServer::start(records).expect("it starts");
+    net.open_names(server.address());
+    server
+}
+
+fn named(net: &Net, server: &FakeServer, name: &str) -> Rig<Small> {
+    net.open_to(server);
+    let seeds = super::support::seeds(&[format!("{name}:{}", server.address().port())]);
+    rig(net, Options { seeds, ..options(server) })
+}
+
+#[test]
+fn server_is_found_by_its_name() {
+    run(async |net| {
+        let (server, names) = (server(), names(net));
+        let rig = named(net, &server, "db.test");
+        rig.client.warm_up(Some(4)).await.expect("four");
+        rig.at_rest(&server, 1).await;
+        assert_eq!(names.queries().len(), 5, "one each");
+        rig.end(&[&server]).await;
+    });
+}
+
+/// CMAP-97: it is an error of the lookup, which says nothing of the server.
+#[test]
+fn name_that_nobody_has_is_an_error_of_the_lookup() {
+    run(async |net| {
+        let (server, _names) = (server(), names(net));
+        net.open_to(&server);
+        let seeds = super::support::seeds(&[format!("nobody.test:{}", server.address().port())]);
+        let limit = Duration::from_secs(5);
+        let rig: Rig<Small> =
+            rig(net, Options { seeds, timeout: None, server_selection_timeout: limit, ..options(&server) });
+        let error = refused(net.skipping(Duration::from_secs(10), rig.ping()).await);
+        assert!(matches!(error, OperationError::ServerSelection(_)), "{error:?}");
+        let failures = rig.log.heartbeat_failures();
+        assert!(!failures.is_empty() && failures.iter().all(|cause| *cause == Cause::Dns), "{failures:?}");
+        rig.end(&[&server]).await;
+    });
+}
+
+/// CMAP-97: name servers that do not answer are no sign of an overloaded server. It ends by connectTimeoutMS at the latest.
+#[test]
+fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
+    run(async |net| {
+        let (server, names) = (server(), names(net));
+        for seconds in [2, 40] {
+            net.open_to(&server);
+            names.set_fault(Fault::None);
+            let seeds = super::support::seeds(&[format!("db.test:{}", server.address().port())]);
+            let connect_timeout = Duration::from_secs(seconds);
+            let monitor = MonitorOptions { connect_timeout, ..options(&server).monitor };
+            let rig: Rig<Small> = rig(net, Options { seeds, monitor, timeout: None, ..options(&server) });
+            rig.known().await;
+            net.settled().await;
+            names.set_fault(Fault::Silent);
+            let before = names.queries().len();
+            let begun = clock::now();
+            let pinging = net.jumping(UNASKED, || names.queries().len() > before, rig.ping());
+            let error = refused(pinging.await);
+            let expected = CheckOutError::EstablishFailed { cause: Cause::Dns, overloaded: false };
+            assert_eq!(error.check_out(), Some(&expected));
+            assert!(clock::now() - begun <= connect_timeout + Duration::from_secs(1));
+            assert_eq!(rig.server_type(), ServerType::Unknown);
+            names.set_fault(Fault::None);
+            eventually("no socket is kept", || rig.sockets_away() <= 1).await;
+            // What nobody answered in the meantime is asked again.
+            let begun = std::time::Instant::now();
+            let client = rig.client;
+            let pinging = net.spawn_task(async move { super::support::ping(&client).await });
+            while !pinging.is_finished() && begun.elapsed() < super::support::PATIENCE {
+                net.jump(Duration::from_millis(100)).await;
+                async_io::Timer::after(Duration::from_micros(300)).await;
+            }
+            pinging.await.expect("a ping");
+            rig.at_rest(&server, 1).await;
+            rig.end(&[&server]).await;
+        }
+    });
+}
+
+/// More lookups at once than the network stack has places for: each has its turn.
+#[test]
+fn many_lookups_at_once_have_their_turn() {
+    run(async |net| {
+        let (server, _names) = (server(), names(net));
+        let rigs: Vec<_> = (0..5).map(|_| named(net, &server, "db.test")).collect();
+        for rig in &rigs {
+            net.skipping(Duration::from_secs(10), rig.ping()).await.expect("a ping");
+        }
+        for rig in &rigs {
+            rig.end(&[]).await;
+        }
+        eventually("all are closed", || server.open_count() == 0).await;
+    });
+}

@@ -1,0 +1,295 @@
+//! A network in memory: the client's stack, a cable, and the stack of a bridge to servers on the host.
+//!
+//! Every test has its own, and its own clock, on its own thread. The bridge has the host's loopback address, so that servers are reached by the
+//! addresses that they know themselves by.
+
+mod bridge;
+pub(crate) mod cable;
+pub(crate) mod clock;
+
+use self::bridge::{Bridge, Traffic};
+use self::cable::{Cable, End};
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use async_executor::{LocalExecutor, Task};
+use core::cell::{Cell, RefCell};
+use core::fmt::Debug;
+use core::future::{Future, poll_fn};
+use core::net::SocketAddr;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use embassy_net::Stack;
+use poolhouse_tests::fake::FakeServer;
+use poolhouse_tests::patience::{self, PATIENCE, eventually};
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// The client's address.
+pub(crate) const CLIENT: [u8; 4] = [127, 0, 0, 2];
+/// The bridge's, and the host's own.
+const BRIDGE: [u8; 4] = [127, 0, 0, 1];
+
+/// Connections to a server at a time.
+const CONNECTIONS: usize = 30;
+
+/// Two stacks and what joins them.
+pub(crate) struct Net {
+    executor: Rc<LocalExecutor<'static>>,
+    polls: Rc<Cell<u64>>,
+    pub(crate) cable: Rc<Cable>,
+    /// The client's stack.
+    pub(crate) stack: Stack<'static>,
+    bridge: Stack<'static>,
+    traffic: Rc<Traffic>,
+    bridges: RefCell<HashMap<u16, Bridge>>,
+}
+
+/// Runs a test on a network of its own.
+pub(crate) fn run(test: impl AsyncFnOnce(&Net)) {
+    let executor = Rc::new(LocalExecutor::new());
+    let running = Rc::clone(&executor);
+    patience::run(executor.run(async move {
+        let net = Net::new(running);
+        test(&net).await;
+    }));
+}
+
+impl Net {
+    fn new(executor: Rc<LocalExecutor<'static>>) -> Self {
+        let cable = Rc::new(Cable::default());
+        let client = End::new(CLIENT, &cable);
+        let bridge = End::new(BRIDGE, &cable);
+        let net = Self {
+            executor,
+            polls: Rc::default(),
+            cable: Rc::clone(&cable),
+            stack: client.stack,
+            bridge: bridge.stack,
+            traffic: Rc::default(),
+            bridges: RefCell::default(),
+        };
+        net.spawn(clock::run());
+        cable::join(&net, &cable, client, bridge);
+        net
+    }
+
+    /// Runs something beside the test. How often it was polled is counted.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) -> Rc<Cell<u64>> {
+        let own = Rc::new(Cell::new(0));
+        let counts = [Rc::clone(&self.polls), Rc::clone(&own)];
+        self.executor.spawn(Counted { task: Box::pin(task), counts }).detach();
+        own
+    }
+
+    /// Runs something beside the test, which gives its result.
+    pub(crate) fn spawn_task<T: 'static>(&self, task: impl Future<Output = T> + 'static) -> Task<T> {
+        let counts = [Rc::clone(&self.polls), Rc::default()];
+        self.executor.spawn(Counted { task: Box::pin(task), counts })
+    }
+
+    /// Has servers on the host reached at their own addresses.
+    ///
+    /// - `connections`: how many at a time.
+    pub(crate) fn open_for(&self, address: SocketAddr, connections: usize) {
+        let mut bridges = self.bridges.borrow_mut();
+        let new = || Bridge::new(self, self.bridge, address, connections);
+        bridges.entry(address.port()).or_insert_with(new).open();
+    }
+
+    /// [`Net::open_for`] a fake server.
+    pub(crate) fn open_to(&self, server: &FakeServer) {
+        self.open_for(server.address(), CONNECTIONS);
+    }
+
+    /// Has questions to the name server at the bridge's address answered by one on the host.
+    pub(crate) fn open_names(&self, address: SocketAddr) {
+        bridge::forward_names(self, self.bridge, address);
+    }
+
+    /// Whether the server is expected to answer: whether the clock waits for it.
+    pub(crate) fn expect(&self, server: &FakeServer, answers: bool) {
+        self.traffic.expect(server.address().port(), answers);
+    }
+
+    /// The server refuses to be connected to.
+    pub(crate) fn refuse(&self, server: &FakeServer) {
+        server.refuse().expect("the fake server obeys");
+        self.shut(server.address());
+    }
+
+    /// The port is one that nobody listens on. Connections stay.
+    pub(crate) fn shut(&self, address: SocketAddr) {
+        if let Some(bridge) = self.bridges.borrow().get(&address.port()) {
+            bridge.shut();
+        }
+    }
+
+    /// The server listens again.
+    pub(crate) fn resume(&self, server: &FakeServer) {
+        server.resume().expect("the fake server obeys");
+        self.open_to(server);
+    }
+
+    /// The server's process ends.
+    pub(crate) fn kill(&self, server: &FakeServer) {
+        self.shut(server.address());
+        server.kill().expect("the fake server obeys");
+    }
+
+    /// The server's process begins anew.
+    pub(crate) fn restart(&self, server: &FakeServer) {
+        server.restart().expect("the fake server obeys");
+        self.open_to(server);
+    }
+
+    /// Whether no task had anything to do since the last look.
+    async fn is_idle(&self) -> bool {
+        let before = self.polls.get();
+        for _ in 0..2 {
+            futures_lite::future::yield_now().await;
+        }
+        self.polls.get() == before
+    }
+
+    /// Waits until no task has anything to do before the clock goes on. Servers may have.
+    pub(crate) async fn idle(&self) {
+        while !self.is_idle().await {}
+    }
+
+    /// Waits until no task has anything to do, and no server owes an answer.
+    pub(crate) async fn settled(&self) {
+        let begun = Instant::now();
+        loop {
+            self.idle().await;
+            if self.traffic.is_quiet() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "a server does not answer: {:?}", self.traffic);
+            async_io::Timer::after(Duration::from_micros(100)).await;
+        }
+    }
+
+    /// Puts the clock forward, from one timer to the next. Servers have answered all questions before it moves, as if they needed no time.
+    ///
+    /// Not for monitors that stream, nor for servers that do not answer.
+    pub(crate) async fn skip(&self, time: Duration) {
+        let end = clock::now() + time;
+        loop {
+            self.settled().await;
+            if !clock::step(end) {
+                return;
+            }
+        }
+    }
+
+    /// [`Net::skip`] without waiting for the servers, which for instance are not there.
+    pub(crate) async fn jump(&self, time: Duration) {
+        let end = clock::now() + time;
+        loop {
+            self.idle().await;
+            if !clock::step(end) {
+                return;
+            }
+        }
+    }
+
+    /// Waits for a state that no event announces; the clock goes from one timer to the next meanwhile, as by [`Net::skip`].
+    pub(crate) async fn skip_until(&self, what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+        let end = clock::now() + limit;
+        loop {
+            self.settled().await;
+            if condition() {
+                return;
+            }
+            assert!(clock::step(end), "never came true: {what}");
+        }
+    }
+
+    /// Awaits something while the clock goes from one timer to the next, as by [`Net::skip`].
+    pub(crate) async fn skipping<T: Debug>(&self, limit: Duration, future: impl Future<Output = T>) -> T {
+        beside(future, self.skip(limit)).await
+    }
+
+    /// [`Net::skipping`] by [`Net::jump`], which begins when the server has what it is not going to answer.
+    pub(crate) async fn jumping<T: Debug>(
+        &self,
+        limit: Duration,
+        begins: impl Fn() -> bool,
+        future: impl Future<Output = T>,
+    ) -> T {
+        let mover = async {
+            eventually("the clock moves", begins).await;
+            self.jump(limit).await;
+        };
+        beside(future, mover).await
+    }
+
+    /// Whether a request has gone on to a server and has no answer yet.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.traffic.is_quiet()
+    }
+
+    /// How many connections servers have ended by themselves, as the bridge knows.
+    pub(crate) fn server_ends(&self) -> u64 {
+        self.traffic.server_ends.get()
+    }
+}
+
+/// Awaits one future while another one runs, as long as it does. The one is polled only when it was woken itself: to poll a socket keeps its stack busy.
+async fn beside<T>(future: impl Future<Output = T>, other: impl Future<Output = ()>) -> T {
+    let mut future = pin!(future);
+    let woken = Arc::new(Woken { it_was: AtomicBool::new(true), parent: Mutex::new(None) });
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut other = pin!(async {
+        other.await;
+        core::future::pending::<()>().await;
+    });
+    poll_fn(|context| {
+        woken.parent.lock().expect("not poisoned").replace(context.waker().clone());
+        while woken.it_was.swap(false, Ordering::SeqCst) {
+            let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_ready() {
+                return polled;
+            }
+        }
+        let _: Poll<()> = other.as_mut().poll(context);
+        Poll::Pending
+    })
+    .await
+}
+
+/// Whether a future was woken.
+struct Woken {
+    it_was: AtomicBool,
+    parent: Mutex<Option<Waker>>,
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.it_was.store(true, Ordering::SeqCst);
+        if let Some(parent) = self.parent.lock().expect("not poisoned").take() {
+            parent.wake();
+        }
+    }
+}
+
+/// A task whose polls are counted.
+struct Counted<T> {
+    task: Pin<Box<dyn Future<Output = T>>>,
+    counts: [Rc<Cell<u64>>; 2],
+}
+
+impl<T> Future for Counted<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        for count in &self.counts {
+            count.set(count.get() + 1);
+        }
+        self.task.as_mut().poll(context)
+    }
+}

@@ -1,0 +1,350 @@
+//! The bridge: connections of the client go on to the server on the host that has the same address. Ends and resets go along, in both directions.
+
+use super::Net;
+use alloc::rc::Rc;
+use async_io::Async;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::net::SocketAddr;
+use core::pin::pin;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use embassy_net::Stack;
+use embassy_net::tcp::{Error, State, TcpSocket};
+use embassy_net::udp::{PacketMetadata, UdpMetadata, UdpSocket};
+use embassy_time::{Timer, with_timeout};
+use futures_lite::{AsyncReadExt, AsyncWriteExt};
+use std::net::{Shutdown, TcpStream};
+
+/// Bytes of the buffers of one connection.
+const BUFFER: usize = 4096;
+/// How often a peer that says nothing is asked whether it is there, and until when it must have answered.
+const KEEP_ALIVE: embassy_time::Duration = embassy_time::Duration::from_secs(15);
+const DEAD: embassy_time::Duration = embassy_time::Duration::from_secs(60);
+/// How long the last bytes may take to be acknowledged.
+const LINGER: embassy_time::Duration = embassy_time::Duration::from_secs(60);
+
+/// What servers owe.
+#[derive(Default)]
+pub(super) struct Traffic {
+    /// Ports to which connections are being made or ended.
+    busy: RefCell<Vec<u16>>,
+    /// Ports whose servers are not expected to answer.
+    silent: RefCell<Vec<u16>>,
+    lines: RefCell<Vec<Rc<Line>>>,
+    /// Connections that servers have ended, in order or not.
+    pub(super) server_ends: Cell<u64>,
+}
+
+/// One connection.
+#[derive(Default)]
+struct Line {
+    port: u16,
+    requests: RefCell<Frames>,
+    replies: RefCell<Frames>,
+}
+
+impl Traffic {
+    /// Whether every request was answered.
+    pub(super) fn is_quiet(&self) -> bool {
+        let silent = self.silent.borrow();
+        self.busy.borrow().iter().all(|port| silent.contains(port))
+            && self.lines.borrow().iter().all(|line| !line.owes() || silent.contains(&line.port))
+    }
+
+    /// Whether answers of the server at this port are waited for.
+    pub(super) fn expect(&self, port: u16, answers: bool) {
+        let mut silent = self.silent.borrow_mut();
+        silent.retain(|each| *each != port);
+        if !answers {
+            silent.push(port);
+        }
+    }
+}
+
+impl Line {
+    fn owes(&self) -> bool {
+        let (requests, replies) = (self.requests.borrow(), self.replies.borrow());
+        requests.whole > replies.whole || requests.is_within() || replies.is_within()
+    }
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let owing = self.lines.borrow().iter().filter(|line| line.owes()).count();
+        write!(f, "{} connections begin or end, {owing} have no answer", self.busy.borrow().len())
+    }
+}
+
+/// Counts messages, each of which begins with its length.
+#[derive(Default)]
+struct Frames {
+    whole: u64,
+    /// Of the length, what is there.
+    length: Vec<u8>,
+    /// Of the message, what is missing.
+    left: usize,
+}
+
+impl Frames {
+    fn is_within(&self) -> bool {
+        self.left > 0 || !self.length.is_empty()
+    }
+
+    fn feed(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.left == 0 {
+                self.length.push(bytes[0]);
+                bytes = &bytes[1..];
+                if let [a, b, c, d] = self.length[..] {
+                    self.length.clear();
+                    let length = u32::from_le_bytes([a, b, c, d]);
+                    // One that lies is whole at once: nobody waits for the rest.
+                    self.left = if (16..=48_000_000).contains(&length) { length as usize - 4 } else { 0 };
+                    self.whole += u64::from(self.left == 0);
+                }
+                continue;
+            }
+            let taken = self.left.min(bytes.len());
+            bytes = &bytes[taken..];
+            self.left -= taken;
+            self.whole += u64::from(self.left == 0);
+        }
+    }
+}
+
+/// A connection that is being made or ended, as long as it lives.
+struct Busy {
+    traffic: Rc<Traffic>,
+    port: u16,
+}
+
+impl Busy {
+    fn new(traffic: &Rc<Traffic>, port: u16) -> Self {
+        traffic.busy.borrow_mut().push(port);
+        Self { traffic: Rc::clone(traffic), port }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let mut busy = self.traffic.busy.borrow_mut();
+        let place = busy.iter().position(|port| *port == self.port).expect("it was counted");
+        busy.swap_remove(place);
+    }
+}
+
+/// The way to one server.
+pub(super) struct Bridge {
+    gate: Rc<Gate>,
+}
+
+/// Whether anybody listens.
+#[derive(Default)]
+struct Gate {
+    open: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Gate {
+    fn set(&self, open: bool) {
+        self.open.set(open);
+        for waker in self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    async fn until(&self, open: bool) {
+        poll_fn(|context| {
+            if self.open.get() == open {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Bridge {
+    pub(super) fn new(net: &Net, stack: Stack<'static>, address: SocketAddr, connections: usize) -> Self {
+        let gate = Rc::new(Gate::default());
+        for _ in 0..connections {
+            let buffer = || Box::leak(vec![0; BUFFER].into_boxed_slice());
+            let socket = TcpSocket::new(stack, buffer(), buffer());
+            net.spawn(serve(socket, address, Rc::clone(&gate), Rc::clone(&net.traffic)));
+        }
+        Self { gate }
+    }
+
+    pub(super) fn open(&self) {
+        self.gate.set(true);
+    }
+
+    pub(super) fn shut(&self) {
+        self.gate.set(false);
+    }
+}
+
+async fn serve(mut socket: TcpSocket<'static>, address: SocketAddr, gate: Rc<Gate>, traffic: Rc<Traffic>) {
+    loop {
+        gate.until(true).await;
+        let accepted = futures_lite::future::or(async { Some(socket.accept(address.port()).await) }, async {
+            gate.until(false).await;
+            None
+        })
+        .await;
+        if !matches!(accepted, Some(Ok(()))) {
+            socket.abort();
+            continue;
+        }
+        socket.set_nagle_enabled(false);
+        socket.set_keep_alive(Some(KEEP_ALIVE));
+        socket.set_timeout(Some(DEAD));
+        let busy = Busy::new(&traffic, address.port());
+        let Ok(host) = Async::<TcpStream>::connect(address).await else {
+            reset(&mut socket).await;
+            continue;
+        };
+        host.get_ref().set_nodelay(true).expect("a socket of ours");
+        let line = Rc::new(Line { port: address.port(), ..Line::default() });
+        traffic.lines.borrow_mut().push(Rc::clone(&line));
+        drop(busy);
+        let end = pump(&mut socket, &host, &line, &traffic).await;
+        traffic.lines.borrow_mut().retain(|each| !Rc::ptr_eq(each, &line));
+        let _busy = Busy::new(&traffic, address.port());
+        match end {
+            End::InOrder => {}
+            End::ByClient => {
+                rustix::net::sockopt::set_socket_linger(host.get_ref(), Some(Duration::ZERO))
+                    .expect("a socket of ours");
+            }
+            End::ByServer => {
+                traffic.server_ends.set(traffic.server_ends.get() + 1);
+                reset(&mut socket).await;
+            }
+        }
+    }
+}
+
+async fn reset(socket: &mut TcpSocket<'static>) {
+    socket.abort();
+    let _ = with_timeout(LINGER, socket.flush()).await;
+}
+
+/// How a connection ends.
+enum End {
+    /// Both sides have sent an end.
+    InOrder,
+    /// A reset.
+    ByClient,
+    ByServer,
+}
+
+/// Both directions until both have ended, or either is reset.
+async fn pump(socket: &mut TcpSocket<'static>, host: &Async<TcpStream>, line: &Line, traffic: &Rc<Traffic>) -> End {
+    let socket = RefCell::new(socket);
+    let ending = RefCell::new(None);
+    let mut up = pin!(async {
+        let mut bytes = [0; BUFFER];
+        loop {
+            let read = poll_fn(|context| pin!(socket.borrow_mut().read(&mut bytes)).poll(context)).await;
+            match read {
+                Ok(0) => break,
+                Ok(count) => {
+                    line.requests.borrow_mut().feed(&bytes[..count]);
+                    let mut to = host;
+                    if to.write_all(&bytes[..count]).await.is_err() {
+                        return End::ByServer;
+                    }
+                }
+                Err(Error::ConnectionReset) => return End::ByClient,
+            }
+        }
+        ending.replace(Some(Busy::new(traffic, line.port)));
+        let _ = host.get_ref().shutdown(Shutdown::Write);
+        // Nothing announces a reset from now on.
+        while socket.borrow().state() != State::Closed {
+            Timer::after_millis(50).await;
+        }
+        End::ByClient
+    });
+    let mut down = pin!(async {
+        let mut bytes = [0; BUFFER];
+        loop {
+            let mut from = host;
+            match from.read(&mut bytes).await {
+                Ok(0) => break,
+                Ok(count) => {
+                    let mut rest = &bytes[..count];
+                    while !rest.is_empty() {
+                        let written = poll_fn(|context| pin!(socket.borrow_mut().write(rest)).poll(context)).await;
+                        let Ok(written) = written else { return End::ByClient };
+                        rest = &rest[written..];
+                    }
+                    line.replies.borrow_mut().feed(&bytes[..count]);
+                }
+                Err(_) => return End::ByServer,
+            }
+        }
+        let passing_on = Busy::new(traffic, line.port);
+        if ending.borrow().is_none() {
+            traffic.server_ends.set(traffic.server_ends.get() + 1);
+        }
+        socket.borrow_mut().close();
+        let flushed = poll_fn(|context| pin!(socket.borrow_mut().flush()).poll(context));
+        let _ = with_timeout(LINGER, flushed).await;
+        drop(passing_on);
+        // The client may have more to say.
+        while !matches!(socket.borrow().state(), State::Closed | State::TimeWait) {
+            Timer::after_millis(50).await;
+        }
+        End::InOrder
+    });
+    poll_fn(|context| {
+        let down = down.as_mut().poll(context);
+        if down.is_ready() { down } else { up.as_mut().poll(context) }
+    })
+    .await
+}
+
+/// Questions go to the name server on the host, answers back. Each has a socket of the host's of its own.
+pub(super) fn forward_names(net: &Net, stack: Stack<'static>, address: SocketAddr) {
+    let metadata = || Box::leak(vec![PacketMetadata::EMPTY; 8].into_boxed_slice());
+    let buffer = || Box::leak(vec![0; BUFFER].into_boxed_slice());
+    let mut socket = UdpSocket::new(stack, metadata(), buffer(), metadata(), buffer());
+    socket.bind(53_u16).expect("a free port");
+    let socket: &'static UdpSocket<'static> = Box::leak(Box::new(socket));
+    let (executor, traffic) = (Rc::clone(&net.executor), Rc::clone(&net.traffic));
+    net.spawn(async move {
+        let mut bytes = [0; 512];
+        loop {
+            let Ok((count, from)) = socket.recv_from(&mut bytes).await else { continue };
+            let question = bytes[..count].to_vec();
+            executor.spawn(answer_name(question, from, socket, address, Rc::clone(&traffic))).detach();
+        }
+    });
+}
+
+async fn answer_name(
+    question: Vec<u8>,
+    from: UdpMetadata,
+    socket: &'static UdpSocket<'static>,
+    address: SocketAddr,
+    traffic: Rc<Traffic>,
+) {
+    let busy = Busy::new(&traffic, address.port());
+    let host = Async::<std::net::UdpSocket>::bind(([127, 0, 0, 1], 0)).expect("a free port");
+    host.send_to(&question, address).await.expect("it is there");
+    let mut bytes = [0; BUFFER];
+    // A name server may be silent.
+    let silence = async {
+        async_io::Timer::after(Duration::from_millis(300)).await;
+        Err(std::io::ErrorKind::TimedOut.into())
+    };
+    if let Ok((count, _)) = futures_lite::future::or(host.recv_from(&mut bytes), silence).await {
+        let _ = socket.send_to(&bytes[..count], from).await;
+    }
+    drop(busy);
+}

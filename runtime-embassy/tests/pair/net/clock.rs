@@ -1,0 +1,103 @@
+//! embassy-time's clock: the host's, and what tests put it forward by. Every thread has one of its own, and so every test.
+
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use embassy_time::Instant;
+use embassy_time_driver::Driver;
+use embassy_time_queue_utils::Queue;
+
+struct Local {
+    origin: std::time::Instant,
+    /// Ticks that tests have skipped.
+    skipped: Cell<u64>,
+    queue: RefCell<Queue>,
+    /// Whoever calls the queue when its time has come.
+    caller: RefCell<Option<Waker>>,
+}
+
+thread_local! {
+    static LOCAL: Local = Local {
+        origin: std::time::Instant::now(),
+        skipped: Cell::new(0),
+        queue: RefCell::new(Queue::new()),
+        caller: RefCell::new(None),
+    };
+}
+
+impl Local {
+    fn now(&self) -> u64 {
+        let elapsed = Instant::MIN + embassy_time::Duration::from_micros(micros(self.origin.elapsed()));
+        elapsed.as_ticks() + self.skipped.get()
+    }
+
+    fn call(&self) {
+        if let Some(caller) = self.caller.take() {
+            caller.wake();
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).expect("a test is shorter")
+}
+
+struct Clock;
+
+impl Driver for Clock {
+    fn now(&self) -> u64 {
+        LOCAL.with(Local::now)
+    }
+
+    fn schedule_wake(&self, at: u64, waker: &Waker) {
+        LOCAL.with(|local| {
+            if local.queue.borrow_mut().schedule_wake(at, waker) {
+                local.call();
+            }
+        });
+    }
+}
+
+embassy_time_driver::time_driver_impl!(static CLOCK: Clock = Clock);
+
+/// The time since the test began, by its clock.
+pub(crate) fn now() -> Duration {
+    Duration::from_micros(Instant::now().as_micros())
+}
+
+/// Wakes whoever waits for the clock.
+pub(super) async fn run() {
+    loop {
+        let mut timer = None;
+        poll_fn(|context| {
+            LOCAL.with(|local| {
+                let now = local.now();
+                let next = local.queue.borrow_mut().next_expiration(now);
+                local.caller.replace(Some(context.waker().clone()));
+                let ticks = embassy_time::Duration::from_ticks(next.saturating_sub(now));
+                timer = (next != u64::MAX).then(|| async_io::Timer::after(Duration::from_micros(ticks.as_micros())));
+            });
+            // Until then, or until there is something earlier.
+            timer.as_mut().map_or(Poll::Pending, |timer| Pin::new(timer).poll(context).map(drop))
+        })
+        .await;
+    }
+}
+
+/// Puts the clock forward to the next timer, at most to `end`. Whether it was not there yet.
+pub(super) fn step(end: Duration) -> bool {
+    LOCAL.with(|local| {
+        let now = local.now();
+        let end = Instant::from_micros(micros(end)).as_ticks();
+        if now >= end {
+            return false;
+        }
+        // What is due already is woken before the clock goes on.
+        let next = local.queue.borrow_mut().next_expiration(0).min(end);
+        local.skipped.set(local.skipped.get() + next.saturating_sub(now));
+        local.call();
+        true
+    })
+}
