@@ -175,7 +175,7 @@ impl<L: Layout> Runtime for Embassy<L> {
         {
             let socket = TlsSocket::begin(socket, host).map_err(ConnectError)?;
             socket.opened().await.map_err(ConnectError)?;
-            return Ok(Stream::Tls(socket));
+            Ok(Stream::Tls(socket))
         }
         // Rather none than one that anybody can read.
         #[cfg(not(feature = "tls"))]
