@@ -356,6 +356,26 @@ fn warm_up_establishes_what_is_asked_for() {
     });
 }
 
+/// CMAP-07: one that hangs does not keep the other from being established.
+#[test]
+fn two_connections_are_established_at_once() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.known().await;
+        net.settled().await;
+        server.inject(FaultRule::once(Fault::Silence));
+        let client = rig.client;
+        let begun = clock::now();
+        let tasks: Vec<_> = (0..2).map(|_| net.spawn_task(async move { client.check_out().await.is_ok() })).collect();
+        eventually("one has its connection", || tasks.iter().any(|task| task.is_finished())).await;
+        let took = clock::now() - begun;
+        assert!(took < Duration::from_secs(8), "{took:?}: it waited for the other");
+        drop(tasks);
+        rig.end(&[&server]).await;
+    });
+}
+
 #[test]
 fn max_pool_size_beyond_the_memory_means_the_memory() {
     run(async |net| {

@@ -421,3 +421,51 @@ fn connections_that_come_and_go_end_in_order() {
         assert_eq!(server.accepted_count(), 42);
     });
 }
+
+/// Nothing else is going on: the runner is woken for this alone.
+#[test]
+fn connection_that_is_given_back_broken_is_ended_at_once() {
+    run(async |net| {
+        let server = server();
+        let rig = small(net, &server);
+        rig.ping().await.expect("a ping");
+        rig.at_rest(&server, 1).await;
+        let mut guard = rig.client.check_out().await.expect("a connection");
+        guard.set_deadline(None);
+        let command = guard.run_command("admin", |it| it.int32("ping", 1).map(drop));
+        assert!(super::support::poll_times(command, 1, super::support::DropIt::AtOnce).await.is_none());
+        net.settled().await;
+        let begun = clock::now();
+        drop(guard);
+        rig.at_rest(&server, 1).await;
+        assert!(clock::now() - begun < 5 * SECOND);
+        rig.end(&[&server]).await;
+    });
+}
+
+/// Every socket is in use, so the next connection waits for the one that is being closed, and no longer.
+#[test]
+fn connection_waits_for_the_socket_of_the_last_one() {
+    type One = poolhouse_embassy::Sizes<1, 1, 4, 4096, 1024, 1024, Log>;
+    run(async |net| {
+        let server = server();
+        net.open_to(&server);
+        let mut options = watchful(&server);
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
+        let rig: Rig<One> = rig(net, options);
+        rig.ping().await.expect("a ping");
+        eventually("the monitor has both connections", || server.open_count() == 3).await;
+        let begun = clock::now();
+        for _ in 0..10 {
+            assert_eq!(rig.sockets_away(), 3);
+            let mut guard = rig.client.check_out().await.expect("a connection");
+            let command = guard.run_command("admin", |it| it.int32("ping", 1).map(drop));
+            assert!(super::support::poll_times(command, 1, super::support::DropIt::AtOnce).await.is_none());
+            drop(guard);
+            rig.ping().await.expect("a ping");
+        }
+        let took = clock::now() - begun;
+        assert!(took < 8 * SECOND, "{took:?} for what takes some 20 ms each");
+        rig.end(&[&server]).await;
+    });
+}
