@@ -106,6 +106,8 @@ pub(crate) async fn store<L: Layout>(
             documents.document(|document| reading.write(document))?;
             Ok(())
         })?;
+        // Of a set: only what a majority has is there after an election.
+        command.document("writeConcern", |concern| concern.str("w", "majority").map(drop))?;
         Ok(())
     };
     let options = CommandOptions::new().repeatable().with_timeout(timeout);

@@ -8,13 +8,15 @@
 #[cfg(feature = "tls")]
 mod encryption;
 mod plan;
-mod telemetry;
+/// The commands of this program, typed: those of the example for the host.
+#[path = "../../../examples/telemetry/typed.rs"]
+mod typed;
 
 use core::cell::Cell;
 use embassy_executor::Spawner;
 use embassy_net::{DhcpConfig, Stack, StackResources};
 use embassy_time::{Duration, Instant, Ticker, Timer, with_timeout};
-use plan::{Plan, TASKS_MAX, USAGE};
+use plan::{OPERATION, Plan, TASKS_MAX, USAGE};
 use poolhouse_board::ethernet::Ethernet;
 use poolhouse_board::{executor, host, println, stack};
 use poolhouse_embassy::poolhouse_core::Instant as Moment;
@@ -23,7 +25,7 @@ use poolhouse_embassy::{
     Buffers, Client, Config, EventRef, HubRunner, Layout, Publish, Resources, ServerRunner, SetupError, Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
-use telemetry::{Inserted, Telemetry};
+use typed::Reading;
 
 /// A set of three with room for two that replace others, two connections to each, four tasks that wait.
 type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
@@ -57,6 +59,9 @@ impl Publish for Printer {
     }
 }
 
+/// What the tasks measure with.
+const DEVICES: [&str; TASKS_MAX] = ["device-0", "device-1", "device-2", "device-3"];
+
 /// Each task is spawned as often as there is room for it.
 const SPAWNED: &str = "there is room for it";
 
@@ -88,24 +93,19 @@ async fn server(runner: ServerRunner<Demo>) -> ! {
 }
 
 #[embassy_executor::task(pool_size = TASKS_MAX)]
-async fn sensor(client: Client<Demo>, plan: &'static Plan, task: i32, tally: &'static Tally) {
+async fn sensor(client: Client<Demo>, plan: &'static Plan, device: &'static str, tally: &'static Tally) {
     let mut ticker = Ticker::every(Duration::from_millis(plan.period_ms));
     for number in 0..plan.documents {
         ticker.next().await;
         let begun = Instant::now();
-        let telemetry = Telemetry {
-            device: plan.device,
-            task,
-            number: i32::try_from(number).unwrap_or(i32::MAX),
-            uptime_ms: i64::try_from(begun.as_millis()).unwrap_or(i64::MAX),
-            temperature: 2_000 + i32::from(host::random_u64().to_le_bytes()[0]),
+        let reading = Reading {
+            device,
+            number: i64::from(number),
+            at_ms: i64::try_from(host::unix_time().as_millis()).unwrap_or(i64::MAX),
+            millidegrees: 20_000 + i32::from(host::random_u64().to_le_bytes()[0]),
         };
-        loop {
-            match telemetry::insert(client, &telemetry).await {
-                Ok(Inserted::Yes) => break,
-                Ok(Inserted::Refused(code)) => println!("task {task}, document {number}: refused with code {code}"),
-                Err(error) => println!("task {task}, document {number}: {error}"),
-            }
+        while let Err(error) = typed::store(&client, "demo", "telemetry", &reading, OPERATION).await {
+            println!("{device}, reading {number}: {error}");
             tally.failures.set(tally.failures.get() + 1);
             Timer::after_millis(200).await;
         }
@@ -154,14 +154,17 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
     for _ in 0..SERVERS {
         spawner.spawn(server(of_server).expect(SPAWNED));
     }
-    while let Err(error) = telemetry::ping(client).await {
+    while let Err(error) = typed::ping(&client).await {
         println!("ping: {error}");
         Timer::after_millis(200).await;
     }
     println!("first reply after {} ms", Instant::now().as_millis());
-    for task in 0..plan.tasks {
-        let number = i32::try_from(task).unwrap_or(i32::MAX);
-        spawner.spawn(sensor(client, plan, number, tally).expect(SPAWNED));
+    match typed::hello(&client).await {
+        Ok(hello) => println!("{hello:?}"),
+        Err(error) => println!("hello: {error}"),
+    }
+    for device in DEVICES.iter().take(plan.tasks) {
+        spawner.spawn(sensor(client, plan, device, tally).expect(SPAWNED));
     }
     while tally.working.get() > 0 {
         Timer::after_millis(20).await;

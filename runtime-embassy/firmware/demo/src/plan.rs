@@ -4,11 +4,13 @@ use core::time::Duration;
 use poolhouse_embassy::{Credential, Options, PoolOptions};
 
 /// What the command line may say.
-pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] [device=NAME] \
+pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] \
      [ca=DIGITS (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
+/// How long an operation may take.
+pub(crate) const OPERATION: Duration = Duration::from_secs(5);
 /// The most tasks that send.
 pub(crate) const TASKS_MAX: usize = 4;
 
@@ -23,8 +25,6 @@ pub(crate) struct Plan {
     pub(crate) authority: &'static str,
     user: Option<&'static str>,
     password: Option<&'static str>,
-    /// What the documents are of.
-    pub(crate) device: &'static str,
     /// How many tasks send.
     pub(crate) tasks: usize,
     /// How many documents each sends.
@@ -46,7 +46,6 @@ impl Plan {
             authority: "",
             user: None,
             password: None,
-            device: "mps2",
             tasks: 3,
             documents: 10,
             period_ms: 1000,
@@ -66,7 +65,6 @@ impl Plan {
                 "ca" => plan.authority = value,
                 "user" => plan.user = Some(value),
                 "password" => plan.password = Some(value),
-                "device" => plan.device = value,
                 "tasks" => plan.tasks = value.parse().ok().filter(|tasks| (1..=TASKS_MAX).contains(tasks))?,
                 "documents" => plan.documents = value.parse().ok()?,
                 "period" => plan.period_ms = value.parse().ok()?,
@@ -85,7 +83,7 @@ impl Plan {
             replica_set: self.set,
             direct_connection: self.set.is_none() && self.seed_count == 1,
             pool: POOL,
-            timeout: Some(Duration::from_secs(5)),
+            timeout: Some(OPERATION),
             app_name: Some("poolhouse-demo"),
             credential: self.user.zip(self.password).map(|(user, password)| Credential::new(user, password)),
             random: Some(random),
