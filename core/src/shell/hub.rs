@@ -9,7 +9,7 @@
 use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 use super::login::Keys;
 use super::login::Login;
 use super::runtime::{Lock, Locked, Runtime, register};
@@ -72,7 +72,7 @@ pub struct Hub<R: Runtime> {
     runtime: R,
     config: HubConfig,
     events: R::Events,
-    #[cfg(feature = "auth")]
+    #[cfg(feature = "scram-sha-256")]
     keys: Keys<R>,
     pub(super) state: R::Lock<State<R>>,
 }
@@ -295,7 +295,7 @@ impl<R: Runtime> Hub<R> {
             runtime,
             config,
             events,
-            #[cfg(feature = "auth")]
+            #[cfg(feature = "scram-sha-256")]
             keys: Keys::<R>::new(crate::auth::KeyRing::new()),
             state: R::Lock::new(state),
         };
@@ -314,7 +314,7 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// What its connections know together.
-    #[cfg(feature = "auth")]
+    #[cfg(feature = "scram-sha-256")]
     pub(super) const fn keys(&self) -> &Keys<R> {
         &self.keys
     }

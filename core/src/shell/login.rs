@@ -11,11 +11,11 @@ use crate::wire::AuthError;
 use crate::wire::handshake::HandshakeError;
 use core::fmt;
 
-#[cfg(not(feature = "auth"))]
+#[cfg(not(feature = "scram-sha-256"))]
 pub use absent::Login;
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 pub(super) use present::Keys;
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 pub use present::Login;
 
 /// Why a connection was not authenticated.
@@ -127,7 +127,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 mod present {
     use super::super::hub::Hub;
     use super::super::runtime::{Locked, Runtime};
@@ -247,7 +247,7 @@ mod present {
     }
 }
 
-#[cfg(not(feature = "auth"))]
+#[cfg(not(feature = "scram-sha-256"))]
 mod absent {
     use super::super::hub::Hub;
     use super::super::runtime::Runtime;
