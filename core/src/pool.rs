@@ -219,10 +219,11 @@ impl<M: Memory> Pool<M> {
         let now = self.advance(now);
         if self.state == PoolState::Ready {
             // Nobody waits where a connection is available.
-            if let Some(index) = self.conns.back(conn::AVAILABLE) {
-                if self.perished(now, index).is_none() {
-                    observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
-                    return Ok(self.grant_newest(now, index, observer));
+            let newest = self.conns.back(conn::AVAILABLE).and_then(|index| self.conns.at(index));
+            if newest.is_some_and(|slot| self.perished(now, slot).is_none()) {
+                observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+                if let Some(granted) = self.grant_newest(now, observer) {
+                    return Ok(granted);
                 }
             }
         }
@@ -239,7 +240,7 @@ impl<M: Memory> Pool<M> {
     pub fn claim(&mut self, now: Instant, waiter: WaiterId) -> Claim {
         self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return Claim::Stale };
-        let claim = match self.waiters.get(index).verdict {
+        let claim = match self.waiters.at(index).map_or(Verdict::Waiting, |slot| slot.verdict) {
             Verdict::Waiting => return Claim::Waiting,
             Verdict::Granted(conn) => Claim::Granted(Lease { conn, pool: self.id }),
             Verdict::Failed(error) => Claim::Failed(error),
