@@ -61,8 +61,6 @@ PANICS = re.compile(
     r"^core::panicking::|^core::option::(unwrap|expect)_failed|^core::result::unwrap_failed|^core::slice::index::\w*fail|^core::str::slice_error_fail"
     r"|len_mismatch_fail|^core::cell::panic_|^core::slice::\w*::\w*fail"
 )
-# What the compiler puts into every `async fn`, for whoever polls it once more after its end.
-RESUMED = re.compile(r"async_fn_resumed")
 # What an operation runs through that finds a connection, or waits for one that is returned: these functions, and all that is compiled into them.
 HOT = re.compile(
     r"::Pool<M>(>)?::(check_out|check_in|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(begin_check_out|poll_claim|check_in|watch)\b"
@@ -139,7 +137,7 @@ class Tools:
         return found
 
     def frames(self, elf, addresses):
-        """For each address the functions that it is in, with their files: the innermost inlined one first."""
+        """For each address the functions that it is in, with file and line: the innermost inlined one first."""
         text = self.run("addr2line", "-aifC", "-e", elf, *map(hex, addresses)) if len(addresses) < 2000 else self.many_frames(elf, addresses)
         found, frames = {}, []
         lines = iter(text.splitlines())
@@ -147,7 +145,8 @@ class Tools:
             if re.fullmatch(r"0x[0-9a-f]+", line):
                 frames = found.setdefault(int(line, 16), [])
             else:
-                frames.append((line, next(lines, "").split(":")[0]))
+                path, _, number = next(lines, "").partition(":")
+                frames.append((line, path, number.split(" ")[0]))
         return found
 
     def many_frames(self, elf, addresses):
@@ -175,11 +174,22 @@ def module(path):
 
 def home(frames):
     """The innermost frame that is not the standard library's; else the outermost."""
-    for name, path in frames:
-        crate, inner = module(path)
+    for frame in frames:
+        crate, inner = module(frame[1])
         if crate != "std":
-            return name, crate, inner
-    return (frames[-1][0] if frames else "?"), "std", ""
+            return frame, crate, inner
+    return (frames[-1] if frames else ("?", "", "?")), "std", ""
+
+
+def is_resumption(frame):
+    """Whether this is what the compiler puts into every `async fn`, for whoever polls it once more after its end.
+
+    It is where the function opens, or nowhere: when it was merged with panics of the libraries that are inlined there.
+    """
+    name, path, line = frame
+    if not name.endswith("{{closure}}"):
+        return False
+    return line in ("?", "0") or "async " in pathlib.Path(path).read_text().splitlines()[int(line) - 1]
 
 
 def show_map(tools, elf):
@@ -205,14 +215,15 @@ def panic_sites(tools, elf):
     calls = [address for address, _, goal in tools.instructions(elf) if goal and PANICS.search(goal)]
     sites = []
     for frames in tools.frames(elf, calls).values():
-        name, crate, inner = home(frames)
+        frame, crate, inner = home(frames)
+        name = frame[0]
         if crate not in ("poolhouse-core", "poolhouse-embassy"):
             continue
-        if any(RESUMED.search(inlined) for inlined, _ in frames):
+        if is_resumption(frame):
             group = "async fn resumed"
         elif crate == "poolhouse-core" and inner.split("/")[0] == "wire":
             group = "wire"
-        elif any(HOT.search(outer) for outer, _ in frames):
+        elif any(HOT.search(outer[0]) for outer in frames):
             group = "hot path"
         else:
             group = "elsewhere"
