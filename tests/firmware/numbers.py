@@ -53,7 +53,8 @@ WAKEUPS_CHANCE = 6
 CYCLES = 10_000
 IDLE_S = 30
 LIMIT_S = 120
-USER, PASSWORD = "ada", "correct horse"
+# Without a space: that would be two arguments of the firmware.
+USER, PASSWORD = "ada", "correct-horse"
 
 ALLOCATORS = re.compile(r"^(__rust_alloc|__rust_dealloc|__rust_realloc|__rg_|__rdl_|malloc|calloc|realloc|free|_sbrk|alloc::alloc::)")
 FLOATS = re.compile(r"flt2dec|grisu|dragon|core::fmt::float|core::num::dec2flt")
