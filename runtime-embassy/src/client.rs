@@ -141,7 +141,8 @@ impl<L: Layout> Client<L> {
         L::furnish(slots, &mut buffers.0, stack);
         let places = shared.places.as_ref();
         let runtime = Embassy { stack, slots, desk: &shared.desk, places, random: config.options().random };
-        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
+        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::vacant(runtime, hub_config, events));
+        hub.open(topology)?;
         Ok((Self { hub, config }, Runner::new(hub)))
     }
 

@@ -37,7 +37,10 @@ pub(super) struct Deadlines<N, L, U> {
 }
 
 impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
-    pub(super) const EMPTY: Self = Self { nodes: N::EMPTY, head: NIL, tail: NIL, tree: Tree::EMPTY };
+    #[inline]
+    pub(super) fn empty() -> Self {
+        Self { nodes: N::empty(), head: NIL, tail: NIL, tree: Tree::empty() }
+    }
 
     /// Adds the deadline of a waiter that has none here. A deadline at the end of time is none.
     ///

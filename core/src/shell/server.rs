@@ -166,16 +166,25 @@ impl<R: Runtime> Chore<R> {
 
 impl<R: Runtime> ServerState<R> {
     /// The state of no server: its pool is closed. For places that are not taken.
-    pub const VACANT: Self = Self::of(Pool::CLOSED);
+    #[must_use]
+    pub fn vacant() -> Self {
+        Self::of(Pool::closed())
+    }
 
-    const fn of(pool: Pool<R::Memory>) -> Self {
+    /// A connection that is still here when nobody has a handle of the server any more, to be dropped without the lock. Afterwards the place may be another's.
+    pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
+        self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
+    }
+
+    #[inline]
+    fn of(pool: Pool<R::Memory>) -> Self {
         Self {
             pool,
-            cells: Store::EMPTY,
-            waiters: Store::EMPTY,
-            workers: Store::EMPTY,
+            cells: Store::empty(),
+            waiters: Store::empty(),
+            workers: Store::empty(),
             called: 0,
-            warmers: Store::EMPTY,
+            warmers: Store::empty(),
             warming: 0,
             clock: None,
             armed: None,
