@@ -41,11 +41,8 @@ pub(crate) fn share<L: Layout>(
     server: NewServer<Embassy<L>>,
 ) -> Result<ServerRef<L>, Full> {
     let place = places.iter().flatten().find(|place| place.is_free()).ok_or(Full)?;
-    let server = server.share(|state| {
-        place.state.with(|kept| *kept = state);
-        place.handles.set(1);
-        Ok(PlaceRef { place })
-    })?;
+    place.handles.set(1);
+    let server = place.state.with(|state| server.settle(state, PlaceRef { place }));
     Ok(ServerRef(server))
 }
 
