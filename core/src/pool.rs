@@ -174,6 +174,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// A pool that was closed before anybody used it.
+    #[cfg(feature = "async")]
     #[inline]
     pub(crate) fn closed() -> Self {
         let new = Self::new(Instant::ORIGIN, PoolId::new(0), PoolConfig::DEFAULT, &mut ());
