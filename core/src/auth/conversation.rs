@@ -9,6 +9,7 @@ use super::credential::Credential;
 use super::keys::{ITERATIONS_MAX, ScramKeys};
 use super::mechanism::{Mechanism, ScramMechanism};
 use super::nonce::{ENTROPY_BYTES, Nonce};
+#[cfg(feature = "async")]
 use super::password::prepare;
 use super::scram::Scram;
 use crate::wire::bson::{DocumentWriter, RawDocument};
@@ -88,6 +89,7 @@ impl<'a> Authentication<'a> {
     }
 
     /// Whether [`Authentication::new`] would refuse a credential on a private connection. Cheaper than making one.
+    #[cfg(feature = "async")]
     pub(crate) fn check(credential: &Credential<'_>) -> Result<(), AuthError> {
         credential.check()?;
         match credential.mechanism {
