@@ -92,19 +92,38 @@ impl<M: Memory> Control<M> {
         monitor: MonitorConfig,
         observer: &mut impl ControlObserver,
     ) -> Result<Self, Full> {
-        let topology = Topology::new(now, id, topology, observer)?;
-        let mut control = Self {
-            topology,
-            monitors: Store::EMPTY,
-            due: Tree::EMPTY,
+        let mut control = Self::vacant(monitor);
+        control.open(now, id, topology, observer)?;
+        Ok(control)
+    }
+
+    /// A closed topology without servers, to be opened where it is.
+    #[inline]
+    pub(crate) fn vacant(monitor: MonitorConfig) -> Self {
+        Self {
+            topology: Topology::vacant(),
+            monitors: Store::empty(),
+            due: Tree::empty(),
             config: monitor,
-            clock: now,
+            clock: Instant::ORIGIN,
             membership: (0, 0),
             wake: false,
             touched: 0..0,
-        };
-        control.route(now, observer);
-        Ok(control)
+        }
+    }
+
+    /// [`Control::new`] of a vacant one, in its place. After an error it is of no use.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        id: TopologyId,
+        topology: TopologyConfig<'_>,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Full> {
+        self.topology.open(now, id, topology, observer)?;
+        self.clock = now;
+        self.route(now, observer);
+        Ok(())
     }
 
     /// The topology.

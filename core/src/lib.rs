@@ -11,7 +11,7 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 pub mod auth;
 mod cause;
 #[cfg(feature = "client")]

@@ -171,7 +171,7 @@ impl Monitor {
     /// Source: Server Monitoring, "Monitoring" (MON-09).
     pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
-        if self.phase == Phase::New {
+        if matches!(self.phase, Phase::New) {
             self.begin_check(now, observer);
         }
     }
@@ -250,7 +250,7 @@ impl Monitor {
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-49).
     pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
         let now = self.hold_clock(now);
-        if self.phase == Phase::Checking {
+        if matches!(self.phase, Phase::Checking) {
             self.emit_failed(now, Cause::Closed, observer);
         }
         self.check.hang_up();
@@ -578,7 +578,11 @@ impl Machine for Monitor {
         self.ping.assert_invariants(Line::Rtt, self.serial_last);
         self.rtt.assert_invariants();
         let in_flight = self.check.exchange();
-        assert_eq!(in_flight.is_some(), self.phase == Phase::Checking, "the check line is busy exactly with a check");
+        assert_eq!(
+            in_flight.is_some(),
+            matches!(self.phase, Phase::Checking),
+            "the check line is busy exactly with a check"
+        );
         match self.phase {
             Phase::New | Phase::Closed => {
                 assert!(self.check.is_down() && self.ping.is_down(), "no connection before the start or after the end");

@@ -150,21 +150,16 @@ impl<M: Memory> Pool<M> {
     /// Source: CMAP, "Creating a Connection Pool" (CMAP-32, CMAP-33).
     pub fn new(now: Instant, id: PoolId, config: PoolConfig, observer: &mut impl Observer<PoolEvent>) -> Self {
         observer.on_event(now, &PoolEvent::PoolCreated { pool: id, options: config.options });
-        Self { id, config, state: PoolState::Paused, now, ..Self::CLOSED }
-    }
-
-    /// A pool that was closed before anybody used it.
-    pub(crate) const CLOSED: Self = {
         Self {
-            id: PoolId::new(0),
-            config: PoolConfig::DEFAULT,
-            state: PoolState::Closed,
-            now: Instant::ORIGIN,
+            id,
+            config,
+            state: PoolState::Paused,
+            now,
             generation: 0,
-            conns: Table::new(<M::Conns as Store<_>>::EMPTY),
-            waiters: Table::new(<M::Waiters as Store<_>>::EMPTY),
-            services: Table::new(<M::Services as Store<_>>::EMPTY),
-            deadlines: Deadlines::EMPTY,
+            conns: Table::new(Store::empty()),
+            waiters: Table::new(Store::empty()),
+            services: Table::new(Store::empty()),
+            deadlines: Deadlines::empty(),
             cleared_by: None,
             background: NIL,
             populate_at: None,
@@ -176,7 +171,15 @@ impl<M: Memory> Pool<M> {
             timeouts_vary: false,
             pinned: [0; 2],
         }
-    };
+    }
+
+    /// A pool that was closed before anybody used it.
+    #[cfg(feature = "async")]
+    #[inline]
+    pub(crate) fn closed() -> Self {
+        let new = Self::new(Instant::ORIGIN, PoolId::new(0), PoolConfig::DEFAULT, &mut ());
+        Self { state: PoolState::Closed, ..new }
+    }
 
     /// Makes room for this many connections and waiting check-outs, so that nothing is allocated up to there.
     ///
@@ -219,10 +222,11 @@ impl<M: Memory> Pool<M> {
         let now = self.advance(now);
         if self.state == PoolState::Ready {
             // Nobody waits where a connection is available.
-            if let Some(index) = self.conns.back(conn::AVAILABLE) {
-                if self.perished(now, index).is_none() {
-                    observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
-                    return Ok(self.grant_newest(now, index, observer));
+            let newest = self.conns.back(conn::AVAILABLE).and_then(|index| self.conns.at(index));
+            if newest.is_some_and(|slot| self.perished(now, slot).is_none()) {
+                observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+                if let Some(granted) = self.grant_newest(now, observer) {
+                    return Ok(granted);
                 }
             }
         }
@@ -239,7 +243,7 @@ impl<M: Memory> Pool<M> {
     pub fn claim(&mut self, now: Instant, waiter: WaiterId) -> Claim {
         self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return Claim::Stale };
-        let claim = match self.waiters.get(index).verdict {
+        let claim = match self.waiters.at(index).map_or(Verdict::Waiting, |slot| slot.verdict) {
             Verdict::Waiting => return Claim::Waiting,
             Verdict::Granted(conn) => Claim::Granted(Lease { conn, pool: self.id }),
             Verdict::Failed(error) => Claim::Failed(error),

@@ -32,6 +32,9 @@ pub trait Store<T>: sealed::Sealed {
     /// A store without slots.
     const EMPTY: Self;
 
+    /// A store without slots, made where it is needed: of a constant the program would hold all bytes, which need not be anything yet.
+    fn empty() -> Self;
+
     /// Every slot made so far.
     fn slots(&self) -> &[T];
 
@@ -64,6 +67,11 @@ const LIMIT: u32 = u32::MAX - 1;
 
 impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
     const EMPTY: Self = Self::new();
+
+    #[inline]
+    fn empty() -> Self {
+        Self::new()
+    }
 
     #[inline]
     fn slots(&self) -> &[T] {
@@ -100,6 +108,11 @@ pub struct Heap<T>(alloc::vec::Vec<T>);
 #[cfg(feature = "alloc")]
 impl<T> Store<T> for Heap<T> {
     const EMPTY: Self = Self(alloc::vec::Vec::new());
+
+    #[inline]
+    fn empty() -> Self {
+        Self::EMPTY
+    }
 
     #[inline]
     fn slots(&self) -> &[T] {

@@ -217,51 +217,72 @@ impl<M: Memory> Topology<M> {
         config: TopologyConfig<'_>,
         observer: &mut impl SdamObserver,
     ) -> Result<Self, Full> {
-        let options = config.options();
-        let mut topology = Self {
-            id,
-            seeds: options.seeds.len(),
-            closed: false,
-            clock: now,
-            meta: Meta { topology_type: config.topology_type(), ..Meta::UNKNOWN },
+        let mut topology = Self::vacant();
+        topology.open(now, id, config, observer)?;
+        Ok(topology)
+    }
+
+    /// A topology without servers, closed, to be opened where it is.
+    #[inline]
+    pub(crate) fn vacant() -> Self {
+        Self {
+            id: TopologyId::new(0),
+            seeds: 0,
+            closed: true,
+            clock: Instant::ORIGIN,
+            meta: Meta::UNKNOWN,
             meta_before: Meta::UNKNOWN,
-            servers: <M::Servers as Store<_>>::EMPTY,
+            servers: <M::Servers as Store<_>>::empty(),
             members: 0,
             gone: 0,
             last_serial: 0,
-            texts: Texts::EMPTY,
-            spares: [const { Description::EMPTY }; CHANGES_MAX],
+            texts: Texts::empty(),
+            spares: core::array::from_fn(|_| Description::empty()),
             saved: heapless::Vec::new(),
             touched: false,
             owing: 0,
             owing_from: 0,
             owing_checks: 0,
             wake: false,
-        };
+        }
+    }
+
+    /// [`Topology::new`] of a vacant one, in its place. After an error it is of no use.
+    pub(crate) fn open(
+        &mut self,
+        now: Instant,
+        id: TopologyId,
+        config: TopologyConfig<'_>,
+        observer: &mut impl SdamObserver,
+    ) -> Result<(), Full> {
+        let options = config.options();
+        (self.id, self.clock, self.closed) = (id, now, false);
+        self.seeds = options.seeds.len();
+        self.meta.topology_type = config.topology_type();
         if let Some(name) = options.replica_set {
-            topology.meta.set_name = Some(topology.texts.intern([name.as_bytes(), &[], &[]])?);
+            self.meta.set_name = Some(self.texts.intern([name.as_bytes(), &[], &[]])?);
         }
         for seed in options.seeds {
             let Some(address) = Address::parse(seed) else { continue };
-            let address = topology.texts.intern_address(address.as_bytes())?;
-            if topology.member_at(address).is_none() {
-                topology.add(address)?;
+            let address = self.texts.intern_address(address.as_bytes())?;
+            if self.member_at(address).is_none() {
+                self.add(address)?;
             }
         }
-        topology.tell_opening(now, observer);
-        if topology.meta.topology_type == TopologyType::LoadBalanced {
-            topology.begin();
-            for place in 0..topology.servers.slots().len() {
-                topology.save(place);
-                topology.servers.slots_mut()[place].description.data.server_type = ServerType::LoadBalancer;
-                topology.owe(place, |owed| owed.ready = true);
+        self.tell_opening(now, observer);
+        if self.meta.topology_type == TopologyType::LoadBalanced {
+            self.begin();
+            for place in 0..self.servers.slots().len() {
+                self.save(place);
+                self.servers.slots_mut()[place].description.data.server_type = ServerType::LoadBalancer;
+                self.owe(place, |owed| owed.ready = true);
             }
-            topology.finish(now, observer);
+            self.finish(now, observer);
         }
-        if topology.members == 0 {
+        if self.members == 0 {
             observer.on_event(now, &SdamEvent::NoServers { topology: id });
         }
-        Ok(topology)
+        Ok(())
     }
 
     /// Closes the topology for good: no servers, type Unknown. Closing again does nothing, nor does any later news.

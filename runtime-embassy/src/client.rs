@@ -154,7 +154,8 @@ impl<L: Layout> Client<L> {
         let places = shared.places.as_ref();
         let random = config.options().random;
         let runtime = Embassy { stack, slots, desk: &shared.desk, places, random, encrypts };
-        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::new(runtime, hub_config, topology, events)?);
+        let hub: &'static Hub<Embassy<L>> = hub.insert(Hub::vacant(runtime, hub_config, events));
+        hub.open(topology)?;
         Ok((Self { hub, config }, Runner::new(hub)))
     }
 

@@ -18,8 +18,8 @@ pub struct Place<L: Layout> {
 }
 
 impl<L: Layout> Place<L> {
-    pub(crate) const fn vacant() -> Self {
-        Self { state: ExecutorLock::holding(ServerState::VACANT), handles: Cell::new(0) }
+    pub(crate) fn vacant() -> Self {
+        Self { state: ExecutorLock::holding(ServerState::vacant()), handles: Cell::new(0) }
     }
 
     /// Opens every place. One after the other: together they would take as much of the stack again.
@@ -41,11 +41,8 @@ pub(crate) fn share<L: Layout>(
     server: NewServer<Embassy<L>>,
 ) -> Result<ServerRef<L>, Full> {
     let place = places.iter().flatten().find(|place| place.is_free()).ok_or(Full)?;
-    let server = server.share(|state| {
-        place.state.with(|kept| *kept = state);
-        place.handles.set(1);
-        Ok(PlaceRef { place })
-    })?;
+    place.handles.set(1);
+    let server = place.state.with(|state| server.settle(state, PlaceRef { place }));
     Ok(ServerRef(server))
 }
 
@@ -68,8 +65,9 @@ impl<L: Layout> Drop for PlaceRef<L> {
         let left = self.place.handles.get().saturating_sub(1);
         if left == 0 {
             // Whoever is the last: sockets that are still here go home before the place is free.
-            let last = self.place.state.with(|state| core::mem::replace(state, ServerState::VACANT));
-            drop(last);
+            while let Some(left) = self.place.state.with(ServerState::take_left) {
+                drop(left);
+            }
         }
         self.place.handles.set(left);
     }

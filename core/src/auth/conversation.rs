@@ -9,6 +9,8 @@ use super::credential::Credential;
 use super::keys::{ITERATIONS_MAX, ScramKeys};
 use super::mechanism::{Mechanism, ScramMechanism};
 use super::nonce::{ENTROPY_BYTES, Nonce};
+#[cfg(feature = "async")]
+use super::password::prepare;
 use super::scram::Scram;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::hello::HelloReply;
@@ -82,15 +84,40 @@ impl<'a> Authentication<'a> {
     pub fn new(credential: Credential<'a>, options: AuthenticationOptions) -> Result<Self, AuthError> {
         credential.check()?;
         let mut this = Self { credential, options, way: Way::Undecided, conversation_id: None };
-        this.way = match credential.mechanism {
-            // A password that SHA-256 cannot use may do for SHA-1, if that is what the user has.
-            None => this.scram(ScramMechanism::Sha256).map_or(Way::Undecided, Way::Scram),
-            Some(Mechanism::Scram(scram)) => Way::Scram(this.scram(scram)?),
-            Some(Mechanism::X509) => Way::X509,
-            Some(Mechanism::Plain) if this.options.secure || this.options.allow_plain_without_tls => Way::Plain,
-            Some(Mechanism::Plain) => return Err(AuthError::PlainWithoutTls),
-        };
+        this.choose()?;
         Ok(this)
+    }
+
+    /// Whether [`Authentication::new`] would refuse a credential on a private connection. Cheaper than making one.
+    #[cfg(feature = "async")]
+    pub(crate) fn check(credential: &Credential<'_>) -> Result<(), AuthError> {
+        credential.check()?;
+        match credential.mechanism {
+            Some(Mechanism::Scram(scram)) => {
+                prepare(scram, credential.username.unwrap_or_default(), credential.password.unwrap_or_default())
+                    .map(drop)
+            }
+            None | Some(Mechanism::X509 | Mechanism::Plain) => Ok(()),
+        }
+    }
+
+    /// Settles how to begin. Apart from [`Authentication::new`], so that not all copies on the way to a place are on the stack at once.
+    #[inline(never)]
+    fn choose(&mut self) -> Result<(), AuthError> {
+        match self.credential.mechanism {
+            None => match self.begin_scram(ScramMechanism::Sha256) {
+                Ok(()) => {}
+                // A password that SHA-256 cannot use may do for SHA-1, if that is what the user has.
+                Err(_) => self.way = Way::Undecided,
+            },
+            Some(Mechanism::Scram(scram)) => self.begin_scram(scram)?,
+            Some(Mechanism::X509) => self.way = Way::X509,
+            Some(Mechanism::Plain) if self.options.secure || self.options.allow_plain_without_tls => {
+                self.way = Way::Plain
+            }
+            Some(Mechanism::Plain) => return Err(AuthError::PlainWithoutTls),
+        }
+        Ok(())
     }
 
     /// The keys that SCRAM has used, for [`AuthenticationOptions::keys`] of the next connection. Worth keeping
@@ -127,12 +154,16 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    fn scram(&self, mechanism: ScramMechanism) -> Result<Scram<'a>, AuthError> {
+    #[inline(never)]
+    fn begin_scram(&mut self, mechanism: ScramMechanism) -> Result<(), AuthError> {
         let Credential { username, password, .. } = self.credential;
         let (username, password) = (username.unwrap_or_default(), password.unwrap_or_default());
-        let scram = Scram::new(mechanism, username, password, self.options.nonce.clone())?;
-        let keys = self.options.keys.clone().filter(|keys| keys.mechanism() == mechanism);
-        Ok(scram.with_keys(keys).with_iterations_max(self.options.iterations_max))
+        self.way = Way::Scram(Scram::new(mechanism, username, password, self.options.nonce.clone())?);
+        if let Way::Scram(scram) = &mut self.way {
+            let keys = self.options.keys.as_ref().filter(|keys| keys.mechanism() == mechanism);
+            scram.set(keys, self.options.iterations_max);
+        }
+        Ok(())
     }
 
     /// Whether hello carries the first message. If nothing comes of it, SCRAM begins anew under the second nonce.
@@ -229,7 +260,7 @@ impl Authenticator for Authentication<'_> {
             // The first nonce was on the wire already.
             self.options.nonce = second;
         }
-        self.way = Way::Scram(self.scram(wanted)?);
+        self.begin_scram(wanted)?;
         Ok(Round::Another)
     }
 

@@ -145,7 +145,10 @@ mod owned {
             let unsupported = |name| Err(AuthError::MechanismUnsupported { name });
             let mechanism = match uri.mechanism {
                 None => None,
+                #[cfg(feature = "auth")]
                 Some(AuthMechanism::ScramSha1) => Some(Mechanism::SCRAM_SHA_1),
+                #[cfg(not(feature = "auth"))]
+                Some(AuthMechanism::ScramSha1) => return unsupported(AuthMechanism::ScramSha1.name()),
                 Some(AuthMechanism::ScramSha256) => Some(Mechanism::SCRAM_SHA_256),
                 Some(AuthMechanism::MongodbX509) => Some(Mechanism::X509),
                 Some(AuthMechanism::Plain) => Some(Mechanism::Plain),

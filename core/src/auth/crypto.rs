@@ -1,6 +1,7 @@
 //! The primitives, by name of mechanism instead of by type.
 
 use hmac::{Hmac, KeyInit, Mac as _};
+#[cfg(feature = "auth")]
 use sha1::Sha1;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq;
@@ -50,6 +51,7 @@ impl Digest {
 /// Bytes of a mechanism's digests.
 pub(super) const fn digest_bytes(mechanism: ScramMechanism) -> usize {
     match mechanism {
+        #[cfg(feature = "auth")]
         ScramMechanism::Sha1 => 20,
         ScramMechanism::Sha256 => 32,
     }
@@ -58,6 +60,7 @@ pub(super) const fn digest_bytes(mechanism: ScramMechanism) -> usize {
 /// The mechanism's hash.
 pub(super) fn hash(mechanism: ScramMechanism, bytes: &[u8]) -> Digest {
     match mechanism {
+        #[cfg(feature = "auth")]
         ScramMechanism::Sha1 => Digest::new(mechanism, &Zeroizing::new(<[u8; 20]>::from(Sha1::digest(bytes)))[..]),
         ScramMechanism::Sha256 => Digest::new(mechanism, &Zeroizing::new(<[u8; 32]>::from(Sha256::digest(bytes)))[..]),
     }
@@ -97,6 +100,7 @@ impl Stretch {
         self.left -= now;
         let Self { keyed, last, sum, left } = self;
         match keyed {
+            #[cfg(feature = "auth")]
             Mac::Sha1(mac) => iterate(mac, last.bytes_mut(), sum.bytes_mut(), now),
             Mac::Sha256(mac) => iterate(mac, last.bytes_mut(), sum.bytes_mut(), now),
         }
@@ -118,6 +122,7 @@ fn iterate<M: hmac::Mac + Clone>(keyed: &M, last: &mut [u8], sum: &mut [u8], cou
 /// A MAC over bytes that come in pieces.
 #[derive(Clone)]
 pub(super) enum Mac {
+    #[cfg(feature = "auth")]
     Sha1(Hmac<Sha1>),
     Sha256(Hmac<Sha256>),
 }
@@ -126,6 +131,7 @@ impl Mac {
     pub(super) fn new(mechanism: ScramMechanism, key: &[u8]) -> Self {
         const ANY: &str = "HMAC takes keys of every length";
         match mechanism {
+            #[cfg(feature = "auth")]
             ScramMechanism::Sha1 => Self::Sha1(Hmac::new_from_slice(key).expect(ANY)),
             ScramMechanism::Sha256 => Self::Sha256(Hmac::new_from_slice(key).expect(ANY)),
         }
@@ -140,6 +146,7 @@ impl Mac {
 
     pub(super) fn update(&mut self, bytes: &[u8]) {
         match self {
+            #[cfg(feature = "auth")]
             Self::Sha1(mac) => mac.update(bytes),
             Self::Sha256(mac) => mac.update(bytes),
         }
@@ -147,6 +154,7 @@ impl Mac {
 
     pub(super) fn finish(self) -> Digest {
         match self {
+            #[cfg(feature = "auth")]
             Self::Sha1(mac) => {
                 let bytes = Zeroizing::new(<[u8; 20]>::from(mac.finalize().into_bytes()));
                 Digest::new(ScramMechanism::Sha1, &bytes[..])

@@ -18,14 +18,16 @@ pub enum Mechanism {
 /// The hash that SCRAM is built on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScramMechanism {
-    /// SHA-1, over MongoDB's own MD5 digest of user and password. For servers and users of old.
+    /// SHA-1, over MongoDB's own MD5 digest of user and password. For servers and users of old. Only with feature `auth`.
+    #[cfg(feature = "auth")]
     Sha1,
     /// SHA-256, over the password prepared by SASLprep.
     Sha256,
 }
 
 impl Mechanism {
-    /// SCRAM-SHA-1.
+    /// SCRAM-SHA-1. Only with feature `auth`.
+    #[cfg(feature = "auth")]
     pub const SCRAM_SHA_1: Self = Self::Scram(ScramMechanism::Sha1);
     /// SCRAM-SHA-256.
     pub const SCRAM_SHA_256: Self = Self::Scram(ScramMechanism::Sha256);
@@ -43,7 +45,14 @@ impl Mechanism {
     /// The mechanism of that name, in capital letters; `None` for one that is not known here.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::SCRAM_SHA_256, Self::SCRAM_SHA_1, Self::X509, Self::Plain].into_iter().find(|each| each.name() == name)
+        let known = [
+            Self::SCRAM_SHA_256,
+            #[cfg(feature = "auth")]
+            Self::SCRAM_SHA_1,
+            Self::X509,
+            Self::Plain,
+        ];
+        known.into_iter().find(|each| each.name() == name)
     }
 
     /// The database that users of the mechanism belong to unless something else is said.
@@ -64,21 +73,28 @@ impl ScramMechanism {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            #[cfg(feature = "auth")]
             Self::Sha1 => "SCRAM-SHA-1",
             Self::Sha256 => "SCRAM-SHA-256",
         }
     }
 
     /// The one to use when nobody asked for a mechanism: SHA-256 if the user has it, else SHA-1, whether
-    /// listed or not. Never anything that is not SCRAM, whatever the server offers.
+    /// listed or not. Never anything that is not SCRAM, whatever the server offers. Without feature `auth` there is nothing to choose:
+    /// a server whose user does not have SHA-256 refuses it.
     ///
     /// - `supported`: `saslSupportedMechs` of the reply to hello, if it was there.
     ///
     /// Source: Authentication, "Default Authentication Methods".
     #[must_use]
     pub fn negotiate(supported: Option<RawArray<'_>>) -> Self {
-        let has_sha256 = supported.is_some_and(|names| names.strings().any(|name| name == Self::Sha256.name()));
-        if has_sha256 { Self::Sha256 } else { Self::Sha1 }
+        #[cfg(feature = "auth")]
+        if !supported.is_some_and(|names| names.strings().any(|name| name == Self::Sha256.name())) {
+            return Self::Sha1;
+        }
+        #[cfg(not(feature = "auth"))]
+        let _ = supported;
+        Self::Sha256
     }
 }
 

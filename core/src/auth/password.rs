@@ -1,6 +1,8 @@
 //! What becomes of a password before it is hashed.
 
+#[cfg(feature = "auth")]
 use md5::{Digest, Md5};
+#[cfg(any(feature = "auth", feature = "std"))]
 use zeroize::Zeroizing;
 
 use super::mechanism::ScramMechanism;
@@ -11,6 +13,7 @@ pub(super) enum Prepared<'a> {
     Borrowed(&'a str),
     #[cfg(feature = "std")]
     Owned(Zeroizing<alloc::string::String>),
+    #[cfg(feature = "auth")]
     Digest(Zeroizing<[u8; 32]>),
 }
 
@@ -20,6 +23,7 @@ impl Prepared<'_> {
             Self::Borrowed(text) => text.as_bytes(),
             #[cfg(feature = "std")]
             Self::Owned(text) => text.as_bytes(),
+            #[cfg(feature = "auth")]
             Self::Digest(digits) => &digits[..],
         }
     }
@@ -30,19 +34,21 @@ impl Prepared<'_> {
 /// Source: Authentication, "SCRAM-SHA-1", "SCRAM-SHA-256"; RFC 4013.
 pub(super) fn prepare<'a>(
     mechanism: ScramMechanism,
-    username: &str,
+    #[cfg_attr(not(feature = "auth"), expect(unused_variables, reason = "hashed by SCRAM-SHA-1 alone"))] username: &str,
     password: &'a str,
 ) -> Result<Prepared<'a>, AuthError> {
     if password.is_empty() {
         return Err(AuthError::PasswordMissing);
     }
     match mechanism {
+        #[cfg(feature = "auth")]
         ScramMechanism::Sha1 => Ok(Prepared::Digest(digest(username, password))),
         ScramMechanism::Sha256 => saslprep(password),
     }
 }
 
 /// The 32 hexadecimal digits of MD5 over user, `mongo` and password.
+#[cfg(feature = "auth")]
 fn digest(username: &str, password: &str) -> Zeroizing<[u8; 32]> {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut hash = Md5::new();

@@ -103,6 +103,12 @@ impl<'a> Scram<'a> {
         self
     }
 
+    /// [`Scram::with_keys`] and [`Scram::with_iterations_max`] in its place.
+    pub(super) fn set(&mut self, keys: Option<&ScramKeys>, iterations_max: u32) {
+        self.keys = keys.cloned();
+        self.iterations_max = iterations_max;
+    }
+
     /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand.
     pub const fn with_iterations_max(mut self, iterations: u32) -> Self {
         self.iterations_max = iterations;

@@ -98,7 +98,7 @@ impl Monitor {
         reply: &CheckReply,
         observer: &mut impl Observer<MonitorEvent>,
     ) {
-        assert!(self.phase == Phase::Checking, "the reply was due");
+        assert!(matches!(self.phase, Phase::Checking), "the reply was due");
         let exchange = *self.check.exchange().expect("the reply was due");
         let awaited = exchange.step.is_awaited();
         let duration = now.saturating_since(exchange.since);
@@ -130,7 +130,7 @@ impl Monitor {
                 self.ping.hang_up();
                 self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
             }
-            Line::Check if self.phase == Phase::Checking => self.fail_check(now, cause, observer),
+            Line::Check if matches!(self.phase, Phase::Checking) => self.fail_check(now, cause, observer),
             Line::Check => self.check.hang_up(),
         }
     }

@@ -37,7 +37,10 @@ pub(super) struct Deadlines<N, L, U> {
 }
 
 impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
-    pub(super) const EMPTY: Self = Self { nodes: N::EMPTY, head: NIL, tail: NIL, tree: Tree::EMPTY };
+    #[inline]
+    pub(super) fn empty() -> Self {
+        Self { nodes: N::empty(), head: NIL, tail: NIL, tree: Tree::empty() }
+    }
 
     /// Adds the deadline of a waiter that has none here. A deadline at the end of time is none.
     ///
@@ -59,9 +62,9 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
         assert!(node.at == NEVER, "a waiter has one deadline");
         *node = Node { at, prev: tail, next: NIL };
         self.tail = waiter;
-        match tail {
-            NIL => self.head = waiter,
-            tail => nodes[tail as usize].next = waiter,
+        match nodes.get_mut(tail as usize) {
+            Some(last) => last.next = waiter,
+            None => self.head = waiter,
         }
         Ok(())
     }
@@ -78,13 +81,13 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
             return;
         }
         let Node { prev, next, .. } = core::mem::replace(node, Node::NOWHERE);
-        match prev {
-            NIL => self.head = next,
-            prev => nodes[prev as usize].next = next,
+        match nodes.get_mut(prev as usize) {
+            Some(before) => before.next = next,
+            None => self.head = next,
         }
-        match next {
-            NIL => self.tail = prev,
-            next => nodes[next as usize].prev = prev,
+        match nodes.get_mut(next as usize) {
+            Some(after) => after.prev = prev,
+            None => self.tail = prev,
         }
     }
 
@@ -119,7 +122,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     }
 
     fn in_order(&self) -> Option<Instant> {
-        (self.head != NIL).then(|| self.nodes.slots()[self.head as usize].at)
+        self.nodes.slots().get(self.head as usize).map(|node| node.at)
     }
 
     /// Adds a place to all tables, so that a deadline that changes later needs none.

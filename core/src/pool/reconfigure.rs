@@ -33,7 +33,7 @@ impl<M: Memory> Pool<M> {
         self.shrunk = true;
         while self.is_beyond_max() {
             let Some(index) = self.conns.front(conn::AVAILABLE) else { break };
-            let reason = self.perished(now, index).unwrap_or(ClosedReason::Idle);
+            let reason = self.conns.at(index).and_then(|slot| self.perished(now, slot)).unwrap_or(ClosedReason::Idle);
             self.close_conn(now, index, reason, None, observer);
         }
         self.serve(now, observer);

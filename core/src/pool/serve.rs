@@ -51,29 +51,27 @@ impl<M: Memory> Pool<M> {
         let now = self.begin(now, observer);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
         while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
-            let Some(reason) = self.perished(now, index) else {
-                return Ok(self.grant_newest(now, index, observer));
+            let Some(reason) = self.conns.at(index).and_then(|slot| self.perished(now, slot)) else {
+                match self.grant_newest(now, observer) {
+                    Some(granted) => return Ok(granted),
+                    None => break,
+                }
             };
             self.close_conn(now, index, reason, None, observer);
         }
         self.enqueue(now, deadline, observer)
     }
 
-    /// Hands out the available connection that is the newest.
+    /// Hands out the available connection that is the newest, if there is one.
     #[inline]
-    pub(super) fn grant_newest(
-        &mut self,
-        now: Instant,
-        index: u32,
-        observer: &mut impl Observer<PoolEvent>,
-    ) -> CheckOut {
-        let conn = ConnId(self.conns.transfer_back(index, conn::AVAILABLE, conn::IN_USE));
+    pub(super) fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<CheckOut> {
+        let conn = ConnId(self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE)?);
         let duration = core::time::Duration::ZERO;
         observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
         if !self.is_in_background() {
             self.populate(now, observer);
         }
-        CheckOut::Granted(Lease { conn, pool: self.id })
+        Some(CheckOut::Granted(Lease { conn, pool: self.id }))
     }
 
     /// A check-out for which no connection was there.
@@ -146,7 +144,7 @@ impl<M: Memory> Pool<M> {
         }
         while self.oldest_waiter().is_some() {
             let Some(index) = self.conns.back(conn::AVAILABLE) else { break };
-            match self.perished(now, index) {
+            match self.conns.at(index).and_then(|slot| self.perished(now, slot)) {
                 Some(reason) => self.close_conn(now, index, reason, None, observer),
                 None => self.hand_over(now, index, observer),
             }
@@ -211,34 +209,36 @@ impl<M: Memory> Pool<M> {
                 self.close_conn(now, index, ClosedReason::Idle, None, observer);
                 return;
             }
-            let slot = self.conns.get_mut(index);
-            slot.available_since = now;
-            debug_assert!(slot.waiter == NIL, "a connection is bound to nobody that waits");
+            if let Some(slot) = self.conns.at_mut(index) {
+                slot.available_since = now;
+                debug_assert!(slot.waiter == NIL, "a connection is bound to nobody that waits");
+            }
             self.conns.move_to(index, conn::AVAILABLE);
             return;
         };
-        let left_waiter = core::mem::replace(&mut self.conns.get_mut(index).waiter, NIL);
-        let left_conn = core::mem::replace(&mut self.waiters.get_mut(oldest).conn, NIL);
+        let conn = ConnId(self.conns.key(index));
+        let (Some(slot), Some(served)) = (self.conns.at_mut(index), self.waiters.at_mut(oldest)) else { return };
+        let left_waiter = core::mem::replace(&mut slot.waiter, NIL);
+        let left_conn = core::mem::replace(&mut served.conn, NIL);
+        let started = served.started;
+        served.verdict = Verdict::Granted(conn);
         // Those in use are in no order: a connection that goes from hand to hand stays where it is.
         if self.conns.list_of(index) != conn::IN_USE {
             self.conns.move_to(index, conn::IN_USE);
         }
-        let conn = ConnId(self.conns.key(index));
-        let started = self.waiters.get(oldest).started;
         self.deadlines.remove(oldest);
-        self.waiters.get_mut(oldest).verdict = Verdict::Granted(conn);
         self.waiters.move_to(oldest, waiter::OWES_WAKE);
         let duration = now.saturating_since(started);
         observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
         if left_conn != NIL && left_conn != index {
             if left_waiter == NIL {
                 self.bind_to_next(now, left_conn, observer);
-            } else {
-                self.conns.get_mut(left_conn).waiter = left_waiter;
-                self.waiters.get_mut(left_waiter).conn = left_conn;
+            } else if let (Some(slot), Some(left)) = (self.conns.at_mut(left_conn), self.waiters.at_mut(left_waiter)) {
+                slot.waiter = left_waiter;
+                left.conn = left_conn;
             }
         } else {
-            assert!(left_waiter == NIL || left_waiter == oldest, "bound waiters are older than unbound ones");
+            debug_assert!(left_waiter == NIL || left_waiter == oldest, "bound waiters are older than unbound ones");
         }
     }
 
@@ -354,13 +354,15 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) {
-        let slot = self.conns.get(index);
+        let Some(slot) = self.conns.at(index) else { return };
         let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
         // `interrupted` tells that it is in use, and owes no interrupt.
         if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
             let conn = ConnId(self.conns.key(index));
             observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
-            self.conns.get_mut(index).available_since = now;
+            if let Some(slot) = self.conns.at_mut(index) {
+                slot.available_since = now;
+            }
             self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
         } else {
             self.return_otherwise(now, index, health, observer);
@@ -454,8 +456,7 @@ impl<M: Memory> Pool<M> {
 
     /// Why an available connection must not be handed out, if it must not (CMAP-18, CMAP-19).
     #[inline]
-    pub(super) fn perished(&self, now: Instant, index: u32) -> Option<ClosedReason> {
-        let slot = self.conns.get(index);
+    pub(super) fn perished(&self, now: Instant, slot: &ConnSlot) -> Option<ClosedReason> {
         if self.is_stale(slot) {
             return Some(ClosedReason::Stale);
         }
@@ -466,7 +467,7 @@ impl<M: Memory> Pool<M> {
     /// Whether the pool, or the connection's service, was cleared since the connection was created.
     #[inline]
     pub(super) fn is_stale(&self, slot: &ConnSlot) -> bool {
-        let generation = if slot.service == NIL { self.generation } else { self.services.get(slot.service).generation };
+        let generation = self.services.at(slot.service).map_or(self.generation, |service| service.generation);
         slot.generation != generation
     }
 
@@ -493,7 +494,7 @@ impl<M: Memory> Pool<M> {
             }
         }
         while let Some(index) = self.conns.front(conn::AVAILABLE) {
-            let Some(reason) = self.perished(now, index) else { break };
+            let Some(reason) = self.conns.at(index).and_then(|slot| self.perished(now, slot)) else { break };
             self.close_conn(now, index, reason, None, observer);
         }
     }

@@ -160,7 +160,7 @@ impl<R: Runtime> Connection<R> {
         if self.secret {
             let len = self.output.capacity();
             let _ = self.output.resize(len);
-            #[cfg(feature = "auth")]
+            #[cfg(feature = "scram-sha-256")]
             zeroize::Zeroize::zeroize(self.output.written_mut());
             self.output.truncate(0);
         }

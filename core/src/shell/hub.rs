@@ -9,7 +9,7 @@
 use super::error::OperationError;
 use super::event::{Publish, Tap};
 use super::guard::{CheckingOut, Guard};
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 use super::login::Keys;
 use super::login::Login;
 use super::runtime::{Lock, Locked, Runtime, register};
@@ -72,7 +72,7 @@ pub struct Hub<R: Runtime> {
     runtime: R,
     config: HubConfig,
     events: R::Events,
-    #[cfg(feature = "auth")]
+    #[cfg(feature = "scram-sha-256")]
     keys: Keys<R>,
     pub(super) state: R::Lock<State<R>>,
 }
@@ -273,14 +273,19 @@ impl<R: Runtime> Hub<R> {
     ///
     /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
     pub fn new(runtime: R, config: HubConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
-        let now = runtime.now();
-        let id = TopologyId::new(config.first_pool);
-        let control = Control::new(now, id, topology, config.monitor, &mut Tap::new(&events))?;
+        let hub = Self::vacant(runtime, config, events);
+        hub.open(topology)?;
+        Ok(hub)
+    }
+
+    /// A hub of no deployment, which does nothing. For hosts that put it into its place before they [`open`](Self::open) it, as it is large.
+    #[inline]
+    pub fn vacant(runtime: R, config: HubConfig, events: R::Events) -> Self {
         let state = State {
-            control,
-            servers: Store::EMPTY,
+            control: Control::vacant(config.monitor),
+            servers: Store::empty(),
             dirty: 0..0,
-            selectors: Store::EMPTY,
+            selectors: Store::empty(),
             selectors_taken: 0,
             wake_selectors: None,
             suitable: None,
@@ -292,16 +297,27 @@ impl<R: Runtime> Hub<R> {
             unplaced: false,
             closed: false,
         };
-        let hub = Self {
+        Self {
             runtime,
             config,
             events,
-            #[cfg(feature = "auth")]
+            #[cfg(feature = "scram-sha-256")]
             keys: Keys::<R>::new(crate::auth::KeyRing::new()),
             state: R::Lock::new(state),
-        };
-        hub.step(|_, _, _| ());
-        Ok(hub)
+        }
+    }
+
+    /// Makes a vacant hub, once, one for these seeds: what is left of [`Hub::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: no room for the seeds. The hub is of no use then.
+    pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
+        let now = self.now();
+        let id = TopologyId::new(self.config.first_pool);
+        self.state.with(|state| state.control.open(now, id, topology, &mut Tap::new(&self.events)))?;
+        self.step(|_, _, _| ());
+        Ok(())
     }
 
     /// The runtime.
@@ -315,7 +331,7 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// What its connections know together.
-    #[cfg(feature = "auth")]
+    #[cfg(feature = "scram-sha-256")]
     pub(super) const fn keys(&self) -> &Keys<R> {
         &self.keys
     }

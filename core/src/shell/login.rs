@@ -11,12 +11,14 @@ use crate::wire::AuthError;
 use crate::wire::handshake::HandshakeError;
 use core::fmt;
 
-#[cfg(not(feature = "auth"))]
+#[cfg(not(feature = "scram-sha-256"))]
 pub use absent::Login;
-#[cfg(feature = "auth")]
-pub(super) use present::Keys;
-#[cfg(feature = "auth")]
+#[cfg(not(feature = "scram-sha-256"))]
+pub(super) use absent::Speaker;
+#[cfg(feature = "scram-sha-256")]
 pub use present::Login;
+#[cfg(feature = "scram-sha-256")]
+pub(super) use present::{Keys, Speaker};
 
 /// Why a connection was not authenticated.
 #[cfg(feature = "alloc")]
@@ -127,7 +129,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-#[cfg(feature = "auth")]
+#[cfg(feature = "scram-sha-256")]
 mod present {
     use super::super::hub::Hub;
     use super::super::runtime::{Locked, Runtime};
@@ -159,8 +161,7 @@ mod present {
         /// [`AuthError`]: it can never be used, whatever the servers say.
         pub fn new(credential: impl Into<Kept>) -> Result<Self, AuthError> {
             let credential = credential.into();
-            let options = AuthenticationOptions { secure: true, ..AuthenticationOptions::new([0; _]) };
-            let _ = Authentication::new(lend(&credential), options)?;
+            Authentication::check(&lend(&credential))?;
             Ok(Self { credential, allow_plain_without_tls: false, iterations_max: ITERATIONS_MAX })
         }
 
@@ -214,9 +215,14 @@ mod present {
     pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
 
     impl<R: Runtime> Hub<R> {
-        /// Who speaks for the application on a new connection.
-        pub(in super::super) fn speaker(&self, stream: &R::Stream) -> Result<Speaker<'_>, HandshakeError> {
-            let Some(login) = &self.config().login else { return Ok(None) };
+        /// Who speaks for the application on a new connection: put into its place, as it is large.
+        #[inline(never)]
+        pub(in super::super) fn bring_speaker<'a>(
+            &'a self,
+            stream: &R::Stream,
+            place: &mut Speaker<'a>,
+        ) -> Result<(), HandshakeError> {
+            let Some(login) = &self.config().login else { return Ok(()) };
             let failed = |cause| HandshakeError::new(Phase::Authentication, cause);
             let entropy = self.runtime().secret_entropy().ok_or(failed(Cause::Resources))?;
             let options = AuthenticationOptions {
@@ -226,7 +232,10 @@ mod present {
                 ..AuthenticationOptions::new(entropy)
             };
             match Authentication::new(lend(&login.credential), options) {
-                Ok(authentication) => Ok(Some(authentication)),
+                Ok(authentication) => {
+                    *place = Some(authentication);
+                    Ok(())
+                }
                 Err(error) => Err(HandshakeError { authentication: Some(error), ..failed(Cause::Authentication) }),
             }
         }
@@ -247,7 +256,7 @@ mod present {
     }
 }
 
-#[cfg(not(feature = "auth"))]
+#[cfg(not(feature = "scram-sha-256"))]
 mod absent {
     use super::super::hub::Hub;
     use super::super::runtime::Runtime;
@@ -275,8 +284,12 @@ mod absent {
     pub(in super::super) type Speaker<'a> = Unauthenticated;
 
     impl<R: Runtime> Hub<R> {
-        pub(in super::super) fn speaker(&self, _: &R::Stream) -> Result<Speaker<'_>, HandshakeError> {
-            Ok(Unauthenticated)
+        pub(in super::super) fn bring_speaker<'a>(
+            &'a self,
+            _: &R::Stream,
+            _: &mut Speaker<'a>,
+        ) -> Result<(), HandshakeError> {
+            Ok(())
         }
 
         pub(in super::super) fn spare_work(&self, _: &mut Speaker<'_>) {}

@@ -44,10 +44,17 @@ pub struct NewServer<R: Runtime> {
     id: ServerId,
     address: R::Text,
     events: R::Events,
-    state: ServerState<R>,
+    now: Instant,
+    pool: PoolId,
+    config: PoolConfig,
 }
 
 impl<R: Runtime> NewServer<R> {
+    /// Its pool: empty and paused.
+    fn pool(&self) -> Pool<R::Memory> {
+        Pool::new(self.now, self.pool, self.config, &mut Tap::of_server(&self.events, self.address.as_ref()))
+    }
+
     /// The server, once its state is where its handles find it.
     ///
     /// - `keep`: puts the state behind a lock.
@@ -56,8 +63,19 @@ impl<R: Runtime> NewServer<R> {
     ///
     /// What `keep` returns.
     pub fn share(self, keep: impl FnOnce(ServerState<R>) -> Result<R::ServerLock, Full>) -> Result<Server<R>, Full> {
-        let Self { id, address, events, state } = self;
-        Ok(Server { id, address, events, state: keep(state)? })
+        let state = keep(ServerState::of(self.pool()))?;
+        let Self { id, address, events, .. } = self;
+        Ok(Server { id, address, events, state })
+    }
+
+    /// The server in the place of one that nobody has a handle of, nor a connection in its place ([`ServerState::take_left`]).
+    ///
+    /// - `lock`: gives that place.
+    #[inline(never)]
+    pub fn settle(self, place: &mut ServerState<R>, lock: R::ServerLock) -> Server<R> {
+        place.reset(self.pool());
+        let Self { id, address, events, .. } = self;
+        Server { id, address, events, state: lock }
     }
 }
 
@@ -166,16 +184,38 @@ impl<R: Runtime> Chore<R> {
 
 impl<R: Runtime> ServerState<R> {
     /// The state of no server: its pool is closed. For places that are not taken.
-    pub const VACANT: Self = Self::of(Pool::CLOSED);
+    #[must_use]
+    pub fn vacant() -> Self {
+        Self::of(Pool::closed())
+    }
 
-    const fn of(pool: Pool<R::Memory>) -> Self {
+    /// A connection that is still here when nobody has a handle of the server any more, to be dropped without the lock. Afterwards the place may be another's.
+    pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
+        self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
+    }
+
+    /// What [`ServerState::of`] makes, in the place of what was: on the stack it would be large.
+    fn reset(&mut self, pool: Pool<R::Memory>) {
+        let Self { cells, waiters, workers, warmers, .. } = self;
+        while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
+        self.pool = pool;
+        (self.called, self.warming, self.closing) = (0, 0, 0);
+        (self.clock, self.armed, self.refusal, self.overdue) = (None, None, None, None);
+        #[cfg(feature = "alloc")]
+        {
+            self.late = Late::EMPTY;
+        }
+    }
+
+    #[inline]
+    fn of(pool: Pool<R::Memory>) -> Self {
         Self {
             pool,
-            cells: Store::EMPTY,
-            waiters: Store::EMPTY,
-            workers: Store::EMPTY,
+            cells: Store::empty(),
+            waiters: Store::empty(),
+            workers: Store::empty(),
             called: 0,
-            warmers: Store::EMPTY,
+            warmers: Store::empty(),
             warming: 0,
             clock: None,
             armed: None,
@@ -336,8 +376,7 @@ impl<R: Runtime> Server<R> {
         config: PoolConfig,
         events: R::Events,
     ) -> NewServer<R> {
-        let pool = Pool::new(now, pool, config, &mut Tap::of_server(&events, address.as_ref()));
-        NewServer { id, address, events, state: ServerState::of(pool) }
+        NewServer { id, address, events, now, pool, config }
     }
 
     /// The server's id in its topology.

@@ -4,6 +4,7 @@ use super::connection::{Connection, ExchangeError, Shaken, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
 use super::hub::Hub;
+use super::login::Speaker;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::{ClockState, is_earlier};
 use crate::convert::{check_reply, hello_info};
@@ -279,16 +280,16 @@ impl<R: Runtime> Hub<R> {
                 Err(ServiceError::Full) => Err(Cause::Resources),
             }
         };
-        let speaker = match self.speaker(connection.stream()) {
-            Ok(speaker) => speaker,
-            Err(error) => return Some(Err(self.note_refusal(server, &connection, error))),
-        };
+        let mut speaker = Speaker::default();
+        if let Err(error) = self.bring_speaker(connection.stream(), &mut speaker) {
+            return Some(Err(self.note_refusal(server, &connection, error)));
+        }
         if let Some(login) = &self.config().login {
             connection.expect_secrets(login.secret_bytes());
         }
         // Only the one server of a direct connection may be an arbiter.
         let is_direct = self.topology_type() == TopologyType::Single;
-        let mut handshake = Handshake::with_authenticator(hello, speaker).with_arbiters_exempt(is_direct);
+        let mut handshake = Handshake::with_authenticator(hello, &mut speaker).with_arbiters_exempt(is_direct);
         let mut next = Shaken::Command;
         let error = loop {
             let shaken = match next {

@@ -101,13 +101,15 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         } else {
             let slots = self.store.slots_mut();
             unlink(slots, &mut self.free, index);
-            let slot = &mut slots[index as usize];
+            let slot = slots.get_mut(index as usize).ok_or(Full)?;
             slot.value = value;
             slot.serial = serial;
             index
         };
         self.last_serial = serial;
-        push_back(self.store.slots_mut(), &mut self.lists[list as usize], index, list);
+        if let Some(to) = self.lists.get_mut(list as usize) {
+            push_back(self.store.slots_mut(), to, index, list);
+        }
         Ok(Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index })
     }
 
@@ -117,10 +119,11 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         let slots = self.store.slots_mut();
-        let list = slots[index as usize].list;
-        assert!(list != FREE, "a free slot is freed again");
-        unlink(slots, &mut self.lists[list as usize], index);
-        slots[index as usize].serial = 0;
+        let Some(slot) = slots.get_mut(index as usize) else { return };
+        debug_assert!(slot.list != FREE, "a free slot is freed again");
+        let Some(list) = self.lists.get_mut(slot.list as usize) else { return };
+        slot.serial = 0;
+        unlink(slots, list, index);
         push_front(slots, &mut self.free, index);
     }
 
@@ -130,9 +133,13 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         let slots = self.store.slots_mut();
-        let from = slots[index as usize].list;
-        unlink(slots, &mut self.lists[from as usize], index);
-        push_back(slots, &mut self.lists[list as usize], index, list);
+        let Some(from) = slots.get(index as usize).and_then(|slot| self.lists.get_mut(slot.list as usize)) else {
+            return;
+        };
+        unlink(slots, from, index);
+        if let Some(to) = self.lists.get_mut(list as usize) {
+            push_back(slots, to, index, list);
+        }
     }
 
     /// Puts a slot that is on list `from` at the back of list `to`: [`Table::move_to`] for hot paths that know both.
@@ -142,29 +149,29 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         let slots = self.store.slots_mut();
-        debug_assert!(slots[index as usize].list == from);
+        debug_assert!(slots.get(index as usize).is_some_and(|slot| slot.list == from));
         unlink(slots, &mut self.lists[from as usize], index);
         push_back(slots, &mut self.lists[to as usize], index, to);
     }
 
-    /// Puts the last slot of list `from`, which is `index`, at the back of list `to`, and tells its key.
+    /// Puts the last slot of list `from`, if there is one, at the back of list `to`, and tells its key.
     #[inline(always)]
-    pub(crate) fn transfer_back<T: Copy>(&mut self, index: u32, from: u8, to: u8) -> Key
+    pub(crate) fn transfer_back<T: Copy>(&mut self, from: u8, to: u8) -> Option<Key>
     where
         S: Store<Slot<T>>,
     {
-        assert!(self.lists[from as usize].tail == index, "not the last slot of its list");
         let slots = self.store.slots_mut();
-        let Slot { prev, serial, .. } = slots[index as usize];
         let list = &mut self.lists[from as usize];
-        match prev {
-            NIL => list.head = NIL,
-            prev => slots[prev as usize].next = NIL,
+        let index = list.tail;
+        let &Slot { prev, serial, .. } = slots.get(index as usize)?;
+        match slots.get_mut(prev as usize) {
+            Some(before) => before.next = NIL,
+            None => list.head = NIL,
         }
         list.tail = prev;
         list.len -= 1;
         push_back(slots, &mut self.lists[to as usize], index, to);
-        Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index }
+        Some(Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index })
     }
 
     /// The index that a key names, unless the key is stale.
@@ -185,7 +192,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     where
         S: Store<Slot<T>>,
     {
-        let serial = self.store.slots()[index as usize].serial;
+        let serial = self.store.slots().get(index as usize).map_or(0, |slot| slot.serial);
         Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index }
     }
 
@@ -195,7 +202,25 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     where
         S: Store<Slot<T>>,
     {
-        self.store.slots()[index as usize].list
+        self.store.slots().get(index as usize).map_or(FREE, |slot| slot.list)
+    }
+
+    /// The value of a slot, for hot paths: [`NIL`] has none.
+    #[inline]
+    pub(crate) fn at<T: Copy>(&self, index: u32) -> Option<&T>
+    where
+        S: Store<Slot<T>>,
+    {
+        self.store.slots().get(index as usize).map(|slot| &slot.value)
+    }
+
+    /// The value of a slot, for hot paths.
+    #[inline]
+    pub(crate) fn at_mut<T: Copy>(&mut self, index: u32) -> Option<&mut T>
+    where
+        S: Store<Slot<T>>,
+    {
+        self.store.slots_mut().get_mut(index as usize).map(|slot| &mut slot.value)
     }
 
     #[inline]
@@ -220,7 +245,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     where
         S: Store<Slot<T>>,
     {
-        some(self.store.slots()[index as usize].next)
+        some(self.store.slots().get(index as usize)?.next)
     }
 
     /// Whether [`Table::insert`] has a place, short of the allocator refusing.
@@ -284,18 +309,18 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     len
 }
 
+// `NIL` is an index that no slot has, so that one look tells both whether there is a neighbour and that it is one: no panic is left.
+
 #[inline(always)]
 fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
-    let Slot { prev, next, .. } = slots[index as usize];
-    if prev == NIL {
-        list.head = next;
-    } else {
-        slots[prev as usize].next = next;
+    let Some(&Slot { prev, next, .. }) = slots.get(index as usize) else { return };
+    match slots.get_mut(prev as usize) {
+        Some(before) => before.next = next,
+        None => list.head = next,
     }
-    if next == NIL {
-        list.tail = prev;
-    } else {
-        slots[next as usize].prev = prev;
+    match slots.get_mut(next as usize) {
+        Some(after) => after.prev = prev,
+        None => list.tail = prev,
     }
     list.len -= 1;
 }
@@ -303,14 +328,13 @@ fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
 #[inline(always)]
 fn push_back<T>(slots: &mut [Slot<T>], list: &mut List, index: u32, number: u8) {
     let tail = list.tail;
-    let slot = &mut slots[index as usize];
+    let Some(slot) = slots.get_mut(index as usize) else { return };
     slot.list = number;
     slot.prev = tail;
     slot.next = NIL;
-    if tail == NIL {
-        list.head = index;
-    } else {
-        slots[tail as usize].next = index;
+    match slots.get_mut(tail as usize) {
+        Some(last) => last.next = index,
+        None => list.head = index,
     }
     list.tail = index;
     list.len += 1;
@@ -318,14 +342,13 @@ fn push_back<T>(slots: &mut [Slot<T>], list: &mut List, index: u32, number: u8) 
 
 fn push_front<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
     let head = list.head;
-    let slot = &mut slots[index as usize];
+    let Some(slot) = slots.get_mut(index as usize) else { return };
     slot.list = FREE;
     slot.prev = NIL;
     slot.next = head;
-    if head == NIL {
-        list.tail = index;
-    } else {
-        slots[head as usize].prev = index;
+    match slots.get_mut(head as usize) {
+        Some(first) => first.prev = index,
+        None => list.tail = index,
     }
     list.head = index;
     list.len += 1;

@@ -32,7 +32,10 @@ pub(crate) struct Tree<L, U> {
 }
 
 impl<L: Store<Instant>, U: Store<Instant>> Tree<L, U> {
-    pub(crate) const EMPTY: Self = Self { leaves: L::EMPTY, minima: U::EMPTY, room: 0 };
+    #[inline]
+    pub(crate) fn empty() -> Self {
+        Self { leaves: L::empty(), minima: U::empty(), room: 0 }
+    }
 
     /// Adds the deadline of an owner that has none here.
     ///

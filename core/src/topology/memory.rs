@@ -14,7 +14,10 @@ pub(super) struct Description<N> {
 }
 
 impl<N: Store<TextId>> Description<N> {
-    pub(super) const EMPTY: Self = Self { data: Data::unknown(None, Instant::ORIGIN), names: N::EMPTY };
+    #[inline]
+    pub(super) fn empty() -> Self {
+        Self { data: Data::unknown(None, Instant::ORIGIN), names: N::empty() }
+    }
 
     /// Makes it the default description, with this error.
     pub(super) fn reset(&mut self, data: Data) {

@@ -84,15 +84,18 @@ pub(super) struct Texts<M: Stores> {
 const SWEEP_MIN: u16 = 64;
 
 impl<M: Stores> Texts<M> {
-    pub(super) const EMPTY: Self = Self {
-        bytes: <M::Bytes as Store<_>>::EMPTY,
-        slots: <M::Texts as Store<_>>::EMPTY,
-        buckets: <M::Buckets as Store<_>>::EMPTY,
-        free: NONE,
-        used: 0,
-        kept: 0,
-        round: 0,
-    };
+    #[inline]
+    pub(super) fn empty() -> Self {
+        Self {
+            bytes: <M::Bytes as Store<_>>::empty(),
+            slots: <M::Texts as Store<_>>::empty(),
+            buckets: <M::Buckets as Store<_>>::empty(),
+            free: NONE,
+            used: 0,
+            kept: 0,
+            round: 0,
+        }
+    }
 
     pub(super) fn view(&self) -> TextsRef<'_> {
         TextsRef { bytes: self.bytes.slots(), slots: self.slots.slots() }

@@ -63,7 +63,7 @@ impl<M: Memory> Topology<M> {
                 owed: Owed::NONE,
                 serial: 0,
                 address,
-                description: memory::Description::EMPTY,
+                description: memory::Description::empty(),
             })?;
             count
         };

@@ -7,7 +7,7 @@ use crate::server::{ObjectId, TopologyVersion};
 /// A field under the name that errors use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'a> {
-    pub(super) name: &'static str,
+    name: &'static str,
     pub(super) element: Element<'a>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
     pub(super) fn ok(&self) -> Result<bool, WireError> {
         let value = self.element.value;
         if let RawValue::Double(number) = value {
-            return Ok(number == 1.0);
+            return Ok(number.to_bits() == 1.0_f64.to_bits());
         }
         self.required(value.as_bool().or_else(|| value.as_integer().map(|number| number == 1)))
     }

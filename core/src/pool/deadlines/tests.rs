@@ -11,7 +11,7 @@ fn at(nanos: u64) -> Instant {
 
 #[test]
 fn equal_timeouts_never_touch_the_tree() {
-    let mut deadlines = OnHeap::EMPTY;
+    let mut deadlines = OnHeap::empty();
     for waiter in 0..100 {
         deadlines.insert(waiter, at(u64::from(waiter / 3))).expect("room");
         assert_eq!(deadlines.tree.earliest(), None);
@@ -25,7 +25,7 @@ fn equal_timeouts_never_touch_the_tree() {
 }
 
 fn agrees_with_a_sorted_set<N: Store<Node>, L: Store<Instant>>(waiters: usize, seed: u64) {
-    let mut deadlines = Deadlines::<N, L, L>::EMPTY;
+    let mut deadlines = Deadlines::<N, L, L>::empty();
     let mut set = BTreeSet::new();
     let mut present = alloc::vec![None; waiters];
     let mut state = seed;
@@ -62,7 +62,7 @@ fn any_order_of_adding_and_removing_agrees_with_a_sorted_set() {
 
 #[test]
 fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
-    let mut deadlines = Fixed::<3>::EMPTY;
+    let mut deadlines = Fixed::<3>::empty();
     for waiter in 0..3 {
         deadlines.insert(waiter, at(9 - u64::from(waiter))).expect("room");
     }
@@ -73,7 +73,7 @@ fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
 
 #[test]
 fn a_deadline_at_the_end_of_time_is_none() {
-    let mut deadlines = OnHeap::EMPTY;
+    let mut deadlines = OnHeap::empty();
     deadlines.insert(3, Instant::MAX).expect("nothing to do");
     assert_eq!((deadlines.earliest(), deadlines.of(3)), (None, None));
     deadlines.remove(3);

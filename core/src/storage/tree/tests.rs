@@ -12,7 +12,7 @@ fn at(nanos: u64) -> Instant {
 
 #[test]
 fn the_earliest_leaves_first_and_of_equal_ones_the_lowest_place() {
-    let mut deadlines = OnHeap::EMPTY;
+    let mut deadlines = OnHeap::empty();
     for waiter in 0..100 {
         deadlines.insert(waiter, at(u64::from(waiter / 3))).expect("room");
     }
@@ -27,7 +27,7 @@ fn the_earliest_leaves_first_and_of_equal_ones_the_lowest_place() {
 }
 
 fn agrees_with_a_sorted_set<L: Store<Instant>, U: Store<Instant>>(waiters: usize, seed: u64) {
-    let mut deadlines = Tree::<L, U>::EMPTY;
+    let mut deadlines = Tree::<L, U>::empty();
     let mut set = BTreeSet::new();
     let mut present = alloc::vec![None; waiters];
     let mut state = seed;
@@ -65,7 +65,7 @@ fn any_order_of_adding_and_removing_agrees_with_a_sorted_set() {
 
 #[test]
 fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
-    let mut deadlines = Fixed::<3>::EMPTY;
+    let mut deadlines = Fixed::<3>::empty();
     for waiter in 0..3 {
         deadlines.insert(waiter, at(9 - u64::from(waiter))).expect("room");
     }
@@ -76,7 +76,7 @@ fn a_place_beyond_a_fixed_capacity_is_refused_and_the_rest_stays_as_it_was() {
 
 #[test]
 fn room_that_was_reserved_is_enough() {
-    let mut deadlines = OnHeap::EMPTY;
+    let mut deadlines = OnHeap::empty();
     deadlines.insert(0, at(5)).expect("room");
     deadlines.reserve(1_000).expect("memory");
     deadlines.assert_invariants(|_| Some(at(5)));
@@ -90,7 +90,7 @@ fn room_that_was_reserved_is_enough() {
 
 #[test]
 fn a_deadline_at_the_end_of_time_is_none() {
-    let mut deadlines = OnHeap::EMPTY;
+    let mut deadlines = OnHeap::empty();
     deadlines.insert(3, Instant::MAX).expect("nothing to do");
     assert_eq!((deadlines.earliest(), deadlines.of(3)), (None, None));
     deadlines.remove(3);

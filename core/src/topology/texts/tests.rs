@@ -11,7 +11,7 @@ fn intern<M: Stores>(texts: &mut Texts<M>, text: &str) -> Result<TextId, Full> {
 
 #[test]
 fn text_is_kept_once_and_found_in_parts() {
-    let mut texts = Texts::<OnHeap>::EMPTY;
+    let mut texts = Texts::<OnHeap>::empty();
     let id = intern(&mut texts, "ab\0c").unwrap();
     assert_eq!(intern(&mut texts, "ab\0c"), Ok(id));
     assert_eq!(texts.find([b"ab", b"\0", b"c"]), Some(id));
@@ -23,7 +23,7 @@ fn text_is_kept_once_and_found_in_parts() {
 
 #[test]
 fn sweep_keeps_what_is_marked_and_reuses_the_rest() {
-    let mut texts = Texts::<OnHeap>::EMPTY;
+    let mut texts = Texts::<OnHeap>::empty();
     let ids: Vec<_> = (0..100).map(|number| intern(&mut texts, &format!("text{number}")).unwrap()).collect();
     texts.unmark_all();
     for id in ids.iter().step_by(3) {
@@ -44,19 +44,19 @@ fn sweep_keeps_what_is_marked_and_reuses_the_rest() {
 
 #[test]
 fn full_texts_refuse_and_still_find() {
-    let mut texts = Texts::<Fixed<1, 1, 2, 16>>::EMPTY;
+    let mut texts = Texts::<Fixed<1, 1, 2, 16>>::empty();
     let id = intern(&mut texts, "1234").unwrap();
     assert_eq!(intern(&mut texts, "12345"), Err(Full), "no bytes");
     intern(&mut texts, "abcd").unwrap();
     assert_eq!(intern(&mut texts, ""), Err(Full), "no place");
     assert_eq!(intern(&mut texts, "1234"), Ok(id));
-    let mut none = Texts::<Fixed<1, 1, 0, 0>>::EMPTY;
+    let mut none = Texts::<Fixed<1, 1, 0, 0>>::empty();
     assert_eq!(intern(&mut none, ""), Err(Full));
 }
 
 #[test]
 fn rounds_of_marks_begin_anew_when_they_run_out() {
-    let mut texts = Texts::<OnHeap>::EMPTY;
+    let mut texts = Texts::<OnHeap>::empty();
     let id = intern(&mut texts, "a").unwrap();
     texts.round = u32::MAX;
     texts.mark(id);

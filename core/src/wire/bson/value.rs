@@ -305,7 +305,8 @@ impl<'a> RawValue<'a> {
         } else if let Self::Int64(value) = self {
             Some(value != 0)
         } else if let Self::Double(value) = self {
-            Some(value != 0.0)
+            // Neither of the two zeros.
+            Some(value.to_bits() << 1 != 0)
         } else {
             None
         }
@@ -314,15 +315,26 @@ impl<'a> RawValue<'a> {
 
 /// A double as an integer, when it is one.
 fn whole(value: f64) -> Option<i64> {
-    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
-    if !(-LIMIT..LIMIT).contains(&value) {
-        return None;
+    const FRACTION_BITS: u32 = 52;
+    const EXPONENT_BIAS: u32 = 1023;
+    let bits = value.to_bits();
+    if bits << 1 == 0 {
+        return Some(0);
     }
-    #[expect(clippy::cast_possible_truncation, reason = "in range, and compared with the original below")]
-    let integer = value as i64;
-    #[expect(clippy::cast_precision_loss, reason = "an integer that came from a double goes back exactly")]
-    let back = integer as f64;
-    (back == value).then_some(integer)
+    // Looked at bit by bit: many a microcontroller can do no more with a double, and would need an emulation of the rest.
+    let exponent = u32::try_from(bits >> FRACTION_BITS & 0x7ff).ok()?.checked_sub(EXPONENT_BIAS)?;
+    let digits = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
+    let is_negative = bits >> 63 != 0;
+    let magnitude = match FRACTION_BITS.checked_sub(exponent) {
+        Some(below) if digits.trailing_zeros() < below => return None,
+        Some(below) => digits >> below,
+        None if exponent < 63 => digits << (exponent - FRACTION_BITS),
+        // The one number of 64 bits.
+        None if exponent == 63 && is_negative && digits == 1 << FRACTION_BITS => return Some(i64::MIN),
+        None => return None,
+    };
+    let magnitude = magnitude.cast_signed();
+    Some(if is_negative { -magnitude } else { magnitude })
 }
 
 /// An element that has been measured and not yet looked into.

@@ -79,6 +79,12 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
         self.sink.written().len().saturating_sub(self.start)
     }
 
+    /// Appends an element whose value is these bytes, one part after the other.
+    fn parts(&mut self, element_type: ElementType, key: &str, parts: &[&[u8]]) -> Appended<'_, Self> {
+        append_element(self.sink, element_type, key, parts)?;
+        Ok(self)
+    }
+
     /// Writes type and key, then what `value` writes; all of it or nothing.
     fn element(
         &mut self,
@@ -101,7 +107,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// [`EncodeError::Full`], [`EncodeError::InteriorNul`]; as for every other type.
     pub fn double(&mut self, key: &str, value: f64) -> Appended<'_, Self> {
-        self.element(ElementType::Double, key, |sink| Ok(sink.append(&value.to_le_bytes())?))
+        self.parts(ElementType::Double, key, &[&value.to_le_bytes()])
     }
 
     /// Appends text.
@@ -110,7 +116,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`]; [`EncodeError::DocumentTooLarge`] beyond 2³¹ - 2 bytes.
     pub fn str(&mut self, key: &str, value: &str) -> Appended<'_, Self> {
-        self.element(ElementType::String, key, |sink| write_string(sink, value))
+        self.parts(ElementType::String, key, &[&length(value.len().saturating_add(1))?, value.as_bytes(), &[0]])
     }
 
     /// Appends text that is made of parts.
@@ -148,7 +154,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn raw_document(&mut self, key: &str, value: RawDocument<'_>) -> Appended<'_, Self> {
-        self.element(ElementType::Document, key, |sink| Ok(sink.append(value.as_bytes())?))
+        self.parts(ElementType::Document, key, &[value.as_bytes()])
     }
 
     /// Appends what `body` writes as an array.
@@ -170,7 +176,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn raw_array(&mut self, key: &str, value: RawArray<'_>) -> Appended<'_, Self> {
-        self.element(ElementType::Array, key, |sink| Ok(sink.append(value.as_document().as_bytes())?))
+        self.parts(ElementType::Array, key, &[value.as_document().as_bytes()])
     }
 
     /// Appends bytes with a subtype.
@@ -207,7 +213,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn object_id(&mut self, key: &str, value: ObjectId) -> Appended<'_, Self> {
-        self.element(ElementType::ObjectId, key, |sink| Ok(sink.append(&value.0)?))
+        self.parts(ElementType::ObjectId, key, &[&value.0])
     }
 
     /// Appends true or false.
@@ -216,7 +222,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn boolean(&mut self, key: &str, value: bool) -> Appended<'_, Self> {
-        self.element(ElementType::Boolean, key, |sink| Ok(sink.append(&[u8::from(value)])?))
+        self.parts(ElementType::Boolean, key, &[&[u8::from(value)]])
     }
 
     /// Appends a time: milliseconds since the Unix epoch.
@@ -225,7 +231,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn date_time(&mut self, key: &str, ms: i64) -> Appended<'_, Self> {
-        self.element(ElementType::DateTime, key, |sink| Ok(sink.append(&ms.to_le_bytes())?))
+        self.parts(ElementType::DateTime, key, &[&ms.to_le_bytes()])
     }
 
     /// Appends "no value".
@@ -234,7 +240,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn null(&mut self, key: &str) -> Appended<'_, Self> {
-        self.element(ElementType::Null, key, |_| Ok(()))
+        self.parts(ElementType::Null, key, &[])
     }
 
     /// Appends a 32-bit integer.
@@ -243,7 +249,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn int32(&mut self, key: &str, value: i32) -> Appended<'_, Self> {
-        self.element(ElementType::Int32, key, |sink| Ok(sink.append(&value.to_le_bytes())?))
+        self.parts(ElementType::Int32, key, &[&value.to_le_bytes()])
     }
 
     /// Appends a 64-bit integer.
@@ -252,7 +258,7 @@ impl<'s, S: Sink> DocumentWriter<'s, S> {
     ///
     /// As [`Self::double`].
     pub fn int64(&mut self, key: &str, value: i64) -> Appended<'_, Self> {
-        self.element(ElementType::Int64, key, |sink| Ok(sink.append(&value.to_le_bytes())?))
+        self.parts(ElementType::Int64, key, &[&value.to_le_bytes()])
     }
 
     /// Appends a value of any type.
@@ -368,6 +374,25 @@ pub(crate) fn patch_len<S: Sink>(sink: &mut S, at: usize, len: usize) -> Result<
     let place = sink.written_mut().get_mut(at..).and_then(|tail| tail.first_chunk_mut::<4>());
     *place.ok_or(EncodeError::Full)? = length_bytes.to_le_bytes();
     Ok(())
+}
+
+fn append_element<S: Sink>(
+    sink: &mut S,
+    element_type: ElementType,
+    key: &str,
+    parts: &[&[u8]],
+) -> Result<(), EncodeError> {
+    let start = sink.written().len();
+    let mut result = write_key(sink, element_type, key);
+    for part in parts {
+        if result.is_ok() {
+            result = sink.append(part).map_err(EncodeError::from);
+        }
+    }
+    if result.is_err() {
+        sink.truncate(start);
+    }
+    result
 }
 
 fn write_key<S: Sink>(sink: &mut S, element_type: ElementType, key: &str) -> Result<(), EncodeError> {

@@ -1,19 +1,23 @@
 //! CRC-32C, the checksum of OP_MSG.
 
-use crc::{CRC_32_ISCSI, Crc, Table};
+#[cfg(not(feature = "std"))]
+use crc::NoTable;
+#[cfg(feature = "std")]
+use crc::Table;
+use crc::{CRC_32_ISCSI, Crc};
 
-/// Sixteen kilobytes of tables and some gigabytes a second with `std`; one kilobyte of flash without.
+/// Sixteen kilobytes of tables and some gigabytes a second with `std`; no table without: servers send checksums only to those who do.
 #[cfg(feature = "std")]
 const CRC: Crc<u32, Table<16>> = Crc::<u32, Table<16>>::new(&CRC_32_ISCSI);
 #[cfg(not(feature = "std"))]
-const CRC: Crc<u32, Table<1>> = Crc::<u32, Table<1>>::new(&CRC_32_ISCSI);
+const CRC: Crc<u32, NoTable> = Crc::<u32, NoTable>::new(&CRC_32_ISCSI);
 
 static TABLE: &CrcTable = &CRC;
 
 #[cfg(feature = "std")]
 type CrcTable = Crc<u32, Table<16>>;
 #[cfg(not(feature = "std"))]
-type CrcTable = Crc<u32, Table<1>>;
+type CrcTable = Crc<u32, NoTable>;
 
 /// Bytes of a checksum.
 pub(super) const CHECKSUM_BYTES: usize = 4;

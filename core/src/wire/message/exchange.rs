@@ -64,11 +64,13 @@ impl Exchange {
 
     /// Takes note of a request that is being sent. With [`Flags::MORE_TO_COME`] no reply is due.
     ///
+    /// One request at a time: none may be begun while a reply is due. If one is, that reply is refused when it comes.
+    ///
     /// # Panics
     ///
-    /// Panics if a reply is still due: one request at a time.
+    /// With debug assertions, if a reply is still due.
     pub const fn begin(&mut self, request_id: i32, flags: Flags) {
-        assert!(self.due.is_none(), "a request while a reply is due");
+        debug_assert!(self.due.is_none(), "a request while a reply is due");
         self.due = if flags.contains(Flags::MORE_TO_COME) { None } else { Some(request_id) };
         self.exhaust = flags.contains(Flags::EXHAUST_ALLOWED);
     }

@@ -36,6 +36,13 @@ pub fn print_line(text: fmt::Arguments<'_>) {
     line.flush();
 }
 
+/// Prints a text as it is, without what formatting takes of flash. What the host does not take is lost.
+pub fn print_text(text: &str) {
+    if let Ok(mut stdout) = io::stdout() {
+        let _ = stdout.write_all(text.as_bytes());
+    }
+}
+
 /// A line on its way to the host, where a write costs a stop of the core whatever its length.
 struct Line {
     bytes: [u8; 256],

@@ -1,0 +1,124 @@
+//! A client of one server with 4 connections and 8 waiters over that network.
+
+use core::hint::black_box;
+use core::time::Duration;
+use embassy_executor::Spawner;
+use embassy_net::Stack;
+use embassy_time::{Instant, Timer};
+use poolhouse_board::{executor, host};
+use poolhouse_embassy::{
+    Buffers, Client, Config, DocumentWriter, HubRunner, Layout, MonitorOptions, Options, PoolOptions, Resources,
+    Runner, ServerRunner, Sizes,
+};
+use static_cell::{ConstStaticCell, StaticCell};
+
+use crate::network::{self, CLIENT_SOCKETS};
+use crate::{end, report};
+
+/// The sizes that are measured.
+pub type Small = Sizes<1, 4, 8>;
+const _: () = assert!(Small::SOCKETS == CLIENT_SOCKETS);
+
+/// What the command line says: `ADDRESS:PORT [SECONDS [CYCLES]] [USER PASSWORD]`, of which USER and PASSWORD only where there is authentication.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// A list of one.
+    pub seeds: &'static [&'static str],
+    /// How long to be idle.
+    pub seconds: u64,
+    /// How often to check out and in.
+    pub cycles: u32,
+}
+
+#[embassy_executor::task]
+async fn hub(runner: HubRunner<Small>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task]
+async fn server(runner: ServerRunner<Small>) -> ! {
+    runner.run().await
+}
+
+#[embassy_executor::task]
+async fn work(spawner: Spawner, stack: Stack<'static>, config: &'static Config, plan: Plan) {
+    end(operate(spawner, stack, config, plan).await)
+}
+
+/// The plan that the command line has; what is left of it is the credential's.
+pub fn plan(arguments: &mut impl Iterator<Item = &'static str>) -> Option<Plan> {
+    static SEEDS: StaticCell<[&str; 1]> = StaticCell::new();
+    let seeds = SEEDS.init([arguments.next()?]);
+    network::server(seeds[0])?;
+    let seconds = arguments.next().map_or(Ok(0), str::parse).ok()?;
+    let cycles = arguments.next().map_or(Ok(0), str::parse).ok()?;
+    Some(Plan { seeds, seconds, cycles })
+}
+
+/// What all clients are told. The caller adds who is calling.
+#[must_use]
+pub fn options(plan: Plan) -> Options {
+    Options {
+        seeds: plan.seeds,
+        direct_connection: true,
+        pool: PoolOptions { max_pool_size: 4, min_pool_size: 1, ..PoolOptions::DEFAULT },
+        monitor: MonitorOptions::DEFAULT,
+        timeout: Some(Duration::from_secs(20)),
+        random: Some(host::fill_random),
+        ..Options::DEFAULT
+    }
+}
+
+/// Starts everything.
+pub fn start(spawner: Spawner, plan: Plan, options: Options) {
+    static CONFIG: StaticCell<Config> = StaticCell::new();
+    let Ok(config) = options.validate() else { end(Err(60)) };
+    let config: &'static Config = CONFIG.init(config);
+    let stack = network::start(spawner);
+    match work(spawner, stack, config, plan) {
+        Ok(token) => spawner.spawn(token),
+        Err(_) => end(Err(61)),
+    }
+}
+
+#[inline(never)]
+fn make(stack: Stack<'static>, config: &'static Config) -> Result<(Client<Small>, Runner<Small>), u8> {
+    static RESOURCES: StaticCell<Resources<Small>> = StaticCell::new();
+    static SOCKET_BUFFERS: ConstStaticCell<Buffers<Small>> = ConstStaticCell::new(Buffers::new());
+    Client::new(RESOURCES.init_with(Resources::new), SOCKET_BUFFERS.take(), stack, config).map_err(|_| 62)
+}
+
+async fn ping(client: Client<Small>) -> Result<(), u8> {
+    let ping = |body: &mut DocumentWriter<'_, _>| body.int32(black_box("ping"), 1).map(drop);
+    client.run_command(black_box("admin"), ping, &mut [0; 256]).await.map(drop).map_err(|_| 63)
+}
+
+async fn operate(spawner: Spawner, stack: Stack<'static>, config: &'static Config, plan: Plan) -> Result<(), u8> {
+    stack.wait_config_up().await;
+    let (client, runner) = make(stack, config)?;
+    let (of_hub, of_server) = runner.split();
+    spawner.spawn(hub(of_hub).map_err(|_| 64)?);
+    spawner.spawn(server(of_server).map_err(|_| 65)?);
+    ping(client).await?;
+    if plan.cycles > 0 {
+        let begun = Instant::now();
+        for _ in 0..plan.cycles {
+            drop(client.check_out().await.map_err(|_| 66)?);
+        }
+        report("cycles_us", u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
+    }
+    if plan.seconds > 0 {
+        // The first measurements of a monitor are over by then.
+        Timer::after_secs(2).await;
+        let (wakeups, polls) = (executor::wakeups(), executor::polls());
+        Timer::after_secs(plan.seconds).await;
+        report("idle_wakeups", executor::wakeups().wrapping_sub(wakeups));
+        report("idle_polls", executor::polls().wrapping_sub(polls));
+    }
+    ping(client).await?;
+    client.close();
+    while client.hub().runtime().free_sockets() < Small::SOCKETS {
+        Timer::after_millis(20).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,282 @@
+//! The machines alone: a pool of 4 connections and 8 waiters, the monitor of its server, and the wire, driven by a loop that blocks.
+
+use core::hint::black_box;
+use core::time::Duration;
+use poolhouse_core::convert::check_reply;
+use poolhouse_core::machine::Machine;
+use poolhouse_core::monitor::{
+    CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
+};
+use poolhouse_core::pool::{
+    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions,
+};
+use poolhouse_core::wire::command::CommandReply;
+use poolhouse_core::wire::handshake::{Handshake, Next};
+use poolhouse_core::wire::hello::{
+    AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, MetadataOptions, encode_handshake_hello,
+    encode_hello,
+};
+use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
+use poolhouse_core::wire::{Authenticator, Sink, SliceSink};
+use poolhouse_core::{Cause, Instant, ServerId};
+use static_cell::{ConstStaticCell, StaticCell};
+
+use crate::peer::{self, Asked};
+
+/// The pool that is measured.
+pub type SmallPool = Pool<Fixed<4, 8>>;
+
+/// Options, checked when they are compiled.
+pub const POOL: PoolConfig =
+    match (PoolOptions { max_pool_size: 4, min_pool_size: 1, ..PoolOptions::DEFAULT }).validate() {
+        Ok(config) => config,
+        Err(_) => panic!(),
+    };
+const MONITOR: MonitorConfig = match MonitorOptions::DEFAULT.validate() {
+    Ok(config) => config,
+    Err(_) => panic!(),
+};
+
+/// The bytes of the one connection at a time that this loop has: a socket's, so to say.
+struct Socket {
+    request: [u8; 1024],
+    reply: [u8; 1024],
+}
+
+/// What is kept for a server.
+struct Machines {
+    pool: SmallPool,
+    monitor: Monitor,
+    metadata: ClientMetadata,
+    /// Of each line of the monitor.
+    lines: [(RequestIds, Exchange); 2],
+    /// Of each connection of the pool.
+    conns: [(RequestIds, Exchange); 4],
+}
+
+/// The clock.
+#[must_use]
+pub fn now() -> Instant {
+    Instant::from_nanos(embassy_time::Instant::now().as_micros() * 1000)
+}
+
+/// Runs all of it once: checks, a connection for `authenticator`, a command on it, and the end. The number of the step that failed.
+///
+/// - `begin`, `rounds`: what a connection's hello and the rest of its handshake are answered with.
+///
+/// # Errors
+///
+/// The number of the step that failed.
+pub fn run<A: Authenticator>(
+    mut authenticator: impl FnMut() -> Option<A>,
+    begin: Asked,
+    rounds: Asked,
+) -> Result<(), u8> {
+    static MACHINES: StaticCell<Machines> = StaticCell::new();
+    static SOCKET_BUFFERS: ConstStaticCell<Socket> =
+        ConstStaticCell::new(Socket { request: [0; 1024], reply: [0; 1024] });
+    let socket = SOCKET_BUFFERS.take();
+    let fresh = (RequestIds::new(), Exchange::IDLE);
+    let metadata =
+        MetadataOptions { driver_name: "size", driver_version: "1", os_type: "none", ..MetadataOptions::default() };
+    let machines = MACHINES.init(Machines {
+        pool: Pool::new(now(), PoolId::new(1), POOL, &mut ()),
+        monitor: Monitor::new(ServerId::new(1), MONITOR),
+        metadata: ClientMetadata::new(&metadata).map_err(|_| 10)?,
+        lines: [fresh; 2],
+        conns: [fresh; 4],
+    });
+    machines.monitor.start(now(), &mut ());
+    // As often as it takes for a stream, and for the measurements beside it.
+    for _ in 0..black_box(6) {
+        machines.watch(socket);
+    }
+    for _ in 0..black_box(3) {
+        machines.operate(socket, &mut authenticator, begin, rounds)?;
+    }
+    machines.monitor.request_check(now());
+    machines.tick();
+    machines.monitor.close(now(), &mut ());
+    machines.pool.close(now(), &mut ());
+    while black_box(machines.pool.poll_action(now())).is_some() {}
+    machines.watch(socket);
+    if machines.pool.counts().total() == 0 { Ok(()) } else { Err(11) }
+}
+
+impl Machines {
+    /// What is due by the time.
+    fn tick(&mut self) {
+        let now = now();
+        if self.pool.poll_timeout().is_some_and(|at| at <= now) {
+            self.pool.handle_timeout(now, &mut ());
+        }
+        if self.monitor.poll_timeout().is_some_and(|at| at <= now) {
+            self.monitor.handle_timeout(now, &mut ());
+            self.settle(now);
+        }
+    }
+
+    /// Does what the monitor asks, on both of its lines.
+    fn watch(&mut self, socket: &mut Socket) {
+        for line in [Line::Check, Line::Rtt] {
+            while let Some(action) = self.monitor.poll_line(now(), line) {
+                let (id, asked) = match action {
+                    MonitorAction::Dial(id) => {
+                        self.lines[usize::from(line == Line::Rtt)] = (RequestIds::new(), Exchange::IDLE);
+                        let _ = self.monitor.handle_dialed(now(), id, &mut ());
+                        self.settle(now());
+                        continue;
+                    }
+                    MonitorAction::Hangup(_) => continue,
+                    MonitorAction::SendHello { line, hello } => (line, Some(hello)),
+                    MonitorAction::ReadNext { line } => (line, None),
+                };
+                if self.check(socket, id, asked).is_none() {
+                    let _ = self.monitor.handle_failed(now(), id, Cause::Network, &mut ());
+                }
+                let streams = self.monitor.is_streaming();
+                self.settle(now());
+                if streams && line == Line::Check {
+                    break;
+                }
+            }
+        }
+        self.tick();
+    }
+
+    /// One hello and its reply.
+    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<()> {
+        let (ids, exchange) = &mut self.lines[usize::from(line.line() == Line::Rtt)];
+        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+        let mut sink = SliceSink::new(&mut socket.request);
+        if let Some(hello) = hello {
+            let id = ids.next_id();
+            let flags = match hello {
+                HelloKind::Handshake { .. } => {
+                    encode_handshake_hello(&mut sink, id, &HandshakeHello::new(&self.metadata)).ok()?;
+                    Flags::NONE
+                }
+                HelloKind::Poll { legacy } => encode_hello(&mut sink, id, name(legacy), None, None).ok()?.1,
+                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
+                    let max_await_time_ms = u64::try_from(max_await_time.as_millis()).ok()?;
+                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
+                    encode_hello(&mut sink, id, name(legacy), None, Some(wait)).ok()?.1
+                }
+            };
+            exchange.begin(id, flags);
+        }
+        let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
+        let decoded = exchange.decode_reply(socket.reply.get(..received)?, &Limits::DEFAULT).ok()?;
+        let Decoded::Done { value: (message, matched), .. } = decoded else { return None };
+        let common = CommandReply::parse(message.body()).ok()?;
+        let hello = if common.ok { HelloReply::parse(message.body()).ok()? } else { HelloReply::default() };
+        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
+        self.monitor.handle_reply(now(), line, &reply, &mut ()).ok()
+    }
+
+    /// Does what the end of a check means to the pool.
+    fn settle(&mut self, now: Instant) {
+        match self.monitor.outcome() {
+            Some(CheckOutcome::Succeeded { .. }) => {
+                self.pool.ready(now, &mut ());
+                self.monitor.settle(now, true, &mut ());
+            }
+            Some(CheckOutcome::Failed { cause, interrupt }) => {
+                let clear = Clear::All { interrupt_in_use_connections: interrupt };
+                let _ = self.pool.clear(now, clear, Some(cause), &mut ());
+                self.monitor.settle(now, false, &mut ());
+            }
+            None => {}
+        }
+    }
+
+    /// A check-out, a command, a check-in.
+    fn operate<A: Authenticator>(
+        &mut self,
+        socket: &mut Socket,
+        authenticator: &mut impl FnMut() -> Option<A>,
+        begin: Asked,
+        rounds: Asked,
+    ) -> Result<(), u8> {
+        let deadline = Some(now().saturating_add(Duration::from_secs(60)));
+        let lease = match self.pool.check_out(now(), deadline, &mut ()).map_err(|_| 20)? {
+            CheckOut::Granted(lease) => lease,
+            CheckOut::Queued(waiter) => {
+                while let Some(conn) = self.pool.poll_establish() {
+                    match self.establish(socket, conn, authenticator(), begin, rounds) {
+                        Ok(()) => drop(self.pool.handle_established(now(), conn, &mut ())),
+                        Err(error) => drop(self.pool.handle_establish_failed(now(), conn, error, &mut ())),
+                    }
+                }
+                while black_box(self.pool.poll_prompt()).is_some() {}
+                match self.pool.claim(now(), waiter) {
+                    Claim::Granted(lease) => lease,
+                    Claim::Failed(_) => return Err(21),
+                    Claim::Stale => return Err(22),
+                    Claim::Waiting => {
+                        self.pool.cancel(now(), waiter, &mut ());
+                        return Err(23);
+                    }
+                }
+            }
+        };
+        let done = self.ping(socket, &lease);
+        let health = if done.is_some() { Health::Healthy } else { Health::Broken(Cause::Network) };
+        self.pool.check_in(now(), lease, health, &mut ()).map_err(|_| 24)?;
+        while black_box(self.pool.poll_prompt()).is_some() {}
+        done.ok_or(25)
+    }
+
+    fn establish<A: Authenticator>(
+        &mut self,
+        socket: &mut Socket,
+        conn: ConnId,
+        authenticator: Option<A>,
+        begin: Asked,
+        rounds: Asked,
+    ) -> Result<(), EstablishError> {
+        let lost = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
+        let failed = |cause| EstablishError { cause, ..lost };
+        let hello = HandshakeHello::new(&self.metadata);
+        let mut handshake = Handshake::with_authenticator(hello, authenticator).with_arbiters_exempt(false);
+        let (mut received, mut asked) = (0, begin);
+        loop {
+            let mut sink = SliceSink::new(&mut socket.request);
+            if handshake.poll_transmit(&mut sink).map_err(|error| failed(error.cause))? {
+                received = peer::answer(asked, sink.written(), &mut socket.reply);
+                asked = rounds;
+            }
+            let input = socket.reply.get(..received).unwrap_or_default();
+            match handshake.handle_input(input).map_err(|error| failed(error.cause))?.next {
+                Next::Transmit | Next::Work => received = 0,
+                Next::Receive { .. } => return Err(failed(handshake.failed(Cause::Network).cause)),
+                Next::Established(known) => {
+                    if let Some(place) = self.conns.get_mut(conn.index() as usize) {
+                        *place = (known.request_ids, Exchange::IDLE);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn ping(&mut self, socket: &mut Socket, lease: &Lease) -> Option<()> {
+        let (ids, exchange) = self.conns.get_mut(lease.conn().index() as usize)?;
+        let mut sink = SliceSink::new(&mut socket.request);
+        let id = ids.next_id();
+        encode_command(&mut sink, Outgoing::request(id), &Limits::DEFAULT, black_box("admin"), |body| {
+            body.int32(black_box("ping"), 1).map(drop)
+        })
+        .ok()?;
+        exchange.begin(id, Flags::NONE);
+        let received = peer::answer(Asked::Command, sink.written(), &mut socket.reply);
+        let input = socket.reply.get(..received)?;
+        let Decoded::Done { value: (message, Matched::Last), .. } =
+            exchange.decode_reply(input, &Limits::DEFAULT).ok()?
+        else {
+            return None;
+        };
+        let reply = CommandReply::parse(message.body()).ok()?;
+        black_box(reply.cause()).is_none().then_some(())
+    }
+}

@@ -1,0 +1,449 @@
+#!/usr/bin/env python3
+"""Measures what Poolhouse takes of a Cortex-M4: flash, static RAM, stack, instructions, wake-ups, and what must not be linked at all.
+
+usage: tests/firmware/numbers.py [--update | --panics | --map PROGRAM]
+
+Builds runtime-embassy/firmware/size, runs it under QEMU (against mongod if MONGOD names one, else against the fake server), prints a table, and fails
+when a figure is more than 5 % above the one that runtime-embassy/firmware/numbers.toml has for the toolchain, or when something is there that must not be.
+
+  --update       writes the figures into that file instead of comparing them; run it once for each toolchain
+  --panics       only lists where our crates' code can panic
+  --map PROGRAM  only lists what takes the flash of a program: by crate and by module, inlined code where it was written, and the largest symbols
+"""
+
+import collections
+import contextlib
+import os
+import pathlib
+import re
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FIRMWARE = ROOT / "runtime-embassy/firmware"
+KEPT = FIRMWARE / "numbers.toml"
+TRIPLE = "thumbv7em-none-eabihf"
+# Programs by the feature that they are built with.
+PROGRAMS = {"": ["base", "machines", "network", "client", "instructions"], "auth": ["machines-scram", "client-scram"], "tls": ["client-tls"]}
+# What a part takes: one program less another.
+PARTS = [
+    ("pool + monitor + wire", "machines", "base"),
+    ("SCRAM-SHA-256 besides", "machines-scram", "machines"),
+    ("pool + monitor + wire + SCRAM", "machines-scram", "base"),
+    ("embassy-net: TCP, DHCP", "network", "base"),
+    ("client over it", "client", "network"),
+    ("client with SCRAM over it", "client-scram", "network"),
+    ("TLS besides", "client-tls", "client-scram"),
+]
+AIMS = {
+    ("flash", "pool + monitor + wire + SCRAM"): 48 * 1024,
+    ("ram", "pool + monitor + wire + SCRAM"): 4 * 1024,
+    ("instructions", "check-out + check-in"): 600,
+    ("panics", "wire"): 0,
+    ("panics", "hot path"): 0,
+}
+GROWTH = 1.05
+# A frame more or less is chance: so many wake-ups a minute are no growth.
+WAKEUPS_CHANCE = 6
+CYCLES = 10_000
+IDLE_S = 30
+LIMIT_S = 120
+# Without a space: that would be two arguments of the firmware.
+USER, PASSWORD = "ada", "correct-horse"
+
+ALLOCATORS = re.compile(r"^(__rust_alloc|__rust_dealloc|__rust_realloc|__rg_|__rdl_|malloc|calloc|realloc|free|_sbrk|alloc::alloc::)")
+FLOATS = re.compile(r"flt2dec|grisu|dragon|core::fmt::float|core::num::dec2flt")
+PANICS = re.compile(
+    r"^core::panicking::|^core::option::(unwrap|expect)_failed|^core::result::unwrap_failed|^core::slice::index::\w*fail|^core::str::slice_error_fail"
+    r"|len_mismatch_fail|^core::cell::panic_|^core::slice::\w*::\w*fail"
+)
+# What an operation runs through that finds a connection, or waits for one that is returned: these functions, and all that is compiled into them.
+HOT = re.compile(
+    r"::Pool<M>(>)?::(check_out|check_in|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(begin_check_out|poll_claim|check_in|watch)\b"
+    r"|::(Guard|CheckingOut)<R>|::Connection<R>::(send|receive|flush|read_some|reply|rest|discard_reply|consume)\b"
+)
+
+
+class Failed(Exception):
+    """Nothing could be measured; the text says why."""
+
+
+def output(*command, **more):
+    done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, **more)
+    if done.returncode != 0:
+        raise Failed(f"{command[0]}: exit status {done.returncode}")
+    return done.stdout
+
+
+def script(name):
+    return ROOT / "tests/scripts" / name
+
+
+# ----------------------------------------------------------------------------------------------------------- building
+
+
+def build():
+    """The ELFs by their names, and the toolchain that made them."""
+    toolchain = output(script("firmware"), "--toolchain", TRIPLE).strip()
+    elves = {}
+    for feature, names in PROGRAMS.items():
+        names = [name for name in names if (FIRMWARE / f"size/src/bin/{name}.rs").exists()]
+        if not names:
+            continue
+        arguments = [word for name in names for word in ("--bin", name)]
+        if feature:
+            arguments += ["--features", feature]
+        folder = pathlib.Path(output(script("firmware"), TRIPLE, "-p", "poolhouse-size", *arguments).strip())
+        elves |= {name: folder / name for name in names}
+    return elves, toolchain
+
+
+class Tools:
+    """The binutils for the target."""
+
+    def __init__(self):
+        self.folder = pathlib.Path(output(script("arm-tools")).strip())
+
+    def run(self, name, *arguments, **more):
+        return output(self.folder / f"arm-none-eabi-{name}", *arguments, **more)
+
+    def sizes(self, elf):
+        """Flash and static RAM in bytes; socket buffers are in neither."""
+        text, data, bss = map(int, self.run("size", elf).splitlines()[1].split()[:3])
+        buffers = sum(size for name, kind, size in self.symbols(elf) if kind in "bBdD" and name.endswith("SOCKET_BUFFERS"))
+        return text + data, data + bss - buffers
+
+    def symbols(self, elf):
+        """Name, kind and size of each."""
+        lines = (line.split(None, 3) for line in self.run("nm", "-CS", elf).splitlines())
+        return [(line[3], line[2], int(line[1], 16)) for line in lines if len(line) == 4]
+
+    def names(self, elf):
+        return [line.split(None, 2)[-1] for line in self.run("nm", "-C", elf).splitlines()]
+
+    def instructions(self, elf):
+        """Address, length in bytes, and the function that it goes to (`None` unless it is a call or a jump to one)."""
+        found = []
+        for line in self.run("objdump", "-dC", elf).splitlines():
+            # The name may have brackets of its own; an offset in it is not a function's start.
+            match = re.match(r"\s*([0-9a-f]+):\t([0-9a-f ]+?)\s*\t(\S+)(?:\s+[0-9a-f]+ <(.*)>)?", line)
+            if match:
+                goal = match[4] if match[4] and match[3].startswith("b") and not re.search(r"\+0x[0-9a-f]+$", match[4]) else None
+                found.append((int(match[1], 16), len(match[2].replace(" ", "")) // 2, goal))
+        return found
+
+    def frames(self, elf, addresses):
+        """For each address the functions that it is in, with file and line: the innermost inlined one first."""
+        text = self.run("addr2line", "-aifC", "-e", elf, *map(hex, addresses)) if len(addresses) < 2000 else self.many_frames(elf, addresses)
+        found, frames = {}, []
+        lines = iter(text.splitlines())
+        for line in lines:
+            if re.fullmatch(r"0x[0-9a-f]+", line):
+                frames = found.setdefault(int(line, 16), [])
+            else:
+                path, _, number = next(lines, "").partition(":")
+                frames.append((line, path, number.split(" ")[0]))
+        return found
+
+    def many_frames(self, elf, addresses):
+        half = len(addresses) // 2
+        parts = (addresses[:half], addresses[half:])
+        return "".join(
+            self.run("addr2line", "-aifC", "-e", elf, *map(hex, part)) if len(part) < 2000 else self.many_frames(elf, part) for part in parts
+        )
+
+
+# -------------------------------------------------------------------------------------------------------- where code is
+
+
+def module(path):
+    """The crate and the module that a source file belongs to."""
+    for folder, crate in (("/core/src/", "poolhouse-core"), ("/runtime-embassy/src/", "poolhouse-embassy")):
+        if folder in path and "/library/" not in path and "/registry/" not in path:
+            return crate, path.split(folder)[1].removesuffix(".rs")
+    if "/firmware/" in path:
+        return "firmware", path.split("/firmware/")[1].removesuffix(".rs")
+    if match := re.search(r"/registry/src/[^/]+/(.+?)-\d[^/]*/", path):
+        return match[1], ""
+    return "std", ""
+
+
+def home(frames):
+    """The innermost frame that is not the standard library's; else the outermost."""
+    for frame in frames:
+        crate, inner = module(frame[1])
+        if crate != "std":
+            return frame, crate, inner
+    return (frames[-1] if frames else ("?", "", "?")), "std", ""
+
+
+def is_resumption(frame):
+    """Whether this is what the compiler puts into every `async fn`, for whoever polls it once more after its end.
+
+    It is where the function opens, or nowhere: when it was merged with panics of the libraries that are inlined there.
+    """
+    name, path, line = frame
+    if not name.endswith("{{closure}}"):
+        return False
+    return line in ("?", "0") or "async " in pathlib.Path(path).read_text().splitlines()[int(line) - 1]
+
+
+def show_map(tools, elf):
+    crates, modules = collections.Counter(), collections.Counter()
+    code = tools.instructions(elf)
+    frames = tools.frames(elf, [address for address, _, _ in code])
+    for address, length, _ in code:
+        _, crate, inner = home(frames.get(address, []))
+        crates[crate] += length
+        if inner:
+            modules[f"{crate}: {inner}"] += length
+    for title, counts in (("code by crate", crates), ("by module of ours", modules)):
+        print(title)
+        for name, count in counts.most_common(40):
+            print(f"{count:8} {name}")
+    print("largest symbols (kind: t code, r constants, b and d RAM)")
+    for name, kind, size in sorted(tools.symbols(elf), key=lambda symbol: -symbol[2])[:60]:
+        print(f"{size:8} {kind} {name}")
+
+
+def panic_sites(tools, elf):
+    """Calls of what panics from code that is ours: (group, function, file) of each."""
+    calls = [address for address, _, goal in tools.instructions(elf) if goal and PANICS.search(goal)]
+    sites = []
+    for frames in tools.frames(elf, calls).values():
+        frame, crate, inner = home(frames)
+        name = frame[0]
+        if crate not in ("poolhouse-core", "poolhouse-embassy"):
+            continue
+        if is_resumption(frame):
+            group = "async fn resumed"
+        elif crate == "poolhouse-core" and inner.split("/")[0] == "wire":
+            group = "wire"
+        elif any(HOT.search(outer[0]) for outer in frames):
+            group = "hot path"
+        else:
+            group = "elsewhere"
+        sites.append((group, name, f"{crate}: {inner} in {frames[-1][0]}"))
+    return sites
+
+
+# ------------------------------------------------------------------------------------------------------------- running
+
+
+def run(elf, *arguments, icount=None, network=True):
+    """The numbers that a program prints, by their names."""
+    more = {"POOLHOUSE_FIRMWARE_SECONDS": str(LIMIT_S)}
+    if icount:
+        more["POOLHOUSE_FIRMWARE_ICOUNT"] = icount
+    if not network:
+        more["POOLHOUSE_FIRMWARE_NETWORK"] = "none"
+    done = subprocess.run(
+        [str(word) for word in (script("run-firmware"), elf, *arguments)], env=os.environ | more,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    if done.returncode != 0:
+        raise Failed(f"{elf.name} {' '.join(map(str, arguments))}: exit status {done.returncode}: {done.stdout}{done.stderr}")
+    return {name: int(number) for name, number in re.findall(r"^(\w+) +(\d+)$", done.stdout, re.M)}
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def bson(value):
+    """The type and the bytes of a value, of the few types that are needed here."""
+    if isinstance(value, bool):
+        return 8, bytes([value])
+    if isinstance(value, int):
+        return 16, struct.pack("<i", value)
+    if isinstance(value, str):
+        return 2, struct.pack("<i", len(value.encode()) + 1) + value.encode() + b"\0"
+    items = value.items() if isinstance(value, dict) else ((str(index), item) for index, item in enumerate(value))
+    inner = b""
+    for name, item in items:
+        kind, data = bson(item)
+        inner += bytes([kind]) + name.encode() + b"\0" + data
+    return (3 if isinstance(value, dict) else 4), struct.pack("<i", len(inner) + 5) + inner + b"\0"
+
+
+def command(port, body):
+    """The bytes of the reply to a command."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+        data = bson(body)[1]
+        connection.sendall(struct.pack("<iiiiIB", 21 + len(data), 1, 0, 2013, 0, 0) + data)
+        reply = b""
+        while len(reply) < 4 or len(reply) < struct.unpack("<i", reply[:4])[0]:
+            more = connection.recv(65536)
+            if not more:
+                raise OSError("closed")
+            reply += more
+    return reply
+
+
+@contextlib.contextmanager
+def server():
+    """A server on the host's loopback that has the user: its name and its port."""
+    port = free_port()
+    mongod = os.environ.get("MONGOD")
+    with tempfile.TemporaryDirectory() as folder:
+        if mongod:
+            words = [mongod, "--port", port, "--bind_ip", "127.0.0.1", "--dbpath", folder, "--nounixsocket", "--logpath", f"{folder}/log"]
+        else:
+            subprocess.run(["cargo", "build", "--quiet", "-p", "poolhouse-tests", "--bin", "fake_server"], cwd=ROOT, check=True)
+            target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+            words = [target / "debug/fake_server", "--port", port]
+        process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        try:
+            await_server(process, port)
+            if mongod:
+                user = {"createUser": USER, "pwd": PASSWORD, "roles": [], "mechanisms": ["SCRAM-SHA-256"], "$db": "admin"}
+                if b"errmsg" in command(port, user):
+                    raise Failed("mongod did not create the user")
+            yield ("mongod" if mongod else "fake server"), port, bool(mongod)
+        finally:
+            process.stdin.close()
+            process.terminate()
+            process.wait(30)
+
+
+def await_server(process, port):
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return command(port, {"ping": 1, "$db": "admin"})
+        except OSError:
+            if process.poll() is not None or time.monotonic() > end:
+                raise Failed("the server did not start") from None
+            time.sleep(0.1)
+
+
+@contextlib.contextmanager
+def server_with_access():
+    """The fake server with access control."""
+    port = free_port()
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    subprocess.run(["cargo", "build", "--quiet", "-p", "poolhouse-tests", "--bin", "fake_server"], cwd=ROOT, check=True)
+    words = [target / "debug/fake_server", "--port", port, "--user", f"{USER}:{PASSWORD}:SCRAM-SHA-256"]
+    process = subprocess.Popen([str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        await_server(process, port)
+        yield port
+    finally:
+        process.stdin.close()
+        process.wait(30)
+
+
+# ----------------------------------------------------------------------------------------------------------- measuring
+
+
+def measure(elves, tools):
+    """All figures: by kind, by name."""
+    figures = {kind: {} for kind in ("flash", "ram", "stack", "instructions", "wakeups", "panics", "unwanted")}
+    sizes = {name: tools.sizes(elf) for name, elf in elves.items() if name != "instructions"}
+    for name, (flash, ram) in sizes.items():
+        figures["flash"][name], figures["ram"][name] = flash, ram
+    for part, whole, rest in PARTS:
+        if whole in sizes and rest in sizes:
+            for index, kind in enumerate(("flash", "ram")):
+                figures[kind][part] = sizes[whole][index] - sizes[rest][index]
+
+    for name in ("base", "machines", "machines-scram"):
+        figures["stack"][name] = run(elves[name], network=False)["stack"]
+    counted = run(elves["instructions"], CYCLES, icount="shift=0", network=False)
+    for name, key in (("check-out + check-in", "pool_us"), ("queue, check-in, wake, claim", "handoff_us")):
+        figures["instructions"][name] = round((counted[key] - counted["loop_us"]) * 1000 / CYCLES)
+
+    with server() as (which, port, has_user):
+        address = f"127.0.0.1:{port}"
+        figures["stack"]["network"] = run(elves["network"], address)["stack"]
+        idle = run(elves["client"], address, IDLE_S)
+        figures["stack"]["client"] = idle["stack"]
+        figures["wakeups"]["a minute, one connection"] = idle["idle_wakeups"] * 60 // IDLE_S
+        counted = run(elves["client"], address, 0, CYCLES // 10, icount="shift=0")
+        figures["instructions"]["client: selection, check-out, check-in"] = round(counted["cycles_us"] * 10_000 / CYCLES)
+        if has_user:
+            figures["stack"]["client-scram"] = run(elves["client-scram"], address, 0, 0, USER, PASSWORD)["stack"]
+    if not has_user:
+        with server_with_access() as port:
+            figures["stack"]["client-scram"] = run(elves["client-scram"], f"127.0.0.1:{port}", 0, 0, USER, PASSWORD)["stack"]
+
+    figures["panics"] = {"wire": 0, "hot path": 0, "elsewhere": 0, "async fn resumed": 0} | collections.Counter(
+        group for group, _, _ in panic_sites(tools, elves["client-scram"])
+    )
+    for name, elf in elves.items():
+        found = tools.names(elf)
+        for kind, pattern in (("allocator symbols", ALLOCATORS), ("float formatting", FLOATS)):
+            unwanted = sorted({symbol for symbol in found if pattern.search(symbol)})
+            figures["unwanted"][kind] = figures["unwanted"].get(kind, 0) + len(unwanted)
+            for symbol in unwanted:
+                print(f"{name} has {symbol}")
+    return figures, which
+
+
+def judge(figures, kept):
+    """Prints the figures, each with what is kept of it; the number of those that fail."""
+    failures = 0
+    for kind, values in figures.items():
+        print(f"\n{kind}")
+        for name, figure in values.items():
+            before = kept.get(kind, {}).get(name)
+            verdict = "new" if before is None else ""
+            if before is not None:
+                limit = before * GROWTH + (WAKEUPS_CHANCE if kind == "wakeups" else 0)
+                verdict = "GREW" if figure > limit else ""
+            if kind == "unwanted" and figure:
+                verdict = "UNWANTED"
+            failures += verdict in ("GREW", "UNWANTED")
+            aim = AIMS.get((kind, name))
+            aimed = "" if aim is None else f"aim {aim}: {'met' if figure <= aim else 'missed'}"
+            print(f"  {name:42} {figure:8} {'' if before is None else before:>8}  {verdict:8} {aimed}".rstrip())
+    return failures
+
+
+def write(figures, toolchain):
+    """Puts the figures into the file, in place of those of this toolchain."""
+    everything = tomllib.loads(KEPT.read_text()) if KEPT.exists() else {}
+    everything[toolchain] = figures
+    lines = ["# What tests/firmware/numbers.py has measured, by toolchain: bytes, instructions, wake-ups, places. It writes this file (--update)."]
+    for chain, kinds in sorted(everything.items(), reverse=True):
+        for kind, values in kinds.items():
+            lines += ["", f"[{chain}.{kind}]"] + [f'"{name}" = {figure}' for name, figure in values.items()]
+    KEPT.write_text("\n".join(lines) + "\n")
+
+
+def main():
+    arguments = sys.argv[1:]
+    if arguments not in ([], ["--update"], ["--panics"]) and arguments[:1] != ["--map"]:
+        sys.exit(__doc__)
+    elves, toolchain = build()
+    tools = Tools()
+    if arguments[:1] == ["--map"]:
+        if len(arguments) != 2 or arguments[1] not in elves:
+            sys.exit(f"programs: {' '.join(elves)}")
+        return show_map(tools, elves[arguments[1]])
+    if arguments == ["--panics"]:
+        for (group, name, place), count in sorted(collections.Counter(panic_sites(tools, elves["client-scram"])).items()):
+            print(f"{group:16} {count:3} {name} of {place}")
+        return None
+    figures, which = measure(elves, tools)
+    print(f"Cortex-M4F, opt-level s, fat LTO, {toolchain} toolchain, {which}")
+    kept = tomllib.loads(KEPT.read_text()).get(toolchain, {}) if KEPT.exists() else {}
+    failures = judge(figures, kept)
+    if arguments == ["--update"]:
+        write(figures, toolchain)
+        return None
+    print(f"\n{failures} figures failed")
+    return sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failed as failure:
+        sys.exit(str(failure))
