@@ -129,9 +129,7 @@ enum Chore<R: Runtime> {
 impl<R: Runtime> State<R> {
     /// Carries out what the control machine owes, pools included.
     fn route(&mut self, hub: &Hub<R>, now: Instant) {
-        if core::mem::take(&mut self.unplaced) {
-            self.add_unplaced(hub, now);
-        }
+        let unplaced = core::mem::take(&mut self.unplaced);
         for place in self.control.take_touched() {
             widen(&mut self.dirty, place);
         }
@@ -146,6 +144,10 @@ impl<R: Runtime> State<R> {
                     self.suitable = self.find_suitable();
                 }
             }
+        }
+        // Last: the topology has those that are added above already, and none of them twice.
+        if unplaced {
+            self.add_unplaced(hub, now);
         }
     }
 
