@@ -562,6 +562,10 @@ impl<R: Runtime> Hub<R> {
     /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         poll_fn(|context| {
+            // Who asks has perhaps left the place of a server that is gone.
+            if self.state.with(|state| state.unplaced) {
+                self.step(|_, _, _| ());
+            }
             self.state.with(|state| {
                 for entry in state.servers.slots_mut().iter_mut().flatten() {
                     if core::mem::take(&mut entry.fresh) {

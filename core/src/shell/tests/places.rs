@@ -99,3 +99,16 @@ fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
     hub.request_check();
     assert!(take_all(&hub).is_empty(), "each is given once");
 }
+
+/// Who has ended with a server that is gone asks for the next one, and that may be the one that had no place.
+#[test]
+fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
+    let hub = narrow(&["a", "b", "c", "d"]);
+    let held = take_all(&hub);
+    change_seeds(&hub, &["e"]);
+    let (bell, mut next) = (Arc::new(Bell::default()), Box::pin(hub.next_server()));
+    assert!(bell.poll(&mut next).is_pending());
+    drop(held);
+    assert_eq!(addresses(&take_all(&hub)), ["e:27017"]);
+    assert_eq!(bell.rings(), 1, "any may take it");
+}
