@@ -105,10 +105,31 @@ fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
 fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
     let hub = narrow(&["a", "b", "c", "d"]);
     let held = take_all(&hub);
-    change_seeds(&hub, &["e"]);
+    change_seeds(&hub, &["a"]);
+    change_seeds(&hub, &["a", "e"]);
     let (bell, mut next) = (Arc::new(Bell::default()), Box::pin(hub.next_server()));
     assert!(bell.poll(&mut next).is_pending());
     drop(held);
     assert_eq!(addresses(&take_all(&hub)), ["e:27017"]);
     assert_eq!(bell.rings(), 1, "any may take it");
+}
+
+/// The places of those who wait are left by those who give up, and by wakers that are replaced.
+#[test]
+fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
+    let hub = narrow(&["a"]);
+    assert_eq!(take_all(&hub).len(), 1);
+    let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
+    for bell in &bells {
+        assert!(bell.poll(&mut Box::pin(hub.next_server())).is_pending());
+    }
+    let mut next = Box::pin(hub.next_server());
+    for bell in &bells {
+        assert!(bell.poll(&mut next).is_pending());
+    }
+    change_seeds(&hub, &["a", "b"]);
+    let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
+    assert_eq!(rings, [0, 0, 0, 0, 1], "whoever polled last is woken, and nobody else");
+    drop(next);
+    assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1), "no waker is kept");
 }
