@@ -24,7 +24,7 @@ use poolhouse_embassy::{
 use static_cell::{ConstStaticCell, StaticCell};
 use telemetry::{Inserted, Telemetry};
 
-/// A set of three with room for two that replace others, two connections to each, four tasks that wait.
+/// A set of three with room for one that replaces another, two connections to each, four tasks that wait.
 type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
 const SERVERS: usize = 4;
 
