@@ -31,6 +31,7 @@ mod select;
 mod server;
 #[cfg(feature = "alloc")]
 mod snapshot;
+mod start;
 #[cfg(feature = "std")]
 mod subscriber;
 mod task;

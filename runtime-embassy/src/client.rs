@@ -119,6 +119,8 @@ impl<L: Layout<Events = ()>> Client<L> {
 impl<L: Layout> Client<L> {
     /// [`Client::new`] with somebody who hears the events: pools', monitors' and the topology's.
     ///
+    /// - `events`: notes an event down and returns, as [`Publish`](crate::Publish) says: one that calls the client panics ([`ExecutorLock`]).
+    ///
     /// # Errors
     ///
     /// [`SetupError`].
@@ -171,7 +173,8 @@ impl<L: Layout> Client<L> {
     /// # Errors
     ///
     /// [`OperationError::Command`] when the server refuses. [`ExchangeError::Encode`] for a command larger than the buffer that it is sent from,
-    /// [`ExchangeError::ReplyTooLarge`] for a reply larger than the buffer that it is read into, or than `reply`: then the command was done.
+    /// [`ExchangeError::ReplyTooLarge`] for a reply larger than the buffer that it is read into, or than `reply`, when the connection is kept: either way the
+    /// command was done.
     /// [`CheckOutError::Busy`](poolhouse_core::pool::CheckOutError::Busy) and [`OperationError::Busy`] when too many tasks wait already.
     ///
     /// Source: Run Command.

@@ -106,7 +106,7 @@ impl<L: Layout> Clone for ServerRunner<L> {
 impl<L: Layout> Copy for ServerRunner<L> {}
 
 impl<L: Layout> ServerRunner<L> {
-    /// Monitors a server, and establishes connections to it.
+    /// Monitors a server, and establishes connections to it. It is not to be dropped: nobody else takes over the server that it has.
     pub async fn run(self) -> ! {
         serve(self.hub).await;
         forever().await

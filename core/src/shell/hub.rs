@@ -92,12 +92,12 @@ pub(super) struct State<R: Runtime> {
     /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
     pub(super) suitable: Option<R::ServerHandle>,
     /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
-    starters: <R::Topology as topology::Stores>::PerServer<Waker>,
+    pub(super) starters: <R::Topology as topology::Stores>::PerServer<Seat>,
     clock: Option<Waker>,
     armed: Option<Instant>,
     next_pool: u32,
     /// There was no place for a server that the topology has: it is added as soon as there is.
-    unplaced: bool,
+    pub(super) unplaced: bool,
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
@@ -108,7 +108,7 @@ pub(super) struct Entry<R: Runtime> {
     pub(super) id: ServerId,
     pub(super) server: R::ServerHandle,
     /// Tasks of it are to be started.
-    fresh: bool,
+    pub(super) fresh: bool,
     /// Whether some were.
     started: bool,
     /// How many workers were.
@@ -129,9 +129,7 @@ enum Chore<R: Runtime> {
 impl<R: Runtime> State<R> {
     /// Carries out what the control machine owes, pools included.
     fn route(&mut self, hub: &Hub<R>, now: Instant) {
-        if core::mem::take(&mut self.unplaced) {
-            self.add_unplaced(hub, now);
-        }
+        let unplaced = core::mem::take(&mut self.unplaced);
         for place in self.control.take_touched() {
             widen(&mut self.dirty, place);
         }
@@ -146,6 +144,10 @@ impl<R: Runtime> State<R> {
                     self.suitable = self.find_suitable();
                 }
             }
+        }
+        // Last: the topology has those that are added above already, and none of them twice.
+        if unplaced {
+            self.add_unplaced(hub, now);
         }
     }
 
@@ -222,14 +224,12 @@ impl<R: Runtime> State<R> {
                 break;
             };
             self.wake_selectors = Some(place + 1);
-            if matches!(selector, Seat::Waiting(_)) {
-                if let Seat::Waiting(waker) = core::mem::replace(selector, Seat::Woken) {
-                    return Some(Chore::Wake(waker));
-                }
+            if let Some(waker) = selector.take_waiting() {
+                return Some(Chore::Wake(waker));
             }
         }
         if self.closed {
-            return self.starters.pop().or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.take_starter().or_else(|| self.clock.take()).map(Chore::Wake);
         }
         if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
             return self.clock.take().map(Chore::Wake);
@@ -259,8 +259,8 @@ impl<R: Runtime> State<R> {
             // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
             return slot.take().map(Chore::Drop);
         }
-        // All of them: any may have gone. Who finds nothing waits again.
-        if entry.fresh { self.starters.pop().map(Chore::Wake) } else { None }
+        // All of them: any may be gone before it looks. Who finds nothing waits again.
+        if entry.fresh { self.take_starter().map(Chore::Wake) } else { None }
     }
 }
 
@@ -570,30 +570,6 @@ impl<R: Runtime> Hub<R> {
     /// Asks for a check of every server as soon as it may be.
     pub fn request_check(&self) {
         self.step(|control, now, _| control.request_check(now));
-    }
-
-    /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
-    /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
-    pub async fn next_server(&self) -> Option<R::ServerHandle> {
-        poll_fn(|context| {
-            self.state.with(|state| {
-                for entry in state.servers.slots_mut().iter_mut().flatten() {
-                    if core::mem::take(&mut entry.fresh) {
-                        return Poll::Ready(Some(entry.server.clone()));
-                    }
-                }
-                if state.closed {
-                    return Poll::Ready(None);
-                }
-                let waker = context.waker();
-                if !state.starters.slots().iter().any(|kept| kept.will_wake(waker)) {
-                    // Beyond the most servers that there can be, there is none that it could start.
-                    let _ = state.starters.try_push(waker.clone());
-                }
-                Poll::Pending
-            })
-        })
-        .await
     }
 
     /// Calls the monitors when they want to be called. Ends when the client is closed.

@@ -84,7 +84,8 @@ pub trait Runtime: Sized + 'static {
     /// [`Full`] when there are none left.
     fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
 
-    /// Whether there is a place for one more server. Asked before each; one that has none now has its turn when the topology changes again.
+    /// Whether there is a place for one more server. Asked before each; one that has none now has its turn with the next news of any other, and whenever
+    /// [`Hub::next_server`](super::Hub::next_server) is asked.
     fn has_place(&self) -> bool {
         true
     }

@@ -15,11 +15,32 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Poll, Waker};
 
-/// The place of a task that waits for a suitable server.
+/// The place of a task that waits for a suitable server, or for a new one.
 pub(super) enum Seat {
     Free,
     Waiting(Waker),
     Woken,
+}
+
+impl Seat {
+    /// The waker of one who waits, who then is woken.
+    pub(super) fn take_waiting(&mut self) -> Option<Waker> {
+        if !matches!(self, Self::Waiting(_)) {
+            return None;
+        }
+        match core::mem::replace(self, Self::Woken) {
+            Self::Waiting(waker) => Some(waker),
+            Self::Free | Self::Woken => None,
+        }
+    }
+
+    /// Who has the place waits. Gives what was there, to be dropped without a lock.
+    pub(super) fn wait(&mut self, waker: &Waker) -> Option<Self> {
+        match self {
+            Self::Waiting(kept) if kept.will_wake(waker) => None,
+            Self::Waiting(_) | Self::Free | Self::Woken => Some(core::mem::replace(self, Self::Waiting(waker.clone()))),
+        }
+    }
 }
 
 impl<R: Runtime> State<R> {
@@ -194,13 +215,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                     place
                 }
             };
-            let replaced = state.selectors.slots_mut().get_mut(place).and_then(|seat| match seat {
-                Seat::Waiting(kept) if kept.will_wake(waker) => None,
-                Seat::Waiting(_) | Seat::Free | Seat::Woken => {
-                    Some(core::mem::replace(seat, Seat::Waiting(waker.clone())))
-                }
-            });
-            (Poll::Pending, replaced)
+            (Poll::Pending, state.selectors.slots_mut().get_mut(place).and_then(|seat| seat.wait(waker)))
         });
         polled
     }

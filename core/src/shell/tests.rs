@@ -5,6 +5,7 @@ mod limits;
 #[cfg(feature = "auth")]
 mod login;
 mod monitor;
+mod places;
 mod wakers;
 mod warm_up;
 mod wide;

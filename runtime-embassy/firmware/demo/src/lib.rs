@@ -27,7 +27,7 @@ use poolhouse_embassy::{
 use static_cell::{ConstStaticCell, StaticCell};
 use typed::Reading;
 
-/// A set of three with room for two that replace others, two connections to each, four tasks that wait.
+/// A set of three with room for one that replaces another, two connections to each, four tasks that wait.
 type Demo = Sizes<SERVERS, 2, 4, 2048, 1024, 1024, Printer>;
 /// With TLS for one server alone, as each connection wants some 8 KiB more.
 const SERVERS: usize = if cfg!(feature = "tls") { 1 } else { 4 };
