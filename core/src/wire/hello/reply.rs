@@ -125,7 +125,7 @@ fn size(value: RawValue<'_>) -> Option<u32> {
     u32::try_from(value.as_integer()?).ok().filter(|size| (1..=i32::MAX.unsigned_abs()).contains(size))
 }
 
-/// The fields, and how each is read. One table and one reader for each type, instead of code for each field: it is a third of the flash.
+/// The fields, and how each is read. One table and one reader for each type, instead of code for each field: it is less flash.
 static FIELDS: [(&str, Kind); 32] = [
     ("ok", Kind::Ok),
     ("isWritablePrimary", Kind::Flag(Flag::IsWritablePrimary)),
