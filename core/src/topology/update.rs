@@ -263,7 +263,7 @@ impl<M: Memory> Topology<M> {
     }
 
     /// The hosts of a primary do not fit beside those that they replace. If they do once those are gone, these are removed at once, and a check of the
-    /// primary is asked for, which finds their places free. Otherwise nothing changes.
+    /// primary is asked for: that, or the next one if the host is in the middle of one, finds their places free. Otherwise nothing changes.
     fn make_way(&mut self, place: usize, data: &Data) {
         self.texts.unmark_all();
         let mut wanted = u32::from(self.texts.mark(self.servers.slots()[place].address));
