@@ -20,7 +20,7 @@ pub const STATUS_PANIC: u8 = 101;
 pub const STATUS_FAULT: u8 = 102;
 
 /// The longest command line, in bytes.
-const ARGUMENTS_BYTES: usize = 2048;
+const ARGUMENTS_BYTES: usize = 1024;
 
 /// Prints a line to the standard output of the emulator, as `println!` does.
 #[macro_export]

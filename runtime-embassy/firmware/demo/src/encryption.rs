@@ -1,5 +1,6 @@
 //! TLS: the authority that the command line names, the host's clock, a task for the sessions of each socket.
 
+use base64ct::{Base64, Encoding};
 use embassy_net::Stack;
 use poolhouse_board::host;
 use poolhouse_embassy::{
@@ -38,7 +39,7 @@ pub(crate) fn start(
     static TLS_BUFFERS: ConstStaticCell<TlsBuffers<Demo, RECEIVE, SEND, PIECE>> =
         ConstStaticCell::new(TlsBuffers::new());
     static TLS: StaticCell<TlsConfig> = StaticCell::new();
-    let Some(authorities) = authority(plan.authority) else { fail(&"ca is no certificate in hexadecimal digits") };
+    let Some(authorities) = authority(plan.authority) else { fail(&"ca is not in base64") };
     let tls = match TlsOptions::new(authorities, || host::unix_time().as_secs()).with_max_fragment(FRAGMENT).validate()
     {
         Ok(tls) => TLS.init(tls),
@@ -47,13 +48,10 @@ pub(crate) fn start(
     Client::with_tls(resources, buffers, TLS_BUFFERS.take(), network, config, tls, Printer)
 }
 
-/// The certificate that these digits are. A program that knows its authority has it in flash: `include_bytes!`.
-fn authority(digits: &str) -> Option<&'static [&'static [u8]]> {
+/// The certificate that this text is. A program that knows its authority has it in flash: `include_bytes!`.
+fn authority(text: &str) -> Option<&'static [&'static [u8]]> {
     static BYTES: ConstStaticCell<[u8; AUTHORITY_BYTES]> = ConstStaticCell::new([0; AUTHORITY_BYTES]);
     static AUTHORITIES: StaticCell<[&[u8]; 1]> = StaticCell::new();
-    let bytes = BYTES.take().get_mut(..digits.len() / 2)?;
-    for (byte, digits) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(core::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
+    let bytes = Base64::decode(text, BYTES.take()).ok()?;
     Some(AUTHORITIES.init([bytes]))
 }

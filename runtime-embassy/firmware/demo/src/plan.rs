@@ -5,7 +5,7 @@ use poolhouse_embassy::{Credential, Options, PoolOptions};
 
 /// What the command line may say.
 pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] \
-     [ca=DIGITS (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
+     [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
@@ -20,7 +20,7 @@ pub(crate) struct Plan {
     seeds: [&'static str; SEEDS_MAX],
     seed_count: usize,
     set: Option<&'static str>,
-    /// The certificate of the authority to trust, in hexadecimal digits.
+    /// The certificate of the authority to trust, in base64, as between the lines of a PEM file.
     #[cfg(feature = "tls")]
     pub(crate) authority: &'static str,
     user: Option<&'static str>,

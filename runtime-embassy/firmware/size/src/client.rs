@@ -8,7 +8,7 @@ use embassy_time::{Instant, Timer};
 use poolhouse_board::{executor, host};
 use poolhouse_embassy::{
     Buffers, Client, Config, DocumentWriter, HubRunner, Layout, MonitorOptions, Options, PoolOptions, Resources,
-    Runner, ServerRunner, Sizes,
+    ServerRunner, Sizes,
 };
 use static_cell::{ConstStaticCell, StaticCell};
 
@@ -81,11 +81,63 @@ pub fn start(spawner: Spawner, plan: Plan, options: Options) {
     }
 }
 
+#[cfg(not(feature = "tls"))]
+type Runner = poolhouse_embassy::Runner<Small>;
+#[cfg(feature = "tls")]
+type Runner = encryption::Runner;
+
 #[inline(never)]
-fn make(stack: Stack<'static>, config: &'static Config) -> Result<(Client<Small>, Runner<Small>), u8> {
+fn make(stack: Stack<'static>, config: &'static Config) -> Result<(Client<Small>, Runner), u8> {
     static RESOURCES: StaticCell<Resources<Small>> = StaticCell::new();
     static SOCKET_BUFFERS: ConstStaticCell<Buffers<Small>> = ConstStaticCell::new(Buffers::new());
-    Client::new(RESOURCES.init_with(Resources::new), SOCKET_BUFFERS.take(), stack, config).map_err(|_| 62)
+    let (resources, buffers) = (RESOURCES.init_with(Resources::new), SOCKET_BUFFERS.take());
+    #[cfg(not(feature = "tls"))]
+    return Client::new(resources, buffers, stack, config).map_err(|_| 62);
+    #[cfg(feature = "tls")]
+    encryption::make(resources, buffers, stack, config)
+}
+
+/// TLS, with records of 4 KiB.
+#[cfg(feature = "tls")]
+mod encryption {
+    use super::{Buffers, Client, Config, ConstStaticCell, Layout, Resources, Small, Spawner, Stack, black_box, host};
+    use poolhouse_embassy::{MaxFragment, TlsBuffers, TlsConfig, TlsOptions, TlsRunner, TlsSessions};
+
+    pub(super) type Runner = TlsRunner<Small, RECEIVE, SEND, PIECE>;
+
+    const RECEIVE: usize = MaxFragment::Bytes4096.bytes() + 256;
+    const SEND: usize = 1152;
+    const PIECE: usize = 512;
+
+    static TLS: TlsConfig = TlsOptions::new(&[&[0x30, 0]], || host::unix_time().as_secs())
+        .with_max_fragment(MaxFragment::Bytes4096)
+        .build();
+
+    #[embassy_executor::task(pool_size = Small::SOCKETS)]
+    async fn sessions(sessions: TlsSessions<RECEIVE, SEND, PIECE>) -> ! {
+        sessions.run().await
+    }
+
+    pub(super) fn make(
+        resources: &'static mut Resources<Small>,
+        buffers: &'static mut Buffers<Small>,
+        stack: Stack<'static>,
+        config: &'static Config,
+    ) -> Result<(Client<Small>, Runner), u8> {
+        static RECORDS: ConstStaticCell<TlsBuffers<Small, RECEIVE, SEND, PIECE>> =
+            ConstStaticCell::new(TlsBuffers::new());
+        Client::with_tls(resources, buffers, RECORDS.take(), stack, config, black_box(&TLS), ()).map_err(|_| 67)
+    }
+
+    pub(super) fn spawn(
+        spawner: Spawner,
+        all: impl Iterator<Item = TlsSessions<RECEIVE, SEND, PIECE>>,
+    ) -> Result<(), u8> {
+        for of_socket in all {
+            spawner.spawn(sessions(of_socket).map_err(|_| 68)?);
+        }
+        Ok(())
+    }
 }
 
 async fn ping(client: Client<Small>) -> Result<(), u8> {
@@ -96,7 +148,12 @@ async fn ping(client: Client<Small>) -> Result<(), u8> {
 async fn operate(spawner: Spawner, stack: Stack<'static>, config: &'static Config, plan: Plan) -> Result<(), u8> {
     stack.wait_config_up().await;
     let (client, runner) = make(stack, config)?;
+    #[cfg(not(feature = "tls"))]
     let (of_hub, of_server) = runner.split();
+    #[cfg(feature = "tls")]
+    let (of_hub, of_server, of_sockets) = runner.split();
+    #[cfg(feature = "tls")]
+    encryption::spawn(spawner, of_sockets)?;
     spawner.spawn(hub(of_hub).map_err(|_| 64)?);
     spawner.spawn(server(of_server).map_err(|_| 65)?);
     ping(client).await?;
