@@ -37,6 +37,8 @@ impl<L: Layout> Resources<L> {
     /// Memory that no client uses yet.
     #[must_use]
     pub fn new() -> Self {
+        // Bad sizes fail the build here.
+        const { assert!(L::SOCKETS > 0) };
         let shared = Shared { places: L::places(), slots: L::bare_slots(), desk: ExecutorLock::holding(L::nobody()) };
         Self { hub: None, shared }
     }

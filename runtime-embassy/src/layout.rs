@@ -78,6 +78,18 @@ pub trait Layout: sealed::Sealed + Sized + 'static {
 /// - `E`: where events go.
 ///
 /// [`Buffers`](crate::Buffers) take `(CONNS + 2) * SERVERS * (RECEIVE + SEND + 2 * SOCKET)` bytes.
+///
+/// What is known of a deployment has fixed room besides: 16 hosts, tags' names and tags' values in one server's hello (three hosts and six tags make 15), and in all 24
+/// different addresses, names of sets, names and values of tags, which take 512 bytes with 4 more for each. A server that says more is Unknown, and
+/// [`ServerError::Beyond`](poolhouse_core::topology::ServerError::Beyond) in its events tells which limit.
+///
+/// Sizes that no client can work with fail the build: less than one server, connection or waiter, less than 512 bytes for a message (a hello is one), no TCP window.
+///
+/// ```compile_fail,E0080
+/// use poolhouse_embassy::{Resources, Sizes};
+///
+/// let _ = Resources::<Sizes<1, 0, 8>>::new();
+/// ```
 pub struct Sizes<
     const SERVERS: usize,
     const CONNS: usize,
@@ -113,7 +125,15 @@ impl<
     E: Publish + Unpin + 'static,
 > Layout for Sizes<SERVERS, CONNS, WAITERS, RECEIVE, SEND, SOCKET, E>
 {
-    const SOCKETS: usize = SERVERS * (CONNS + MONITORING);
+    const SOCKETS: usize = {
+        assert!(SERVERS > 0, "there is a server");
+        assert!(CONNS > 0, "a pool has a connection");
+        assert!(WAITERS > 0, "whoever asks before there is a connection waits");
+        assert!(RECEIVE >= MESSAGE_BYTES_MIN, "hello's reply can be received");
+        assert!(SEND >= MESSAGE_BYTES_MIN, "hello can be sent");
+        assert!(SOCKET > 0, "there is a TCP window");
+        SERVERS * (CONNS + MONITORING)
+    };
     type Topology = topology::Fixed<SERVERS, NAMES, TEXTS, TEXT_BYTES>;
     type Pool = pool::Fixed<CONNS, WAITERS>;
     type Events = E;
@@ -188,6 +208,8 @@ impl<
 {
 }
 
+/// Hello, or its reply, with little in it.
+const MESSAGE_BYTES_MIN: usize = 512;
 /// Connections of a monitor: checks, and round-trip times.
 const MONITORING: usize = 2;
 /// Hosts, passives, arbiters and tags in one server's reply.

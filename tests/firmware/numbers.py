@@ -417,6 +417,18 @@ def write(figures, toolchain):
     KEPT.write_text("\n".join(lines) + "\n")
 
 
+def tell(figures):
+    """The figures that somebody who runs all tests wants to see, a line each."""
+    print()
+    for part in ("pool + monitor + wire", "pool + monitor + wire + SCRAM", "embassy-net: TCP, DHCP", "client with SCRAM over it", "TLS besides"):
+        if part in figures["flash"]:
+            print(f"firmware: {part}: flash {figures['flash'][part]}, RAM {figures['ram'][part]} bytes")
+    stacks = ", ".join(f"{name} {stack}" for name, stack in figures["stack"].items())
+    print(f"firmware: stack in bytes: {stacks}")
+    print(f"firmware: check-out + check-in: {figures['instructions']['check-out + check-in']} instructions")
+    print(f"firmware: idle with one connection: {figures['wakeups']['a minute, one connection']} wake-ups a minute")
+
+
 def main():
     arguments = sys.argv[1:]
     if arguments not in ([], ["--update"], ["--panics"]) and arguments[:1] != ["--map"]:
@@ -439,6 +451,7 @@ def main():
         write(figures, toolchain)
         return None
     print(f"\n{failures} figures failed")
+    tell(figures)
     return sys.exit(1 if failures else 0)
 
 

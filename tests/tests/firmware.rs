@@ -26,7 +26,8 @@ fn main() -> ExitCode {
     let mut suite = Suite::new("firmware").skip_if(firmware::available().err());
     suite = suite
         .case("documents_arrive_at_the_fake_server", documents_arrive_at_the_fake_server)
-        .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing);
+        .case("elections_of_the_fake_set_lose_nothing", elections_of_the_fake_set_lose_nothing)
+        .case("whoever_finds_no_server_fails", whoever_finds_no_server_fails);
     match mongod::available() {
         Ok(_) => {
             suite = suite
@@ -162,6 +163,18 @@ fn elections_of_the_fake_set_lose_nothing() -> Outcome {
     if inserts >= 30 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
 }
 
+fn whoever_finds_no_server_fails() -> Outcome {
+    // Nobody listens at port 1.
+    let mut firmware = demo("127.0.0.1:1", 1, 100, &["seconds=2"])?;
+    let status = firmware.finish(LIMIT)?;
+    let output = firmware.output().join("\n");
+    if status == 1 && output.contains("sent 0, ") && output.contains("out of time") {
+        Ok(())
+    } else {
+        Err(output.into())
+    }
+}
+
 fn documents_arrive() -> Outcome {
     let server = Mongod::start(MongodOptions::default())?;
     let mut firmware = demo(&server.address().to_string(), 10, 100, &[])?;
@@ -177,11 +190,13 @@ fn users_get_in_and_nobody_else_does() -> Outcome {
     let mut firmware = demo(&address, 5, 100, &["user=ada", "password=pencil"])?;
     end_well("users get in and nobody else does", &mut firmware, 5)?;
     check_found("users get in and nobody else does", &server, 5)?;
-    let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk", "seconds=4"])?;
-    let status = firmware.finish(LIMIT)?;
+    // A key takes the emulated core as long as the machine's load makes it take: what is waited for is the refusal.
+    let mut firmware = demo(&address, 5, 100, &["user=ada", "password=chalk"])?;
+    let refusal = firmware.wait_for(LIMIT, |line| line.contains("authentication"))?;
+    println!("firmware: users get in and nobody else does: {refusal}");
     let output = firmware.output().join("\n");
-    if status != 1 || !output.contains("authentication") || output.contains("chalk") || !output.contains("sent 0, ") {
-        return Err(format!("exit status {status}:\n{output}").into());
+    if output.contains("chalk") || output.contains("first reply") {
+        return Err(output.into());
     }
     check_found("users get in and nobody else does", &server, 5)
 }
@@ -252,11 +267,12 @@ fn a_restart_by_tls_loses_nothing() -> Outcome {
 fn a_foreign_certificate_is_refused() -> Outcome {
     let (server, _folder, _) = start_with_tls()?;
     let stranger = authority(&Holder::root("stranger"));
-    let mut firmware = demo_tls(&server, 1, &[&stranger, "seconds=4"])?;
-    let status = firmware.finish(LIMIT)?;
+    let mut firmware = demo_tls(&server, 1, &[&stranger])?;
+    let refusal = firmware.wait_for(LIMIT, |line| line.contains("certificate"))?;
+    println!("firmware: a foreign certificate is refused: {}", refusal.trim());
     let output = firmware.output().join("\n");
-    if status != 1 || !output.contains("certificate") || !output.contains("sent 0, ") {
-        return Err(format!("exit status {status}:\n{output}").into());
+    if output.contains("first reply") || output.contains("ConnectionReady") {
+        return Err(output.into());
     }
     Ok(())
 }
