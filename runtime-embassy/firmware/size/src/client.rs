@@ -10,6 +10,8 @@ use poolhouse_embassy::{
     Buffers, Client, Config, DocumentWriter, HubRunner, Layout, MonitorOptions, Options, PoolOptions, Resources,
     ServerRunner, Sizes,
 };
+#[cfg(feature = "auth")]
+use poolhouse_embassy::{Credential, Mechanism};
 use static_cell::{ConstStaticCell, StaticCell};
 
 use crate::network::{self, CLIENT_SOCKETS};
@@ -67,6 +69,17 @@ pub fn options(plan: Plan) -> Options {
         random: Some(host::fill_random),
         ..Options::DEFAULT
     }
+}
+
+/// Does what the command line of a client says that authenticates by SCRAM-SHA-256: `ADDRESS:PORT SECONDS CYCLES USER PASSWORD`.
+#[cfg(feature = "auth")]
+pub fn run_with_user() -> ! {
+    let mut arguments = host::arguments();
+    let Some(plan) = plan(&mut arguments) else { end(Err(1)) };
+    let (Some(user), Some(password)) = (arguments.next(), arguments.next()) else { end(Err(3)) };
+    let credential = Credential::new(user, password).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let options = Options { credential: Some(credential), ..options(plan) };
+    poolhouse_board::run(|spawner: Spawner| start(spawner, plan, options))
 }
 
 /// Starts everything.
