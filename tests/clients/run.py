@@ -44,8 +44,9 @@ CASES = [
 
 
 def build():
-    """The path of the fake server; with the features of the workspace's tests, for which it has been built before."""
-    command = ["cargo", "build", "--workspace", "--all-features", "--bin", "fake_server", "--message-format", "json"]
+    """The path of the fake server; with the examples, so that the features are those of the workspace's tests, for which it has been built before."""
+    what = ["--workspace", "--all-features", "--examples", "--bin", "fake_server"]
+    command = ["cargo", "build", *what, "--message-format", "json"]
     if os.environ.get("CI") == "true":
         command.append("--locked")
     built = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True, text=True)
