@@ -36,10 +36,16 @@ fn main() -> ExitCode {
                 .case("a_restart_loses_nothing", a_restart_loses_nothing)
                 .case("a_pulled_cable_loses_nothing", a_pulled_cable_loses_nothing)
                 .case("a_step_down_loses_nothing", a_step_down_loses_nothing)
-                .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing)
-                .case("documents_arrive_by_tls", documents_arrive_by_tls)
-                .case("a_restart_by_tls_loses_nothing", a_restart_by_tls_loses_nothing)
-                .case("a_foreign_certificate_is_refused", a_foreign_certificate_is_refused);
+                .case("the_death_of_a_primary_loses_nothing", the_death_of_a_primary_loses_nothing);
+            // It is built by itself, with a feature.
+            if firmware::available().is_ok_and(|folder| folder.join("demo_tls").is_file()) {
+                suite = suite
+                    .case("documents_arrive_by_tls", documents_arrive_by_tls)
+                    .case("a_restart_by_tls_loses_nothing", a_restart_by_tls_loses_nothing)
+                    .case("a_foreign_certificate_is_refused", a_foreign_certificate_is_refused);
+            } else {
+                suite = suite.missing("TLS", "demo_tls is not built");
+            }
         }
         Err(reason) => suite = suite.missing("real servers", reason),
     }
