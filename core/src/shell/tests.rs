@@ -1,6 +1,7 @@
 //! A hub over sockets of the test's own, polled by hand.
 
 mod crowd;
+mod fork;
 mod limits;
 #[cfg(feature = "auth")]
 mod login;
@@ -73,6 +74,8 @@ pub(super) struct Bench {
     flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
+    /// Whether the process was forked.
+    inherited: Arc<AtomicBool>,
     /// What memory held when it was given back.
     left: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -312,6 +315,10 @@ impl Runtime for Bench {
         self.is_private.load(Ordering::Relaxed)
     }
 
+    fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
     fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
         server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
     }
@@ -329,6 +336,7 @@ impl Bench {
             flood: Arc::default(),
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
+            inherited: Arc::default(),
             left: Arc::default(),
         }
     }
