@@ -34,7 +34,10 @@ pub use resolver::DnsResolver;
 
 use crate::dns::SrvPoll;
 use crate::pool::PoolOptions;
-use crate::shell::{EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, Runtime as _, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use crate::shell::{
+    EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, Runtime as _, SUBSCRIPTION_EVENTS, Subscribers,
+    Subscription,
+};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};

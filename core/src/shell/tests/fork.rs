@@ -42,7 +42,10 @@ fn operations_fail_at_once_and_have_cleared_the_pool() {
     fork(&bench);
     let run = done(held.run_command("admin", |body| body.int32("ping", 1).map(drop)));
     assert_eq!(run.err(), Some(OperationError::Forked));
-    assert_eq!(snapshots(&hub), [PoolSnapshot { state: PoolState::Paused, generation: 1, counts: PoolCounts::default() }]);
+    assert_eq!(
+        snapshots(&hub),
+        [PoolSnapshot { state: PoolState::Paused, generation: 1, counts: PoolCounts::default() }]
+    );
     assert_eq!(hub.reset_after_fork(), ForkReset::Cleared);
     assert_eq!(snapshots(&hub).first().map(|pool| pool.generation), Some(1), "once is enough");
     assert!(matches!(poll(&mut waiting), Poll::Ready(Err(OperationError::Forked))));
