@@ -50,7 +50,7 @@ pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress}
 #[cfg(feature = "alloc")]
 pub use event::Event;
 pub use event::{EventRef, Publish};
-#[cfg(feature = "std")]
+#[cfg(feature = "client")]
 pub(crate) use fork::Birth;
 pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
