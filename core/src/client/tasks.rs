@@ -1,5 +1,6 @@
 //! The tasks that run in the background of a client.
 
+use super::fork::Bound;
 use super::{Platform, lock};
 use crate::shell::Subscribers;
 use alloc::sync::{Arc, Weak};
@@ -53,10 +54,14 @@ impl<P: Platform> Tasks<P> {
         self.running.count.fetch_add(1, Ordering::AcqRel);
         let alive = Arc::new(Alive { running: Arc::clone(&self.running) });
         let watched = Arc::downgrade(&alive);
-        let task = platform.spawn(async move {
+        let work = Bound::new(async move {
             // Dropped after the work, however that ends.
             let _alive = alive;
             work.await;
+        });
+        // In the child of a fork it ends.
+        let task = platform.spawn(async move {
+            let _: Option<()> = work.await;
         });
         let mut handles = lock(&self.handles);
         handles.retain(|handle| handle.alive.strong_count() > 0);
@@ -68,8 +73,8 @@ impl<P: Platform> Tasks<P> {
         while self.running.count.load(Ordering::Acquire) > 0 {
             let listener = self.running.all_ended.listen();
             // Else the last one might end before anybody listens.
-            if self.running.count.load(Ordering::Acquire) > 0 {
-                listener.await;
+            if self.running.count.load(Ordering::Acquire) > 0 && Bound::new(listener).await.is_none() {
+                return;
             }
         }
     }

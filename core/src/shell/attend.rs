@@ -86,21 +86,26 @@ impl<R: Runtime> State<R> {
 
 impl<R: Runtime> Hub<R> {
     /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed
-    /// when they are returned. The tasks of the runner end.
+    /// when they are returned. The tasks of the runner end. In the child of a fork nothing happens.
     ///
     /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
     pub fn close(&self) {
-        self.step_state(State::close);
+        if !self.is_inherited() {
+            self.step_state(State::close);
+        }
     }
 
     /// Whether [`Hub::close`] was called, or the client was abandoned: see [`Attendance`].
     pub fn is_closed(&self) -> bool {
-        self.state.with(|state| state.closed)
+        self.look(|state| state.closed).unwrap_or(true)
     }
 
     /// Work was dropped: of this server, or of the client.
     #[cold]
     fn abandon(&self, server: Option<ServerId>) {
+        if self.is_inherited() {
+            return;
+        }
         self.step_state(|state, now, tap| {
             if !state.closed && !server.is_some_and(|id| state.control.is_ended(id)) {
                 state.abandoned = true;

@@ -137,6 +137,8 @@ pub enum OperationError {
     /// The client is closed because its background tasks are gone: what runs one was dropped while the client was open. See
     /// [`Attendance`](super::Attendance).
     Abandoned,
+    /// The client is that of the process that this one was forked from. Nothing was sent.
+    Forked,
 }
 
 /// It is returned by value wherever an operation can fail.
@@ -162,7 +164,8 @@ impl OperationError {
             | Self::Broken(_)
             | Self::Busy
             | Self::Closed
-            | Self::Abandoned => None,
+            | Self::Abandoned
+            | Self::Forked => None,
         }
     }
 
@@ -180,7 +183,8 @@ impl OperationError {
             | Self::Command { .. }
             | Self::Busy
             | Self::Closed
-            | Self::Abandoned => None,
+            | Self::Abandoned
+            | Self::Forked => None,
         }
     }
 
@@ -196,7 +200,9 @@ impl OperationError {
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
             Self::CheckOut(_) | Self::Authentication(_) => self.is_retryable(),
-            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed | Self::Abandoned => false,
+            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed | Self::Abandoned | Self::Forked => {
+                false
+            }
         }
     }
 
@@ -219,7 +225,8 @@ impl OperationError {
             | Self::Broken(_)
             | Self::Busy
             | Self::Closed
-            | Self::Abandoned => false,
+            | Self::Abandoned
+            | Self::Forked => false,
         }
     }
 }
@@ -269,6 +276,7 @@ impl fmt::Display for OperationError {
             Self::Abandoned => f.write_str(
                 "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
             ),
+            Self::Forked => f.write_str("the client was made before this process was forked, and is the parent's"),
         }
     }
 }

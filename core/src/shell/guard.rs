@@ -73,6 +73,9 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Whether the connection is fit for a command.
     fn check_usable(&mut self) -> Result<(), OperationError> {
         let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if busy || self.broken.is_some() {
+            self.hub.check_fork()?;
+        }
         if self.broken.is_none() && busy {
             // The command before was given up half way: the next bytes are its reply, or the rest of it.
             self.broken = Some(Cause::Cancelled);
@@ -105,6 +108,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let mut expiry = pin!(hub.sleep_until(deadline));
         let mut begun = false;
         poll_fn(|context| {
+            hub.check_fork()?;
             // What ends the command is looked at before it is sent, and from then on when the reply is not there.
             if begun {
                 if let Poll::Ready(result) = talk.as_mut().poll(context) {
@@ -191,7 +195,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
     pub fn pin(&mut self, pinned: Pinned) {
-        if let Some(lease) = &self.lease {
+        if let Some(lease) = self.lease.as_ref().filter(|_| !self.hub.is_inherited()) {
             self.server.pin(lease, pinned);
         }
     }
@@ -212,9 +216,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
     }
 
-    /// What hello told when the connection was established.
+    /// What hello told when the connection was established; `None` in the child of a fork.
     #[must_use]
     pub fn established(&self) -> Option<Established> {
+        if self.hub.is_inherited() {
+            return None;
+        }
         self.server.known(self.lease.as_ref()?.conn())
     }
 }
@@ -229,6 +236,10 @@ impl<R: Runtime> Guard<'_, R> {
     #[inline]
     fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };
+        if self.hub.is_inherited() {
+            // Nothing is returned, nor is the server dropped with what it has.
+            return core::mem::forget(self.server.clone());
+        }
         #[cfg(feature = "alloc")]
         let Some(lease) = self.drain(lease, now) else { return };
         let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
@@ -283,6 +294,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (hub, deadline) = (self.hub, self.deadline);
+        hub.check_fork()?;
         let Some(server) = &self.server else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
@@ -315,7 +327,10 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
-        if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
+        let Some(server) = &self.server else { return };
+        if self.hub.is_inherited() {
+            core::mem::forget(server.clone());
+        } else if let Some(id) = self.waiter.take() {
             self.hub.at_last(|now| server.cancel(now, id));
         }
     }

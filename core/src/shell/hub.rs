@@ -103,6 +103,8 @@ pub(super) struct State<R: Runtime> {
     pub(super) closed: bool,
     /// It was closed because a task was dropped.
     pub(super) abandoned: bool,
+    /// In the child of a fork: all pools were cleared.
+    pub(super) forked: bool,
 }
 
 /// A server and the tasks of its monitor.
@@ -299,6 +301,7 @@ impl<R: Runtime> Hub<R> {
             unplaced: false,
             closed: false,
             abandoned: false,
+            forked: false,
         };
         Self {
             runtime,
@@ -472,7 +475,7 @@ impl<R: Runtime> Hub<R> {
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
         let mut seen: <R::Topology as topology::Stores>::PerServer<Option<Seen<R>>> = Store::EMPTY;
-        self.state.with(|state| {
+        self.look(|state| {
             let State { control, servers, .. } = state;
             for entry in servers.slots().iter().flatten() {
                 let Some(description) = control.topology().server(entry.id) else { continue };
@@ -481,7 +484,7 @@ impl<R: Runtime> Hub<R> {
                     server_type: description.server_type(),
                     round_trip_average: description.round_trip_time(),
                     round_trip_minimum: description.min_round_trip_time(),
-                    pool: entry.server.pool_snapshot(),
+                    pool: entry.server.snapshot_in(self),
                 }));
                 if pushed.is_err() {
                     break;
@@ -502,7 +505,7 @@ impl<R: Runtime> Hub<R> {
 
     /// What the deployment is.
     pub fn topology_type(&self) -> TopologyType {
-        self.state.with(|state| state.control.topology().description().topology_type())
+        self.look(|state| state.control.topology().description().topology_type()).unwrap_or(TopologyType::Unknown)
     }
 
     /// Takes other hosts for those of the deployment: see [`Control::handle_seeds`](crate::control::Control::handle_seeds).
@@ -513,12 +516,15 @@ impl<R: Runtime> Hub<R> {
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn change_seeds<'s>(&self, seeds: impl Iterator<Item = &'s str> + Clone) -> Result<(), Full> {
+        if self.is_inherited() {
+            return Ok(());
+        }
         self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
     }
 
     /// The options of every pool.
     pub fn pool_config(&self) -> PoolConfig {
-        self.state.with(|state| state.pool)
+        self.look(|state| state.pool).unwrap_or(self.config.pool)
     }
 
     /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background` stay as
@@ -527,6 +533,9 @@ impl<R: Runtime> Hub<R> {
     /// Where more connections may be established at once than before, [`Hub::next_server`] gives the servers again, and
     /// [`Hub::server_tasks`] the workers that are missing.
     pub fn reconfigure_pools(&self, pool: PoolConfig) {
+        if self.is_inherited() {
+            return;
+        }
         self.step_state(|state, now, _| {
             state.pool = pool.in_mode_of(state.pool);
             let workers = workers_of(state.pool.options());
@@ -556,7 +565,9 @@ impl<R: Runtime> Hub<R> {
 
     /// Asks for a check of every server as soon as it may be.
     pub fn request_check(&self) {
-        self.step(|control, now, _| control.request_check(now));
+        if !self.is_inherited() {
+            self.step(|control, now, _| control.request_check(now));
+        }
     }
 
     /// Calls the monitors when they want to be called. Ends when the client is closed; dropping it before closes the client: see

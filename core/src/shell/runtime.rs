@@ -112,6 +112,16 @@ pub trait Runtime: Sized + 'static {
         true
     }
 
+    /// Whether this process is a fork of the one that the runtime was made in, so that its sockets and threads are another's. No, by default.
+    ///
+    /// Asked at each poll: a load and a comparison, no system call. In such a child operations fail with
+    /// [`OperationError::Forked`](super::OperationError::Forked), and what they have is not returned. Left for the runtime to see to: a stream
+    /// that is dropped there says nothing and leaves its socket alone; the tasks of servers are neither polled nor dropped.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        false
+    }
+
     /// Puts a server where it can be shared: see [`NewServer::share`].
     ///
     /// # Errors
@@ -124,6 +134,12 @@ pub trait Runtime: Sized + 'static {
 pub trait Locked<T> {
     /// Runs `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered before this one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+
+    /// The same if nobody holds the lock now; `None` if somebody does. For the child of a fork, where that may be a thread that is not there; a lock
+    /// that no fork can find held needs no other than this.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.with(f))
+    }
 }
 
 /// A lock that holds its value: `std::sync::Mutex`, or a critical section.
@@ -234,6 +250,14 @@ impl<T> Locked<T> for std::sync::Mutex<T> {
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        match self.try_lock() {
+            Ok(mut value) => Some(f(&mut value)),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(f(&mut poisoned.into_inner())),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
     }
 }
 

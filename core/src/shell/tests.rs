@@ -2,6 +2,7 @@
 
 mod abandoned;
 mod crowd;
+mod fork;
 mod limits;
 #[cfg(feature = "auth")]
 mod login;
@@ -77,6 +78,8 @@ pub(super) struct Bench {
     flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
+    /// Whether the process was forked.
+    inherited: Arc<AtomicBool>,
     /// What memory held when it was given back.
     left: Arc<Mutex<Vec<Vec<u8>>>>,
     /// What panics, and how many times more.
@@ -339,6 +342,10 @@ impl Runtime for Bench {
         restart(self, begin)
     }
 
+    fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed)
+    }
+
     fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
         server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
     }
@@ -356,6 +363,7 @@ impl Bench {
             flood: Arc::default(),
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
+            inherited: Arc::default(),
             left: Arc::default(),
             faulty: Arc::default(),
         }

@@ -73,6 +73,7 @@ impl<R: Runtime> Hub<R> {
         let mut place = WarmerPlace::<R> { hub: self, server, index: None };
         let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
+            self.check_fork()?;
             let polled = server.poll_warm(self.now(), &mut place.index, conns, context.waker());
             if let Poll::Ready(result) = polled {
                 return Poll::Ready(result.map_err(|error| self.explain(server, error)));
@@ -92,7 +93,9 @@ struct WarmerPlace<'h, R: Runtime> {
 
 impl<R: Runtime> Drop for WarmerPlace<'_, R> {
     fn drop(&mut self) {
-        if let Some(index) = self.index {
+        if self.hub.is_inherited() {
+            core::mem::forget(self.server.clone());
+        } else if let Some(index) = self.index {
             self.hub.at_last(|now| self.server.leave_warmers(now, index));
         }
     }

@@ -191,6 +191,7 @@ impl<P: Platform> Platform for Probe<P> {
     const DRIVER_NAME: &'static str = P::DRIVER_NAME;
     const DRIVER_VERSION: &'static str = P::DRIVER_VERSION;
     const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
+    const SURVIVES_FORK: bool = P::SURVIVES_FORK;
 
     type Tcp = P::Tcp;
     type Unix = P::Unix;
