@@ -1,0 +1,11 @@
+//! What may happen when two tasks meet: every interleaving of the tasks of a client, by loom.
+//!
+//! The shell knows locks, sockets and time by its runtime only, so a runtime whose locks are loom's is enough: the code under test is that
+//! which ships. A wake-up that is lost, or locks that are taken in different orders, leave a model in which no thread can go on.
+
+#[path = "interleavings/bench.rs"]
+mod bench;
+#[path = "interleavings/hand_over.rs"]
+mod hand_over;
+#[path = "interleavings/model.rs"]
+mod model;
