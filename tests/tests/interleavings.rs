@@ -5,7 +5,17 @@
 
 #[path = "interleavings/bench.rs"]
 mod bench;
+#[path = "interleavings/clocks.rs"]
+mod clocks;
+#[path = "interleavings/ending.rs"]
+mod ending;
+#[path = "interleavings/establishing.rs"]
+mod establishing;
+#[path = "interleavings/flaws.rs"]
+mod flaws;
 #[path = "interleavings/hand_over.rs"]
 mod hand_over;
 #[path = "interleavings/model.rs"]
 mod model;
+#[path = "interleavings/selecting.rs"]
+mod selecting;

@@ -2,7 +2,7 @@
 
 use super::model::{Turnstile, done, poll};
 use core::convert::Infallible;
-use core::future::{pending, poll_fn};
+use core::future::poll_fn;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
@@ -11,7 +11,7 @@ use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::shell::{
-    ConnectError, Endpoint, Guard, Hub, HubConfig, Locked, NewServer, OperationError, Runtime, Server, ServerState,
+    ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
     Wanted,
 };
 use poolhouse_core::storage::Full;
@@ -25,9 +25,11 @@ use std::sync::Arc;
 /// What is the matter with the peers. It changes only while nothing is explored, as the model knows nothing of it.
 #[derive(Default)]
 struct World {
+    /// The exception: one task of a scenario makes time pass, and it does so only once there is a deadline to wait for. Nobody else decides anything
+    /// by the time from then on.
     now: AtomicU64,
-    /// Time passes whenever somebody sleeps, as if it took no longer.
-    time_flies: AtomicBool,
+    /// Until when time passes whenever somebody sleeps; 0 is that it does not. Later than that it stands still.
+    flies_until: AtomicU64,
     /// Nobody is at home.
     refuses: AtomicBool,
     /// Nothing is answered any more.
@@ -37,7 +39,6 @@ struct World {
     /// What hello tells.
     role: AtomicUsize,
     /// How many connections were dialed, less those that were closed.
-    open_count: AtomicUsize,
     hello_count: AtomicUsize,
 }
 
@@ -76,7 +77,7 @@ pub(crate) type BenchServer = Server<Bench>;
 impl Bench {
     pub(crate) fn new() -> Self {
         let world = World { now: AtomicU64::new(1), ..World::default() };
-        Self { world: Arc::new(world), held: Arc::new(poolhouse_core::shell::Lock::new(Held::default())), listen }
+        Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen }
     }
 
     /// One whose streams wait as they must not.
@@ -84,8 +85,9 @@ impl Bench {
         Self { listen: listen_carelessly, ..Self::new() }
     }
 
-    pub(crate) fn let_time_fly(&self) {
-        self.world.time_flies.store(true, Ordering::Relaxed);
+    /// From now on, and for so long, it is as late as the first one who sleeps wants it to be.
+    pub(crate) fn let_time_fly(&self, time: Duration) {
+        self.world.flies_until.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
 
     pub(crate) fn advance(&self, time: Duration) {
@@ -124,10 +126,6 @@ impl Bench {
         self.world.hello_count.load(Ordering::Relaxed)
     }
 
-    /// How many sockets are open.
-    pub(crate) fn open_count(&self) -> usize {
-        self.world.open_count.load(Ordering::Relaxed)
-    }
 }
 
 fn listen(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {
@@ -161,12 +159,6 @@ fn listen_carelessly(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker
 pub(crate) struct Stream {
     bench: Bench,
     unread: Vec<u8>,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.bench.world.open_count.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl ErrorType for Stream {
@@ -261,8 +253,9 @@ impl Runtime for Bench {
 
     async fn sleep_until(&self, at: Instant) {
         poll_fn(|_| {
-            if self.world.time_flies.load(Ordering::Relaxed) {
+            if at.as_nanos() <= self.world.flies_until.load(Ordering::Relaxed) {
                 self.world.now.fetch_max(at.as_nanos(), Ordering::Relaxed);
+                return Poll::Ready(());
             }
             if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }
         })
@@ -273,7 +266,6 @@ impl Runtime for Bench {
         if self.world.refuses.load(Ordering::Relaxed) {
             return Err(ConnectError(Cause::Network));
         }
-        self.world.open_count.fetch_add(1, Ordering::Relaxed);
         Ok(Stream { bench: self.clone(), unread: Vec::new() })
     }
 
@@ -282,7 +274,7 @@ impl Runtime for Bench {
     }
 
     fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
-        server.share(|state| Ok(poolhouse_core::shell::Lock::new(state))).map(Arc::new)
+        server.share(|state| Ok(Lock::new(state))).map(Arc::new)
     }
 }
 
@@ -333,7 +325,7 @@ impl Client {
     /// One whose server was checked, and its monitor, which waits to be called.
     pub(crate) fn checked(self) -> (Self, Boxed<()>) {
         let mut check = self.check();
-        for _ in 0..20 {
+        for _ in 0..4 {
             assert!(poll(&mut check).is_pending());
         }
         assert_eq!(self.server.pool_snapshot().state, PoolState::Ready);
@@ -342,17 +334,22 @@ impl Client {
 
     /// One that has a connection, which is there to be checked out.
     pub(crate) fn connected(self) -> Self {
-        let (client, _check) = self.checked();
+        self.connected_and_check().0
+    }
+
+    /// Such a one, and its monitor.
+    pub(crate) fn connected_and_check(self) -> (Self, Boxed<()>) {
+        let (client, check) = self.checked();
         let checking = client.clone();
         let mut check_out: Boxed<()> = Box::pin(async move { drop(checking.check_out().await.expect("established")) });
         assert!(poll(&mut check_out).is_pending());
         let mut worker = client.worker();
-        for _ in 0..20 {
+        for _ in 0..2 {
             assert!(poll(&mut worker).is_pending());
         }
         assert!(poll(&mut check_out).is_ready());
         assert_eq!(client.counts(), PoolCounts { available: 1, ..PoolCounts::default() });
-        client
+        (client, check)
     }
 
     pub(crate) fn check(&self) -> Boxed<()> {
@@ -382,11 +379,7 @@ impl Client {
 
     /// Selects the server, checks a connection out, exchanges one message, and checks the connection in.
     pub(crate) async fn ping(self) -> Result<(), OperationError> {
-        self.ping_by(None).await
-    }
-
-    pub(crate) async fn ping_by(self, deadline: Option<Instant>) -> Result<(), OperationError> {
-        let mut guard = self.hub.check_out(&Wanted::WRITE, deadline).await?;
+        let mut guard = self.hub.check_out(&Wanted::WRITE, None).await?;
         ping(&mut guard).await
     }
 
@@ -398,9 +391,4 @@ impl Client {
 /// One command and its reply.
 pub(crate) async fn ping(guard: &mut Guard<'_, Bench>) -> Result<(), OperationError> {
     guard.run_command("db", |body| body.int32("ping", 1).map(drop)).await.map(drop)
-}
-
-/// A task that never ends by itself.
-pub(crate) async fn forever() {
-    pending().await
 }

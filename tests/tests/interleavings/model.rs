@@ -1,12 +1,14 @@
 //! Threads, locks and wakers whose every interleaving is tried.
 
+use core::future::poll_fn;
 use core::mem::ManuallyDrop;
-use core::pin::Pin;
+use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use loom::sync::{Mutex, MutexGuard};
 use loom::thread::{self, JoinHandle, Thread};
 use poolhouse_core::shell::{Lock, Locked};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Wake;
 
@@ -24,13 +26,17 @@ pub(crate) enum Depth {
     Preemptions(usize),
 }
 
-/// Runs a scenario in every interleaving, prints how many those are, and returns it. In each, `scenario` is called anew, by a thread of
-/// the model that may start three more.
+/// Runs a scenario in every interleaving, and prints how many those are. In each, `scenario` is called anew, by a thread of the model that may
+/// start three more, and tells what came of it. Gives all that came of it.
 ///
 /// # Panics
 ///
 /// When in one of them `scenario` does, or no thread can go on: a wake-up was lost, or two threads wait for each other's locks.
-pub(crate) fn explore(name: &str, depth: Depth, scenario: impl Fn() + Send + Sync + 'static) -> usize {
+pub(crate) fn explore(
+    name: &str,
+    depth: Depth,
+    scenario: impl Fn() -> &'static str + Send + Sync + 'static,
+) -> Vec<&'static str> {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = BRANCHES_MAX;
     builder.preemption_bound = match depth {
@@ -39,19 +45,24 @@ pub(crate) fn explore(name: &str, depth: Depth, scenario: impl Fn() + Send + Syn
     };
     let scenario = Arc::new(scenario);
     let runs = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&runs);
+    let outcomes = Arc::new(std::sync::Mutex::new(BTreeMap::<&str, usize>::new()));
+    let (begun, ended) = (Arc::clone(&runs), Arc::clone(&outcomes));
     builder.check(move || {
-        counted.fetch_add(1, Ordering::Relaxed);
+        begun.fetch_add(1, Ordering::Relaxed);
         let scenario = Arc::clone(&scenario);
         // The stack of the first thread is too small.
-        join(spawn(move || scenario()));
+        let outcome = join(spawn(move || scenario()));
+        *ended.lock().expect("whole").entry(outcome).or_default() += 1;
     });
     let runs = runs.load(Ordering::Relaxed);
-    match depth {
-        Depth::All => println!("interleavings: {name}: all {runs}"),
-        Depth::Preemptions(count) => println!("interleavings: {name}: {runs}, those of at most {count} preemptions"),
-    }
-    runs
+    let bound = match depth {
+        Depth::All => String::from("all"),
+        Depth::Preemptions(count) => format!("those of at most {count} preemptions"),
+    };
+    let outcomes = outcomes.lock().expect("whole");
+    let told: Vec<String> = outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
+    println!("interleavings: {name}: {runs}, {bound} ({})", told.join(", "));
+    outcomes.keys().copied().collect()
 }
 
 fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
@@ -93,6 +104,12 @@ pub(crate) fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Outp
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
+/// Polls a future once, and drops it.
+pub(crate) async fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await
+}
+
 /// What a future that has nothing to wait for gives.
 pub(crate) fn done<F: Future>(future: F) -> F::Output {
     match poll(&mut Box::pin(future)) {
@@ -112,7 +129,8 @@ impl Parker {
         Self { woken: Mutex::new(false), thread: thread::current() }
     }
 
-    fn sleep(&self) {
+    /// Returns when it was woken since it last did.
+    pub(crate) fn sleep(&self) {
         while !self.take() {
             thread::park();
         }
