@@ -11,8 +11,8 @@ use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::shell::{
-    ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
-    Wanted,
+    ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
+    ServerState, Wanted,
 };
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};
@@ -125,7 +125,6 @@ impl Bench {
     pub(crate) fn hello_count(&self) -> usize {
         self.world.hello_count.load(Ordering::Relaxed)
     }
-
 }
 
 fn listen(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {

@@ -13,7 +13,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// CMAP-28
 #[test]
 fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
-    explore("the clock of a pool, and a task that waits", Depth::All, || {
+    explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let options = PoolOptions { max_pool_size: 1, wait_queue_timeout: SECOND, ..PoolOptions::DEFAULT };
         let client = Client::with(bench.clone(), |config| config.pool = options.validate().expect("valid")).connected();
@@ -39,7 +39,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
 /// CMAP-60
 #[test]
 fn an_operation_takes_no_longer_than_it_may() {
-    explore("the clock of a pool, and an operation", Depth::All, || {
+    explore("the clock of a pool, and an operation", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let client = Client::new(bench.clone()).connected();
         bench.mute();
@@ -63,7 +63,7 @@ fn an_operation_takes_no_longer_than_it_may() {
 /// MON-15: the next check is to be sooner than the clock knows, of which it hears while it goes to sleep.
 #[test]
 fn a_server_is_checked_as_soon_as_it_is_asked_for() {
-    explore("the clock of monitors, a monitor, and who asks for a check", Depth::All, || {
+    explore("the clock of monitors, a monitor, and who asks for a check", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let (client, mut check) = Client::new(bench.clone()).checked();
         // Not as long as until the check that is due in any case.

@@ -30,8 +30,27 @@ fn close_ends_a_task_that_waits() {
 }
 
 #[test]
+fn close_meets_a_check_out() {
+    let outcomes = explore("close, and a task that pings", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let task = task(client.clone().ping());
+        client.hub.close();
+        let pinged = join(task);
+        assert_eq!(client.counts(), PoolCounts::default());
+        match pinged {
+            Ok(()) => "answered",
+            Err(error) => {
+                assert!(is_closed(&error), "{error:?}");
+                "closed"
+            }
+        }
+    });
+    assert_eq!(outcomes, ["answered", "closed"]);
+}
+
+#[test]
 fn close_meets_check_outs() {
-    let outcomes = explore("close, and two tasks that ping", Depth::All, || {
+    let outcomes = explore("close, and two tasks that ping", Depth::Preemptions(4), || {
         let client = Client::new(Bench::new()).connected();
         let tasks = [task(client.clone().ping()), task(client.clone().ping())];
         client.hub.close();
@@ -50,14 +69,14 @@ fn close_meets_check_outs() {
 
 #[test]
 fn close_ends_the_tasks_of_a_server() {
-    explore("close, a worker and the clock of a pool", Depth::All, || {
+    explore("close, a worker and the clock of a pool", Depth::Preemptions(4), || {
         let client = Client::new(Bench::new()).connected();
         let tasks = [task(client.worker()), task(client.pool_clock())];
         client.hub.close();
         tasks.into_iter().for_each(join);
         "ended"
     });
-    explore("close, a monitor and the clock of monitors", Depth::All, || {
+    explore("close, a monitor and the clock of monitors", Depth::Preemptions(4), || {
         let (client, check) = Client::new(Bench::new()).checked();
         let tasks = [task(check), task(client.clock())];
         client.hub.close();
@@ -69,7 +88,7 @@ fn close_ends_the_tasks_of_a_server() {
 /// From then on it keeps its time itself.
 #[test]
 fn an_operation_that_outlives_its_client_ends_in_time() {
-    explore("close, and an operation with a deadline", Depth::All, || {
+    let outcomes = explore("close, and an operation with a deadline", Depth::All, || {
         let bench = Bench::new();
         let client = Client::new(bench.clone()).connected();
         let deadline = Some(bench.now().saturating_add(Duration::from_secs(1)));
@@ -83,14 +102,19 @@ fn an_operation_that_outlives_its_client_ends_in_time() {
         client.hub.close();
         let error = join(operation).expect_err("nobody answers");
         assert_eq!(client.counts(), PoolCounts::default());
-        if error == OperationError::Timeout { "timeout" } else { assert!(is_closed(&error)); "closed" }
+        if error == OperationError::Timeout {
+            return "timeout";
+        }
+        assert!(is_closed(&error), "{error:?}");
+        "closed"
     });
+    assert_eq!(outcomes, ["closed", "timeout"]);
 }
 
 /// CMAP-83, CMAP-84: the monitor's check takes too long, which interrupts what is in use.
 #[test]
 fn an_operation_is_interrupted_when_its_server_is_found_gone() {
-    let outcomes = explore("a check times out, and an operation", Depth::All, || {
+    let outcomes = explore("a check times out, and an operation", Depth::AllInTime, || {
         let bench = Bench::new();
         let (client, mut check) = Client::new(bench.clone()).connected_and_check();
         let mut clock = client.clock();

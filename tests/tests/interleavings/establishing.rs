@@ -12,7 +12,7 @@ async fn check_out(client: Client) -> Result<(), OperationError> {
 
 #[test]
 fn two_tasks_have_the_connection_that_is_established_for_one() {
-    explore("two tasks wait for a worker", Depth::All, || {
+    explore("two tasks wait for a worker", Depth::Preemptions(3), || {
         let (client, _) = Client::new(Bench::new()).checked();
         let worker = task(client.worker());
         let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
@@ -29,7 +29,7 @@ fn two_tasks_have_the_connection_that_is_established_for_one() {
 /// CMAP-35: the pool is cleared, so both have their answer.
 #[test]
 fn two_tasks_hear_that_no_connection_could_be_established() {
-    explore("two tasks wait for a worker that fails", Depth::All, || {
+    explore("two tasks wait for a worker that fails", Depth::Preemptions(2), || {
         let (client, _) = Client::new(Bench::new()).checked();
         client.bench.refuse();
         let worker = task(client.worker());
@@ -52,7 +52,7 @@ fn two_tasks_hear_that_no_connection_could_be_established() {
 
 #[test]
 fn a_pool_that_is_warmed_up_is_filled() {
-    explore("a task warms the pool up, another one checks out", Depth::All, || {
+    explore("a task warms the pool up, another one checks out", Depth::Preemptions(2), || {
         let (client, _) = Client::new(Bench::new()).checked();
         let worker = task(client.worker());
         let warmer = client.clone();

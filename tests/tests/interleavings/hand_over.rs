@@ -50,7 +50,7 @@ fn a_connection_goes_past_a_task_that_gives_up() {
 /// What one who gives up was granted is the other's.
 #[test]
 fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
-    let outcomes = explore("one of two tasks gives up while a third returns the connection", Depth::All, || {
+    let outcomes = explore("one of two tasks gives up while a third returns the connection", Depth::AllInTime, || {
         let client = Client::new(Bench::new()).connected();
         let (other, quitter) = {
             let client = client.clone();
@@ -72,7 +72,7 @@ fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
 /// The clock task takes the connection over, reads the reply, and returns it; whoever waits for it has it then.
 #[test]
 fn a_connection_whose_reply_is_late_goes_to_who_waits() {
-    let scenario = || {
+    explore("a late reply", Depth::Preemptions(4), || {
         let bench = Bench::new();
         let client = Client::with(bench.clone(), |config| config.late_reply = Duration::from_secs(1)).connected();
         bench.hold();
@@ -94,6 +94,5 @@ fn a_connection_whose_reply_is_late_goes_to_who_waits() {
         client.hub.close();
         join(clock);
         "kept"
-    };
-    explore("a late reply", Depth::All, scenario);
+    });
 }

@@ -18,12 +18,33 @@ const BRANCHES_MAX: usize = 4_000;
 /// Of each thread, in words. What is not used of it costs nothing.
 const STACK_WORDS: usize = 0x8000;
 
+/// `all`: every scenario is as deep as it says. Unset, it is so only if that is no matter of seconds.
+const DEPTH: &str = "POOLHOUSE_INTERLEAVINGS";
+
+/// How deep those are that would take long.
+const PREEMPTIONS_QUICK: usize = 2;
+
 /// Which interleavings are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
+    /// Every one of them. There are few.
     All,
-    /// Those in which a thread that could go on is stopped so many times at most.
+    /// Every one, when there is time.
+    AllInTime,
+    /// When there is time, those in which a thread that could go on is stopped so many times at most: there are too many others.
     Preemptions(usize),
+}
+
+impl Depth {
+    /// How many preemptions there are; `None` is no limit.
+    fn preemptions(self) -> Option<usize> {
+        let in_time = std::env::var_os(DEPTH).is_some_and(|depth| depth == "all");
+        match self {
+            Self::All => None,
+            Self::AllInTime => (!in_time).then_some(PREEMPTIONS_QUICK),
+            Self::Preemptions(count) => Some(if in_time { count } else { PREEMPTIONS_QUICK }),
+        }
+    }
 }
 
 /// Runs a scenario in every interleaving, and prints how many those are. In each, `scenario` is called anew, by a thread of the model that may
@@ -39,10 +60,7 @@ pub(crate) fn explore(
 ) -> Vec<&'static str> {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = BRANCHES_MAX;
-    builder.preemption_bound = match depth {
-        Depth::All => None,
-        Depth::Preemptions(count) => Some(count),
-    };
+    builder.preemption_bound = depth.preemptions();
     let scenario = Arc::new(scenario);
     let runs = Arc::new(AtomicUsize::new(0));
     let outcomes = Arc::new(std::sync::Mutex::new(BTreeMap::<&str, usize>::new()));
@@ -55,9 +73,9 @@ pub(crate) fn explore(
         *ended.lock().expect("whole").entry(outcome).or_default() += 1;
     });
     let runs = runs.load(Ordering::Relaxed);
-    let bound = match depth {
-        Depth::All => String::from("all"),
-        Depth::Preemptions(count) => format!("those of at most {count} preemptions"),
+    let bound = match depth.preemptions() {
+        None => String::from("all"),
+        Some(count) => format!("those of up to {count} preemptions"),
     };
     let outcomes = outcomes.lock().expect("whole");
     let told: Vec<String> = outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();

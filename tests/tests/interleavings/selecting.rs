@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 #[test]
 fn a_task_has_the_server_that_a_check_finds() {
-    explore("a first check, and a task that waits for a server", Depth::All, || {
+    explore("a first check, and a task that waits for a server", Depth::AllInTime, || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
         let hub = Arc::clone(&client.hub);
@@ -23,7 +23,7 @@ fn a_task_has_the_server_that_a_check_finds() {
 /// SDAM-85: the monitor sleeps, and is woken by the one who waits.
 #[test]
 fn a_task_that_waits_for_a_server_has_it_checked() {
-    explore("a check that a task asks for", Depth::All, || {
+    explore("a check that a task asks for", Depth::Preemptions(2), || {
         let bench = Bench::new();
         bench.become_(Role::Secondary);
         let (client, check) = Client::new(bench.clone()).checked();
@@ -41,7 +41,7 @@ fn a_task_that_waits_for_a_server_has_it_checked() {
 
 #[test]
 fn a_task_that_waits_for_a_server_gives_up() {
-    explore("a first check, a task that waits and one that gives up", Depth::All, || {
+    explore("a first check, a task that waits and one that gives up", Depth::Preemptions(3), || {
         let client = Client::new(Bench::new());
         let check = task(client.check());
         let hub = Arc::clone(&client.hub);
@@ -61,7 +61,7 @@ fn a_task_that_waits_for_a_server_gives_up() {
 /// A server that the first one names is given to the one who starts its tasks.
 #[test]
 fn who_starts_tasks_hears_of_a_new_server() {
-    explore("a check that adds a server, and who waits for servers", Depth::All, || {
+    explore("a check that adds a server, and who waits for servers", Depth::Preemptions(4), || {
         let bench = Bench::new();
         bench.become_(Role::Primary);
         let client = Client::new(bench);
