@@ -14,6 +14,7 @@ pub mod invariants;
 pub mod model;
 pub mod mongod;
 pub mod patience;
+pub mod platform;
 pub mod rng;
 pub mod sdam;
 pub mod sim;
