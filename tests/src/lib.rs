@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod choices;
 pub mod cmap;
 pub mod dns;
+pub mod exchange;
 pub mod fake;
 pub mod firmware;
 pub mod fuzz;
