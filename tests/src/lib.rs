@@ -5,6 +5,7 @@ extern crate alloc;
 
 pub mod choices;
 pub mod cmap;
+pub mod contract;
 pub mod dns;
 pub mod exchange;
 pub mod fake;

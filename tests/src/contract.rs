@@ -1,0 +1,228 @@
+//! The contract: what every adapter must do, whatever it runs on.
+//!
+//! An adapter calls it from a test target of its own, which has no harness (`harness = false`). For one that implements
+//! [`Platform`] it is one line:
+//!
+//! ```no_run
+//! use poolhouse_smol::Smol;
+//! use poolhouse_tests::contract::Contract;
+//!
+//! fn main() -> std::process::ExitCode {
+//!     Contract::new("smol").with_threads_variable("SMOL_THREADS").run_hosted::<Smol>()
+//! }
+//! ```
+//!
+//! One that implements [`Runtime`] itself says by a [`Subject`] how its futures are run, and calls [`Contract::run`].
+//!
+//! What is looked at, each in a file of its own:
+//!
+//! - `timers`, `dialing`, `streams`: the runtime by itself, against sockets of this process that do as they are told ([`peer`]).
+//! - `dropping`: every future of a client is dropped at each of its polls. Counts, connections and the next operation are right.
+//! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
+//! - `crowd`: many tasks on few connections, and who waits how long.
+//! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
+//!
+//! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
+//! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
+//! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
+
+pub mod hosted;
+pub mod peer;
+mod timers;
+
+pub use hosted::Hosted;
+
+use crate::suite::Suite;
+use core::future::Future;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use futures_lite::FutureExt;
+use poolhouse_core::client::Platform;
+use poolhouse_core::pool::PoolCounts;
+use poolhouse_core::shell::{Hub, Runtime};
+use std::process::{Command, ExitCode};
+
+/// How long a case may take; far beyond what it needs.
+const CASE_MAX: Duration = Duration::from_secs(120);
+
+/// An adapter under test.
+pub trait Subject: Sized + 'static {
+    /// What the adapter supplies.
+    type Runtime: Runtime;
+    /// Its clients.
+    type Client: Client<Runtime = Self::Runtime>;
+
+    /// What it can do. Cases that need more are left out, and named.
+    const LIMITS: Limits;
+
+    /// Begins with nothing open, and runs a case to its end on an executor of the adapter's. Whatever works in the background goes on beside it
+    /// whenever the case waits, on this thread or on others.
+    fn with(case: impl AsyncFnOnce(&Self));
+
+    /// A runtime to be used by itself.
+    fn runtime(&self) -> &Self::Runtime;
+
+    /// Makes it so that the runtime reaches a socket of this process by its own address.
+    fn open_way_to(&self, _peer: SocketAddr) {}
+
+    /// A client whose background work goes on until it is dropped.
+    fn client(&self, shape: &Shape) -> Self::Client;
+}
+
+/// A client under test.
+pub trait Client {
+    /// What it runs on.
+    type Runtime: Runtime;
+
+    /// Its shell.
+    fn hub(&self) -> &Hub<Self::Runtime>;
+
+    /// Drops all its background work at once, as an executor does that ends.
+    fn drop_runner(&self);
+}
+
+/// What a subject can do.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How many connections a pool may have.
+    pub connections: u32,
+    /// How many tasks may wait for one.
+    pub waiters: u32,
+    /// Bytes of the longest message.
+    pub message_bytes: usize,
+    /// How many timers and sockets may be open by themselves.
+    pub open: usize,
+}
+
+impl Limits {
+    /// As many as the memory holds.
+    pub const NONE: Self =
+        Self { connections: u32::MAX, waiters: u32::MAX, message_bytes: usize::MAX, open: usize::MAX };
+}
+
+/// The options of a client under test, for one server. Its monitor polls, and checks only when it is asked to, so that counts are exact.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shape {
+    /// Where the server is.
+    pub server: SocketAddr,
+    /// `maxPoolSize`.
+    pub max_pool_size: u32,
+    /// `minPoolSize`.
+    pub min_pool_size: u32,
+    /// `waitQueueTimeoutMS`.
+    pub wait_queue_timeout: Duration,
+    /// `connectTimeoutMS`; zero is for ever.
+    pub connect_timeout: Duration,
+    /// `serverSelectionTimeoutMS`.
+    pub server_selection_timeout: Duration,
+    /// How long late replies are waited for; zero is not at all.
+    pub late_reply: Duration,
+}
+
+impl Shape {
+    /// The defaults, for this server.
+    pub const fn of(server: SocketAddr) -> Self {
+        Self {
+            server,
+            max_pool_size: 4,
+            min_pool_size: 0,
+            wait_queue_timeout: Duration::ZERO,
+            connect_timeout: Duration::from_secs(10),
+            server_selection_timeout: Duration::from_secs(30),
+            late_reply: Duration::ZERO,
+        }
+    }
+}
+
+/// The counts of the pool of a client's one server.
+///
+/// # Panics
+///
+/// The client has no server.
+pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
+    let mut found = None;
+    hub.for_each_server(|server| found = Some(server.pool.counts));
+    found.expect("the client has a server")
+}
+
+static DROP_POINTS: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that a future was dropped after a poll at which it was not done.
+pub(crate) fn note_drop_point() {
+    DROP_POINTS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The contract with one adapter.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Contract {
+    name: &'static str,
+    threads_variable: Option<&'static str>,
+}
+
+/// Set in a process that runs the contract with so many threads.
+const THREADS: &str = "POOLHOUSE_CONTRACT_THREADS";
+
+impl Contract {
+    /// With the adapter of this name.
+    pub const fn new(name: &'static str) -> Self {
+        Self { name, threads_variable: None }
+    }
+
+    /// Everything is run twice: this environment variable tells the adapter's executor how many threads to have, 1 and 4.
+    pub const fn with_threads_variable(self, variable: &'static str) -> Self {
+        Self { threads_variable: Some(variable), ..self }
+    }
+
+    /// Runs every case of the contract with what implements [`Platform`], as the command line asks.
+    #[must_use]
+    pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
+        self.in_processes(|suite| hosted::add::<P>(add::<Hosted<P>>(suite)))
+    }
+
+    /// Runs those cases that need no threads and no heap.
+    #[must_use]
+    pub fn run<S: Subject>(self) -> ExitCode {
+        self.in_processes(add::<S>)
+    }
+
+    fn in_processes(self, fill: impl FnOnce(Suite) -> Suite) -> ExitCode {
+        let threads = std::env::var(THREADS).ok();
+        let (Some(variable), None) = (self.threads_variable, &threads) else {
+            let name = threads.map_or(self.name.to_owned(), |threads| format!("{}, threads: {threads}", self.name));
+            let code = fill(Suite::new(format!("contract ({name})"))).run();
+            println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
+            return code;
+        };
+        let this = std::env::current_exe().expect("this program has a path");
+        let mut failed = false;
+        for threads in ["1", "4"] {
+            let mut command = Command::new(&this);
+            command.args(std::env::args_os().skip(1)).env(variable, threads).env(THREADS, threads);
+            failed |= !command.status().expect("this program runs").success();
+        }
+        if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+}
+
+/// Adds the cases that any subject is up to.
+fn add<S: Subject>(suite: Suite) -> Suite {
+    timers::add::<S>(suite)
+}
+
+/// One case, within its time.
+pub(crate) fn run_case<S: Subject>(case: impl AsyncFnOnce(&S)) {
+    S::with(async |subject: &S| limited(case(subject)).await);
+}
+
+/// Awaits a future that must not take for ever.
+async fn limited<T>(future: impl Future<Output = T>) -> T {
+    let limit = async {
+        async_io::Timer::after(CASE_MAX).await;
+        panic!("the case hangs");
+    };
+    future.or(limit).await
+}

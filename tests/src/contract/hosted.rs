@@ -1,0 +1,252 @@
+//! What implements [`Platform`], as a subject, and the cases that only it is up to.
+
+use super::{Client, Limits, Shape, Subject};
+use crate::suite::Suite;
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use core::fmt;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::client::{self, ClientOptions, Net, Platform};
+use poolhouse_core::monitor::ServerMonitoringMode;
+use poolhouse_core::shell::{Hub, Subscribers};
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Adds the cases that want threads and a heap.
+pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
+    suite
+}
+
+/// A platform under test.
+#[derive(Debug)]
+pub struct Hosted<P: Platform> {
+    runtime: Net<Probe<P>>,
+}
+
+impl<P: Platform + Default> Subject for Hosted<P> {
+    type Runtime = Net<Probe<P>>;
+    type Client = HostedClient<P>;
+
+    const LIMITS: Limits = Limits::NONE;
+
+    fn with(case: impl AsyncFnOnce(&Self)) {
+        let subject = Self { runtime: Net::new(Probe::default()) };
+        futures_lite::future::block_on(case(&subject));
+    }
+
+    fn runtime(&self) -> &Net<Probe<P>> {
+        &self.runtime
+    }
+
+    fn client(&self, shape: &Shape) -> HostedClient<P> {
+        HostedClient::new(options(shape), Subscribers::default())
+    }
+}
+
+/// A client's options for the fake server.
+pub(super) fn options(shape: &Shape) -> ClientOptions {
+    let mut options = ClientOptions::new(shape.server.to_string());
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.monitor.heartbeat_frequency = Duration::from_secs(1000);
+    options.monitor.connect_timeout = shape.connect_timeout;
+    options.server_selection_timeout = shape.server_selection_timeout;
+    options.late_reply = shape.late_reply;
+    options.pool.max_pool_size = shape.max_pool_size;
+    options.pool.min_pool_size = shape.min_pool_size;
+    options.pool.wait_queue_timeout = shape.wait_queue_timeout;
+    options
+}
+
+/// A client on a platform that is looked into.
+#[derive(Debug)]
+pub struct HostedClient<P: Platform> {
+    client: client::Client<Probe<P>>,
+    platform: Probe<P>,
+}
+
+impl<P: Platform + Default> HostedClient<P> {
+    /// A client with these options.
+    pub(super) fn new(options: ClientOptions, events: Subscribers) -> Self {
+        let platform = Probe::default();
+        let client = client::Client::with_platform(platform.clone(), options, events).expect("the options are right");
+        Self { client, platform }
+    }
+
+    /// The client.
+    pub const fn client(&self) -> &client::Client<Probe<P>> {
+        &self.client
+    }
+
+    /// Its platform.
+    pub const fn platform(&self) -> &Probe<P> {
+        &self.platform
+    }
+}
+
+impl<P: Platform> Client for HostedClient<P> {
+    type Runtime = Net<Probe<P>>;
+
+    fn hub(&self) -> &Hub<Self::Runtime> {
+        self.client.hub()
+    }
+
+    fn drop_runner(&self) {
+        self.platform.drop_tasks();
+    }
+}
+
+/// Where a [`Probe`] panics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Panic {
+    /// Nowhere.
+    Never,
+    /// At the next look at the clock.
+    Now,
+    /// At the next timer.
+    Sleep,
+    /// At the next connection that is made.
+    Connect,
+}
+
+/// A platform that does what another does, unless it is told otherwise.
+#[derive(Clone)]
+pub struct Probe<P: Platform> {
+    inner: P,
+    panic: Arc<AtomicU8>,
+    tasks: Tasks<P>,
+    next: Arc<AtomicU64>,
+}
+
+type Tasks<P> = Arc<Mutex<BTreeMap<u64, <P as Platform>::Task>>>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<P: Platform + Default> Default for Probe<P> {
+    fn default() -> Self {
+        Self { inner: P::default(), panic: Arc::default(), tasks: Arc::default(), next: Arc::default() }
+    }
+}
+
+impl<P: Platform> Probe<P> {
+    /// Has the next thing of this kind panic, once.
+    pub fn panic_next(&self, at: Panic) {
+        self.panic.store(at as u8, Ordering::SeqCst);
+    }
+
+    /// Whether what was to panic has not yet.
+    pub fn is_panic_due(&self) -> bool {
+        self.panic.load(Ordering::SeqCst) != Panic::Never as u8
+    }
+
+    /// Drops all tasks, as an executor does that ends.
+    pub fn drop_tasks(&self) {
+        let dropped = core::mem::take(&mut *lock(&self.tasks));
+        drop(dropped);
+    }
+
+    #[inline]
+    fn pass(&self, at: Panic) {
+        if self.panic.load(Ordering::Relaxed) == at as u8
+            && self.panic.compare_exchange(at as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        {
+            panic!("the probe panics as it was told: {at:?}");
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Probe<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
+    }
+}
+
+/// A task of a [`Probe`].
+pub struct ProbeTask<P: Platform> {
+    tasks: Tasks<P>,
+    number: u64,
+}
+
+impl<P: Platform> fmt::Debug for ProbeTask<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProbeTask").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl<P: Platform> Drop for ProbeTask<P> {
+    fn drop(&mut self) {
+        let task = lock(&self.tasks).remove(&self.number);
+        drop(task);
+    }
+}
+
+impl<P: Platform> Platform for Probe<P> {
+    const DRIVER_NAME: &'static str = P::DRIVER_NAME;
+    const DRIVER_VERSION: &'static str = P::DRIVER_VERSION;
+    const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
+
+    type Tcp = P::Tcp;
+    type Unix = P::Unix;
+    type Udp = P::Udp;
+    type Task = ProbeTask<P>;
+
+    fn now(&self) -> Instant {
+        self.pass(Panic::Now);
+        self.inner.now()
+    }
+
+    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send {
+        self.pass(Panic::Sleep);
+        self.inner.sleep_until(at)
+    }
+
+    fn entropy(&self) -> u32 {
+        self.inner.entropy()
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) -> io::Result<()> {
+        self.inner.fill_secret(bytes)
+    }
+
+    fn resolve(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send {
+        self.inner.resolve(host, port)
+    }
+
+    fn connect_tcp(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send {
+        self.pass(Panic::Connect);
+        self.inner.connect_tcp(address)
+    }
+
+    fn connect_unix(&self, path: &Path) -> impl Future<Output = io::Result<Self::Unix>> + Send {
+        self.inner.connect_unix(path)
+    }
+
+    fn connect_udp(&self, peer: SocketAddr) -> impl Future<Output = io::Result<Self::Udp>> + Send {
+        self.inner.connect_udp(peer)
+    }
+
+    fn send_udp(&self, socket: &Self::Udp, datagram: &[u8]) -> impl Future<Output = io::Result<usize>> + Send {
+        self.inner.send_udp(socket, datagram)
+    }
+
+    fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send {
+        self.inner.receive_udp(socket, buffer)
+    }
+
+    fn spawn<F>(&self, work: F) -> ProbeTask<P>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // A task that ends stays in the list until its handle is dropped.
+        lock(&self.tasks).insert(number, self.inner.spawn(work));
+        ProbeTask { tasks: Arc::clone(&self.tasks), number }
+    }
+}
