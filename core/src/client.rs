@@ -6,6 +6,7 @@
 //!
 //! Dropping any future of a client is safe at any point.
 
+pub mod api;
 pub mod clock;
 mod command;
 mod connection;
