@@ -23,6 +23,7 @@ use std::time::Instant;
 
 use bson::doc;
 use futures_lite::future::block_on;
+use poolhouse_async_std::AsyncStd;
 use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform};
 use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
 use poolhouse_core::monitor::ServerMonitoringMode;
@@ -46,7 +47,7 @@ const CASE: &str = "POOLHOUSE_FORK_CASE";
 type Cases = Vec<(String, fn())>;
 
 fn main() -> ExitCode {
-    let cases: Cases = [cases::<Smol>("smol")].concat();
+    let cases: Cases = [cases::<Smol>("smol"), cases::<AsyncStd>("async_std")].concat();
     if let Ok(wanted) = std::env::var(CASE) {
         let (_, case) = cases.iter().find(|(name, _)| *name == wanted).expect("a case of this name");
         case();
