@@ -21,6 +21,7 @@
 //! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
 //! - `crowd`: many tasks on few connections, and who waits how long.
 //! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
+//! - `platform`: what a platform does beneath the client besides: datagrams, names of hosts, tasks.
 //!
 //! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
@@ -28,6 +29,7 @@
 
 pub mod hosted;
 pub mod peer;
+mod platform;
 mod timers;
 
 pub use hosted::Hosted;
@@ -180,7 +182,7 @@ impl Contract {
     /// Runs every case of the contract with what implements [`Platform`], as the command line asks.
     #[must_use]
     pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
-        self.in_processes(|suite| hosted::add::<P>(add::<Hosted<P>>(suite)))
+        self.in_processes(|suite| platform::add::<P>(hosted::add::<P>(add::<Hosted<P>>(suite))))
     }
 
     /// Runs those cases that need no threads and no heap.
