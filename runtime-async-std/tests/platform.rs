@@ -1,10 +1,8 @@
-//! async-std as the client sees it, where no test of the client leads.
+//! async-std as the client sees it, beyond the contract.
 
 use poolhouse_async_std::AsyncStd;
 use poolhouse_async_std::poolhouse_core::client::Platform;
 use std::net::TcpListener;
-
-poolhouse_tests::platform_tests!(AsyncStd);
 
 #[test]
 fn small_writes_are_not_held_back() {

@@ -1,10 +1,8 @@
-//! smol as the client sees it, where no test of the client leads.
+//! smol as the client sees it, beyond the contract.
 
 use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_core::client::Platform;
 use std::net::TcpListener;
-
-poolhouse_tests::platform_tests!(Smol);
 
 #[test]
 fn small_writes_are_not_held_back() {

@@ -21,6 +21,7 @@
 //! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
 //! - `crowd`: many tasks on few connections, and who waits how long.
 //! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
+//! - `platform`: what a platform does beneath the client besides: datagrams, names of hosts, tasks.
 //!
 //! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
@@ -30,6 +31,7 @@ mod alarm;
 mod dialing;
 pub mod hosted;
 pub mod peer;
+mod platform;
 mod streams;
 mod timers;
 
@@ -229,6 +231,7 @@ fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = timers::add_hosted::<P>(suite);
     let suite = dialing::add_hosted::<P>(suite);
     let suite = streams::add_hosted::<P>(suite);
+    let suite = platform::add::<P>(suite);
     hosted::add::<P>(suite)
 }
 

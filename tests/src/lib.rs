@@ -16,7 +16,6 @@ pub mod invariants;
 pub mod model;
 pub mod mongod;
 pub mod patience;
-pub mod platform;
 pub mod rng;
 pub mod sdam;
 pub mod sim;

@@ -1,45 +1,45 @@
-//! What a hosted runtime must do beneath the client, where no test of the client leads: datagrams, names, tasks.
-//!
-//! [`platform_tests!`](crate::platform_tests) makes a test of each function for an adapter's platform.
+//! What a hosted runtime does beneath the client besides: datagrams, names of hosts, tasks.
 
 use crate::patience::{PATIENCE, refused, run};
+use crate::suite::Suite;
 use core::net::SocketAddr;
 use core::time::Duration;
-use futures_lite::FutureExt;
-use poolhouse_core::Instant;
 use poolhouse_core::client::Platform;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 
-/// Tests of a platform, one for each function of [`platform`](crate::platform): `poolhouse_tests::platform_tests!(Smol);`.
-#[macro_export]
-macro_rules! platform_tests {
-    ($platform:expr) => {
-        $crate::platform_tests! { $platform;
-            datagrams_are_exchanged_with_the_peer_and_nobody_else
-            timers_never_ring_early_and_the_last_instant_never_comes
-            addresses_of_the_machine_itself_are_resolved_with_the_port
-            addresses_with_a_zone_are_resolved_and_nonsense_is_not
-            tasks_run_to_their_end
-            task_that_is_dropped_is_cancelled
-            dropping_a_task_that_is_being_run_does_not_wait_for_it
-            task_that_has_panicked_is_dropped_without_another_panic
-        }
-    };
-    ($platform:expr; $($name:ident)*) => {
-        $(#[test]
-        fn $name() {
-            $crate::platform::$name(&$platform);
-        })*
-    };
+pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
+    let cases: [(&str, fn(&P)); 7] = [
+        (
+            "datagrams_are_exchanged_with_the_peer_and_nobody_else",
+            datagrams_are_exchanged_with_the_peer_and_nobody_else,
+        ),
+        (
+            "addresses_of_the_machine_itself_are_resolved_with_the_port",
+            addresses_of_the_machine_itself_are_resolved_with_the_port,
+        ),
+        (
+            "addresses_with_a_zone_are_resolved_and_nonsense_is_not",
+            addresses_with_a_zone_are_resolved_and_nonsense_is_not,
+        ),
+        ("tasks_run_to_their_end", tasks_run_to_their_end),
+        ("task_that_is_dropped_is_cancelled", task_that_is_dropped_is_cancelled),
+        (
+            "dropping_a_task_that_is_being_run_does_not_wait_for_it",
+            dropping_a_task_that_is_being_run_does_not_wait_for_it,
+        ),
+        (
+            "task_that_has_panicked_is_dropped_without_another_panic",
+            task_that_has_panicked_is_dropped_without_another_panic,
+        ),
+    ];
+    cases
+        .into_iter()
+        .fold(suite, |suite, (name, case)| suite.case(format!("platform::{name}"), move || case(&P::default())))
 }
 
 /// A socket takes datagrams from its peer only, and cuts off what is too long.
-///
-/// # Panics
-///
-/// It does not.
-pub fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
+fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
     for any in ["127.0.0.1:0", "[::1]:0"] {
         let Ok(peer) = UdpSocket::bind(any) else {
             // A machine without IPv6.
@@ -61,41 +61,15 @@ pub fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Pla
     }
 }
 
-/// A timer is never early, and one for the last instant waits.
-///
-/// # Panics
-///
-/// It is, or does not.
-pub fn timers_never_ring_early_and_the_last_instant_never_comes(platform: &impl Platform) {
-    run(async {
-        let at = platform.now().saturating_add(Duration::from_millis(20));
-        platform.sleep_until(at).await;
-        assert!(platform.now() >= at);
-        let never = async {
-            platform.sleep_until(Instant::MAX).await;
-            panic!("the end of time");
-        };
-        platform.sleep_until(platform.now().saturating_add(Duration::from_millis(1))).or(never).await;
-    });
-}
-
 /// A name of the machine is resolved to its addresses, with the port.
-///
-/// # Panics
-///
-/// It is not.
-pub fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
+fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
     let addresses = run(platform.resolve("localhost", 27_018)).expect("every machine has one");
     assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 27_018), "{addresses:?}");
     assert!(!addresses.is_empty());
 }
 
 /// A zone is kept; what can be no name is an error.
-///
-/// # Panics
-///
-/// It is not.
-pub fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
+fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
     let addresses = run(platform.resolve("fe80::1%1", 27_017)).expect("numbers are not looked up");
     let zones: Vec<_> =
         addresses.iter().map(|address| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 }).collect();
@@ -114,11 +88,7 @@ impl Drop for Tell {
 }
 
 /// A task whose handle is kept is run, by whoever waits or does not.
-///
-/// # Panics
-///
-/// It is not.
-pub fn tasks_run_to_their_end(platform: &impl Platform) {
+fn tasks_run_to_their_end(platform: &impl Platform) {
     let (tell, told) = channel();
     let (tell, sleeper) = (Tell(tell), platform.clone());
     let task = platform.spawn(async move {
@@ -131,11 +101,7 @@ pub fn tasks_run_to_their_end(platform: &impl Platform) {
 }
 
 /// A task that waits is not run again, and what it had is dropped.
-///
-/// # Panics
-///
-/// It is not dropped.
-pub fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
+fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
     let (tell, told) = channel();
     let tell = Tell(tell);
     let task = platform.spawn(async move {
@@ -149,11 +115,7 @@ pub fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
 }
 
 /// Whoever drops a task while a thread is at it goes on at once; the task ends at its next point to wait.
-///
-/// # Panics
-///
-/// The drop has waited.
-pub fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
+fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
     let (tell, told) = channel();
     let (release, released) = channel::<()>();
     let tell = Tell(tell);
@@ -170,11 +132,7 @@ pub fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Pl
 }
 
 /// What a task panicked with stays in it, and the executor goes on.
-///
-/// # Panics
-///
-/// So does the drop.
-pub fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
+fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
     /// Some of them at least have come to their end when all have told.
     const TASKS: usize = 16;
     let (tell, told) = channel();
