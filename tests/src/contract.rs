@@ -26,8 +26,10 @@
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
 //! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
 
+mod dropping;
 pub mod hosted;
 pub mod peer;
+mod rig;
 mod timers;
 
 pub use hosted::Hosted;
@@ -94,12 +96,19 @@ pub struct Limits {
     pub message_bytes: usize,
     /// How many timers and sockets may be open by themselves.
     pub open: usize,
+    /// Whether replies that come too late are waited for, so that their connection is kept.
+    pub late_replies: bool,
 }
 
 impl Limits {
     /// As many as the memory holds.
-    pub const NONE: Self =
-        Self { connections: u32::MAX, waiters: u32::MAX, message_bytes: usize::MAX, open: usize::MAX };
+    pub const NONE: Self = Self {
+        connections: u32::MAX,
+        waiters: u32::MAX,
+        message_bytes: usize::MAX,
+        open: usize::MAX,
+        late_replies: true,
+    };
 }
 
 /// The options of a client under test, for one server. Its monitor polls, and checks only when it is asked to, so that counts are exact.
@@ -210,7 +219,8 @@ impl Contract {
 
 /// Adds the cases that any subject is up to.
 fn add<S: Subject>(suite: Suite) -> Suite {
-    timers::add::<S>(suite)
+    let suite = timers::add::<S>(suite);
+    dropping::add::<S>(suite)
 }
 
 /// One case, within its time.
