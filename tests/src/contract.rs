@@ -26,7 +26,10 @@
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
 //! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
 
+mod crowd;
 mod dropping;
+mod ending;
+mod faults;
 pub mod hosted;
 pub mod peer;
 mod rig;
@@ -220,7 +223,10 @@ impl Contract {
 /// Adds the cases that any subject is up to.
 fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = timers::add::<S>(suite);
-    dropping::add::<S>(suite)
+    let suite = dropping::add::<S>(suite);
+    let suite = ending::add::<S>(suite);
+    let suite = crowd::add::<S>(suite);
+    faults::add::<S>(suite)
 }
 
 /// One case, within its time.

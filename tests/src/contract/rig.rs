@@ -124,7 +124,7 @@ fn client_of<S: Subject>(subject: &S, server: &FakeServer, change: impl FnOnce(&
 }
 
 /// The pool of a client's one server.
-fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
+pub(crate) fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
     let mut found = None;
     hub.for_each_server(|server| found = Some(server.pool));
     found.expect("the client has a server")
@@ -186,7 +186,8 @@ pub(crate) async fn find_at_length<R: Runtime>(
     name: &str,
     more: &[u8],
 ) -> Result<String, OperationError> {
-    let reply = guard.run_command("db", |writer| writer.str("find", name)?.binary("more", 0, more).map(drop)).await?;
+    let reply =
+        guard.run_command("db", |writer| writer.str("find", name)?.binary("comment", 0, more).map(drop)).await?;
     Ok(id_of(reply))
 }
 
