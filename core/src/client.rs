@@ -162,17 +162,24 @@ impl<P: Platform> Client<P> {
         let runtime = runtime.with_resolver(options.resolver.clone());
         let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
-        let tasks = Arc::new(Tasks::new());
-        let clock = Arc::clone(&hub);
-        tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
+        let platform = hub.runtime().platform();
+        let tasks = Arc::new(Tasks::new(hub.events().subscribers().clone()));
+        let clock = Hub::attend(Arc::clone(&hub), None, |hub| async move { hub.keep_clock().await });
+        tasks.spawn(platform, clock);
         let closing = Arc::new(Event::new());
-        let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks), Arc::clone(&closing));
-        tasks.spawn(hub.runtime().platform(), starter);
-        if let (Some(srv), Some(resolver)) = (&options.srv, &options.resolver) {
-            let now = hub.runtime().platform().now();
-            let poll = SrvPoll::new(now, srv.question.clone(), srv.ttl, options.monitor.heartbeat_frequency);
-            let work = srv::run(Arc::clone(&hub), Arc::clone(&closing), Arc::clone(resolver), poll);
-            tasks.spawn(hub.runtime().platform(), work);
+        let (starting, closes) = (Arc::downgrade(&tasks), NotifyOnDrop(Arc::clone(&closing)));
+        let starter = Hub::attend(Arc::clone(&hub), None, move |hub| {
+            let _lives_on = &closes;
+            start_servers(hub, Weak::clone(&starting))
+        });
+        tasks.spawn(platform, starter);
+        if let (Some(srv), Some(resolver)) = (options.srv.clone(), options.resolver.clone()) {
+            let interval = options.monitor.heartbeat_frequency;
+            let polls = Hub::attend(Arc::clone(&hub), None, move |hub| {
+                let poll = SrvPoll::new(hub.runtime().platform().now(), srv.question.clone(), srv.ttl, interval);
+                srv::run(hub, Arc::clone(&closing), Arc::clone(&resolver), poll)
+            });
+            tasks.spawn(platform, polls);
         }
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
@@ -313,16 +320,28 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone. Then notifies `closing`.
-async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>, closing: Arc<Event>) {
+/// Notifies all who listen when it is dropped.
+struct NotifyOnDrop(Arc<Event>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify(usize::MAX);
+    }
+}
+
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
+async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
         for task in hub.server_tasks(&server) {
-            let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
-            tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
+            let server = Arc::clone(&server);
+            let work = Hub::attend(Arc::clone(&hub), Some(server.id()), move |hub| {
+                let server = Arc::clone(&server);
+                async move { hub.work(&server, task).await }
+            });
+            tasks.spawn(hub.runtime().platform(), work);
         }
     }
-    closing.notify(usize::MAX);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -14,6 +14,7 @@
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
 //! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
 
+mod attend;
 mod connection;
 #[cfg(feature = "alloc")]
 mod drain;
@@ -40,6 +41,7 @@ mod task;
 mod tests;
 mod warm_up;
 
+pub use attend::{Attendance, restart};
 pub use connection::ExchangeError;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]

@@ -4,7 +4,8 @@ use super::resolver::before;
 use super::{Events, Platform, dial};
 use crate::dns::Resolver;
 use crate::pool::OnHeap;
-use crate::shell::{ConnectError, Endpoint, NewServer, Runtime, Server, ServerState};
+use crate::observe::contain;
+use crate::shell::{ConnectError, Endpoint, NewServer, Runtime, Server, ServerState, restart};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
@@ -151,6 +152,15 @@ impl<P: Platform> Runtime for Net<P> {
             return stream.encrypted(tls, host).await;
         }
         Ok(stream)
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        contain(work)
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
     }
 
     #[cfg(feature = "tls")]

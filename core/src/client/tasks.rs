@@ -1,6 +1,7 @@
 //! The tasks that run in the background of a client.
 
 use super::{Platform, lock};
+use crate::shell::Subscribers;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +20,11 @@ struct Handle<T> {
     alive: Weak<Alive>,
 }
 
-#[derive(Default)]
 struct Running {
     count: AtomicUsize,
     all_ended: Event,
+    /// Without tasks nothing happens any more.
+    subscribers: Subscribers,
 }
 
 /// A task owns it until its work is done and dropped.
@@ -33,14 +35,17 @@ struct Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         if self.running.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.running.subscribers.close();
             self.running.all_ended.notify(usize::MAX);
         }
     }
 }
 
 impl<P: Platform> Tasks<P> {
-    pub(super) fn new() -> Self {
-        Self { handles: Mutex::default(), running: Arc::default() }
+    /// - `subscribers`: they are told the end when all tasks have ended.
+    pub(super) fn new(subscribers: Subscribers) -> Self {
+        let running = Running { count: AtomicUsize::new(0), all_ended: Event::new(), subscribers };
+        Self { handles: Mutex::default(), running: Arc::new(running) }
     }
 
     /// Starts a task, and forgets those that have ended.

@@ -134,6 +134,9 @@ pub enum OperationError {
     Busy,
     /// The client is closed.
     Closed,
+    /// The client is closed because its background tasks are gone: what runs one was dropped while the client was open. See
+    /// [`Attendance`](super::Attendance).
+    Abandoned,
 }
 
 /// It is returned by value wherever an operation can fail.
@@ -158,7 +161,8 @@ impl OperationError {
             | Self::Command { .. }
             | Self::Broken(_)
             | Self::Busy
-            | Self::Closed => None,
+            | Self::Closed
+            | Self::Abandoned => None,
         }
     }
 
@@ -175,7 +179,8 @@ impl OperationError {
             | Self::Authentication(_)
             | Self::Command { .. }
             | Self::Busy
-            | Self::Closed => None,
+            | Self::Closed
+            | Self::Abandoned => None,
         }
     }
 
@@ -191,7 +196,7 @@ impl OperationError {
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
             Self::CheckOut(_) | Self::Authentication(_) => self.is_retryable(),
-            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed => false,
+            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed | Self::Abandoned => false,
         }
     }
 
@@ -213,7 +218,8 @@ impl OperationError {
             | Self::Interrupted(_)
             | Self::Broken(_)
             | Self::Busy
-            | Self::Closed => false,
+            | Self::Closed
+            | Self::Abandoned => false,
         }
     }
 }
@@ -260,6 +266,9 @@ impl fmt::Display for OperationError {
             Self::Broken(cause) => write!(f, "the connection failed before: {cause}"),
             Self::Busy => f.write_str("too many tasks wait for a suitable server"),
             Self::Closed => f.write_str("the client is closed"),
+            Self::Abandoned => f.write_str(
+                "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
+            ),
         }
     }
 }

@@ -300,7 +300,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
-            (Err(error), Some(server)) => Err(server.explain(error)),
+            (Err(error), Some(server)) => Err(hub.explain(&server, error)),
             (Err(error), None) => Err(OperationError::check_out_of("", error)),
             (Ok(_), _) => Err(OperationError::check_out_of("", CheckOutError::Cancelled)),
         })

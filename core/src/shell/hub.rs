@@ -88,7 +88,7 @@ pub(super) struct State<R: Runtime> {
     /// No place before this one is free.
     pub(super) selectors_taken: usize,
     /// Where the waking of all selectors has come to; `None` when it is done.
-    wake_selectors: Option<usize>,
+    pub(super) wake_selectors: Option<usize>,
     /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
     pub(super) suitable: Option<R::ServerHandle>,
     /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
@@ -101,6 +101,8 @@ pub(super) struct State<R: Runtime> {
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
+    /// It was closed because a task was dropped.
+    pub(super) abandoned: bool,
 }
 
 /// A server and the tasks of its monitor.
@@ -296,6 +298,7 @@ impl<R: Runtime> Hub<R> {
             next_pool: config.first_pool,
             unplaced: false,
             closed: false,
+            abandoned: false,
         };
         Self {
             runtime,
@@ -400,11 +403,12 @@ impl<R: Runtime> Hub<R> {
     /// Does what is left to do without the lock.
     fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
-            match due {
+            // Wakers and sockets are others': what the step gives to its caller must not be lost for a panic of theirs.
+            let _ = R::contain(|| match due {
                 Chore::Wake(waker) => waker.wake(),
                 Chore::Settle(server) => server.settle(),
                 Chore::Drop(entry) => drop(entry),
-            }
+            });
             chore = self.state.with(State::chore);
         }
         self.events.deliver();
@@ -430,7 +434,7 @@ impl<R: Runtime> Hub<R> {
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
-    /// [`OperationError::Closed`].
+    /// [`OperationError::Closed`], [`OperationError::Abandoned`].
     pub async fn check_out(
         &self,
         wanted: &Wanted<'_>,
@@ -449,7 +453,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::CheckOut`], [`OperationError::Authentication`].
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
     pub async fn check_out_of(
         &self,
         server: R::ServerHandle,
@@ -457,23 +461,6 @@ impl<R: Runtime> Hub<R> {
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
         CheckingOut::new(self, server, limit, deadline).await
-    }
-
-    /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed
-    /// when they are returned. The tasks of the runner end.
-    ///
-    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
-    pub fn close(&self) {
-        self.step_state(|state, now, tap| {
-            state.control.close(now, tap);
-            state.closed = true;
-            state.wake_selectors = Some(0);
-        });
-    }
-
-    /// Whether [`Hub::close`] was called.
-    pub fn is_closed(&self) -> bool {
-        self.state.with(|state| state.closed)
     }
 
     /// Each server with its description and its pool.
@@ -572,8 +559,14 @@ impl<R: Runtime> Hub<R> {
         self.step(|control, now, _| control.request_check(now));
     }
 
-    /// Calls the monitors when they want to be called. Ends when the client is closed.
-    pub async fn run_clock(&self) {
+    /// Calls the monitors when they want to be called. Ends when the client is closed; dropping it before closes the client: see
+    /// [`Attendance`](super::Attendance).
+    pub fn run_clock(&self) -> impl Future<Output = ()> {
+        Self::attend(self, None, Self::keep_clock)
+    }
+
+    /// [`Hub::run_clock`] once it is attended.
+    pub(crate) async fn keep_clock(&self) {
         loop {
             let at = self.step_state(|state, now, tap| {
                 if state.control.poll_timeout().is_some_and(|at| at <= now) {

@@ -37,7 +37,8 @@ pub trait Runtime: Sized + 'static {
     /// Where events go.
     type Events: Publish;
 
-    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
+    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back. It does not panic: it is asked for when connections are
+    /// returned, too.
     fn now(&self) -> Instant;
 
     /// Uniform random bits, for choices among equals; need not be secret.
@@ -83,6 +84,27 @@ pub trait Runtime: Sized + 'static {
     ///
     /// [`Full`] when there are none left.
     fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
+
+    /// Runs what may panic; `None` if it did. That is caught at the seams to what is not the shell's: tasks of the background, wakers that are woken,
+    /// sockets that are dropped.
+    ///
+    /// By default nothing is caught, for firmware. Whoever overrides it, with `std::panic::catch_unwind`, overrides [`Runtime::keep_up`] too.
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        Some(work())
+    }
+
+    /// Does work of the background until it comes to its own end. Whether it did: if not, the client is closed, see [`Attendance`](super::Attendance).
+    ///
+    /// - `begin`: makes a future of the work.
+    ///
+    /// By default a panic of the work is one of the task that polls it. Where panics are caught, [`restart`](super::restart) is this method.
+    fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        async move {
+            begin().await;
+            true
+        }
+    }
 
     /// Whether there is a place for one more server. Asked before each; one that has none now has its turn with the next news of any other, and whenever
     /// [`Hub::next_server`](super::Hub::next_server) is asked.

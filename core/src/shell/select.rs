@@ -107,7 +107,7 @@ impl<R: Runtime> Hub<R> {
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
-    /// [`OperationError::Closed`] once the client is closed.
+    /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
     ///
     /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
     pub async fn select_server(
@@ -194,7 +194,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
         let (polled, _replaced) = self.hub.step_state(|state, now, _| {
             let ready = |result| (Poll::Ready(result), None);
             if state.closed {
-                return ready(Err(OperationError::Closed));
+                return ready(Err(state.end()));
             }
             let selected = match state.select(wanted, entropy) {
                 Ok(Some(server)) => return ready(Ok(server)),

@@ -302,7 +302,8 @@ impl<R: Runtime> Server<R> {
             (result, state.chore())
         });
         while let Some(due) = chore {
-            due.run();
+            // As in `Hub::finish`.
+            let _ = R::contain(|| due.run());
             chore = self.state.with(ServerState::chore);
         }
         self.events.deliver();

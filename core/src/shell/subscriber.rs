@@ -9,6 +9,7 @@ mod tests;
 use super::event::{Event, EventRef, Publish};
 use super::runtime::register;
 use crate::Instant;
+use crate::observe::contain;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -67,7 +68,7 @@ pub enum Notice {
     },
 }
 
-/// A stream of events, from the moment of subscribing until the client is closed or dropped.
+/// A stream of events, from the moment of subscribing until the client is closed or dropped, or the filter panics.
 #[derive(Debug)]
 pub struct Subscription {
     queue: Arc<Mutex<Queue>>,
@@ -83,7 +84,7 @@ impl Subscribers {
     /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing.
     ///
     /// - `limit`: how many events are kept for a reader that is behind; at least 1.
-    /// - `filter`: called under the lock of what is being changed, so it only looks.
+    /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         let limit = limit.max(1);
@@ -134,8 +135,17 @@ impl Publish for Subscribers {
         let list = lock(&self.shared.list);
         for queue in list.queues.iter().filter_map(Weak::upgrade) {
             let mut queue = lock(&queue);
-            if !(queue.filter)(&event) {
+            if queue.closed {
                 continue;
+            }
+            match contain(|| (queue.filter)(&event)) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => {
+                    queue.closed = true;
+                    self.shared.unread.store(true, Ordering::Release);
+                    continue;
+                }
             }
             if queue.lost > 0 || queue.notices.len() >= queue.limit {
                 queue.lost += 1;
@@ -153,7 +163,9 @@ impl Publish for Subscribers {
         while self.shared.unread.load(Ordering::Acquire) {
             let waker = self.shared.next_reader();
             match waker {
-                Some(waker) => waker.wake(),
+                Some(waker) => {
+                    let _ = contain(|| waker.wake());
+                }
                 None => break,
             }
         }
@@ -166,7 +178,7 @@ impl Shared {
         let list = lock(&self.list);
         let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
             let mut queue = lock(&queue);
-            if queue.is_empty() { None } else { queue.waker.take() }
+            if queue.is_empty() && !queue.closed { None } else { queue.waker.take() }
         });
         if waker.is_none() {
             // Under the lock, which publishing takes: nothing that is published now is missed.
