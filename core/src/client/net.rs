@@ -3,8 +3,8 @@
 use super::resolver::before;
 use super::{Events, Platform, dial};
 use crate::dns::Resolver;
-use crate::pool::OnHeap;
 use crate::observe::contain;
+use crate::pool::OnHeap;
 use crate::shell::{ConnectError, Endpoint, NewServer, Runtime, Server, ServerState, restart};
 use crate::storage::Full;
 #[cfg(feature = "tls")]

@@ -389,7 +389,9 @@ impl<R: Runtime> Drop for Establishing<'_, R> {
 /// The connection of which news is wanted after this.
 const fn line_of(action: MonitorAction) -> Option<LineId> {
     match action {
-        MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => Some(line),
+        MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
+            Some(line)
+        }
         MonitorAction::Hangup(_) => None,
     }
 }

@@ -4,7 +4,7 @@
 use super::rig::{DropIt, Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
 use super::{Shape, Subject, run_case};
 use crate::fake::{Cut, Fault, FaultRule};
-use crate::patience::{PATIENCE, eventually, refused};
+use crate::patience::{PATIENCE, refused};
 use crate::suite::Suite;
 use core::time::Duration;
 use poolhouse_core::Cause;
@@ -224,51 +224,67 @@ async fn used_guard<S: Subject>(subject: &S) {
 }
 
 async fn command<S: Subject>(subject: &S, late_reply: Duration) {
-    commands(subject, late_reply, 0, 0, &[]).await;
+    commands(subject, late_reply, 0, None).await;
 }
 
 /// Each byte of the reply wakes who waits for it.
 async fn trickled_command<S: Subject>(subject: &S, late_reply: Duration) {
     let trickle = FaultRule::always(Fault::Trickle { gap: Duration::from_micros(100) }).on_command("find");
-    commands(subject, late_reply, 0, 5, &[trickle]).await;
-}
-
-/// What no socket takes or gives at once.
-async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
-    commands(subject, late_reply, S::LIMITS.message_bytes.div_ceil(2).min(4 << 20), 2, &[]).await;
+    commands(subject, late_reply, 5, Some(trickle)).await;
 }
 
 /// A command over a connection that is checked out is dropped, and the guard with it.
 ///
-/// - `bytes`: about how long request and reply are. `least`: after how many polls it must not be done.
-/// - `faults`: that the command meets, and those that follow do not.
-async fn commands<S: Subject>(subject: &S, late_reply: Duration, bytes: usize, least: usize, faults: &[FaultRule]) {
-    let rig = Rig::of(subject, filled_server(bytes), |shape| {
+/// - `least`: after how many polls it must not be done. `fault`: that it meets, and those that follow do not.
+async fn commands<S: Subject>(subject: &S, late_reply: Duration, least: usize, fault: Option<FaultRule>) {
+    let rig = Rig::new(subject, |shape| {
         single(shape);
         shape.late_reply = late_reply;
     });
     rig.all_is_well().await;
-    let (name, more) = if bytes == 0 { ("one", Vec::new()) } else { ("large", vec![0; bytes]) };
     at_every_point(least, async |point| {
         let accepted = rig.server.accepted_count();
-        faults.iter().for_each(|fault| rig.server.inject(fault.clone()));
+        if let Some(fault) = &fault {
+            rig.server.inject(fault.clone());
+        }
         let mut guard = rig.check_out().await;
-        let done = if bytes == 0 {
-            point.reach(find_by(&mut guard, name)).await
-        } else {
-            point.reach(find_at_length(&mut guard, name, &more)).await
-        };
+        let done = point.reach(find_by(&mut guard, "one")).await;
         drop(guard);
         rig.nothing_is_held();
         rig.server.clear_faults();
         rig.all_is_well().await;
         let kept = done.is_some() || point.polls == 0 || (S::LIMITS.late_replies && !late_reply.is_zero());
-        if bytes == 0 {
-            assert_eq!(rig.server.accepted_count(), accepted + u64::from(!kept), "{point:?}");
-        }
-        done.map(|found| assert_eq!(found.expect("it succeeds"), name)).is_some()
+        assert_eq!(rig.server.accepted_count(), accepted + u64::from(!kept), "{point:?}");
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
     })
     .await;
-    eventually("nothing is left", || rig.counts().in_use == 0).await;
+    rig.end().await;
+}
+
+/// A request and a reply that no socket takes or gives at once.
+async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
+    let bytes = S::LIMITS.message_bytes / 4 * 3;
+    let rig = Rig::of(subject, filled_server(bytes.min(4 << 20)), |shape| {
+        single(shape);
+        shape.late_reply = late_reply;
+    });
+    rig.all_is_well().await;
+    let more = vec![0; bytes.min(15 << 20)];
+    at_every_point(1, async |point| {
+        let mut guard = rig.check_out().await;
+        // The server reads when no more is taken.
+        rig.server.freeze();
+        let finding = find_at_length(&mut guard, "large", &more);
+        let done = match point.drop_it {
+            DropIt::AtOnce if point.polls < 2 => point.reach(finding).await,
+            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(finding, || rig.server.thaw()).await,
+        };
+        drop(guard);
+        rig.nothing_is_held();
+        rig.server.thaw();
+        rig.all_is_well().await;
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "large")).is_some()
+    })
+    .await;
     rig.end().await;
 }

@@ -101,7 +101,9 @@ fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
 /// What the monitor was told to do is not left open, whatever it was.
 #[test]
 fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
-    for (dial, mute, polls) in [(Dial::Hangs, false, 1), (Dial::Stands, true, 1), (Dial::Stands, false, 1), (Dial::Stands, false, 5)] {
+    for (dial, mute, polls) in
+        [(Dial::Hangs, false, 1), (Dial::Stands, true, 1), (Dial::Stands, false, 1), (Dial::Stands, false, 5)]
+    {
         let (bench, hub, server) = open();
         bench.dial(dial);
         bench.mute(mute);
