@@ -1,7 +1,7 @@
 //! Cancel-safety: each future of the shell is dropped at each of its polls. Nothing is lost, nothing is left behind, and nobody reads
 //! somebody else's reply.
 
-use super::rig::{DropIt, Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
+use super::rig::{Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
 use super::{Shape, Subject, run_case};
 use crate::fake::{Cut, Fault, FaultRule};
 use crate::patience::{PATIENCE, refused};
@@ -26,10 +26,10 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
         suite
             .case(format!("dropping::command_with_late_replies_{late}"), move || {
-                run_case::<S>(async |subject: &S| command(subject, late_reply).await);
+                run_case::<S>(async |subject: &S| command(subject, late_reply, None).await);
             })
             .case(format!("dropping::command_answered_byte_by_byte_with_late_replies_{late}"), move || {
-                run_case::<S>(async |subject: &S| trickled_command(subject, late_reply).await);
+                run_case::<S>(async |subject: &S| command(subject, late_reply, Some(GAP)).await);
             })
             .case(format!("dropping::large_command_with_late_replies_{late}"), move || {
                 run_case::<S>(async |subject: &S| large_command(subject, late_reply).await);
@@ -66,11 +66,7 @@ async fn waiting_check_out<S: Subject>(subject: &S) {
     let accepted = rig.server.accepted_count();
     at_every_point(1, async |point| {
         let mut guard = Some(rig.check_out().await);
-        let waiting = rig.hub().check_out(&Wanted::WRITE, None);
-        let done = match point.drop_it {
-            DropIt::AtOnce if point.polls < 2 => point.reach(waiting).await,
-            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(waiting, || drop(guard.take())).await,
-        };
+        let done = point.reach_beside(rig.hub().check_out(&Wanted::WRITE, None), || drop(guard.take())).await;
         let over = done.is_some();
         drop((done, guard));
         let counts = rig.counts();
@@ -88,16 +84,10 @@ async fn establishing_check_out<S: Subject>(subject: &S) {
     let mut rig = Rig::new(subject, single);
     at_every_point(1, async |point| {
         rig.known().await;
-        rig.server.freeze();
-        let checking_out = rig.hub().check_out(&Wanted::WRITE, None);
-        let done = match point.drop_it {
-            DropIt::AtOnce if point.polls < 2 => point.reach(checking_out).await,
-            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(checking_out, || rig.server.thaw()).await,
-        };
+        let done = rig.reach_frozen(point, rig.hub().check_out(&Wanted::WRITE, None)).await;
         let over = done.is_some();
         drop(done);
         rig.nothing_is_held();
-        rig.server.thaw();
         rig.at_rest().await;
         assert_eq!(rig.counts().available, u32::from(point.polls > 0), "{point:?}");
         rig.all_is_well().await;
@@ -133,12 +123,7 @@ async fn selection<S: Subject>(subject: &S) {
         rig.end().await;
         rig.server.freeze();
         rig.renew(subject, single);
-        let selecting = rig.hub().select_server(&Wanted::WRITE, None);
-        let done = match point.drop_it {
-            DropIt::AtOnce if point.polls < 2 => point.reach(selecting).await,
-            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(selecting, || rig.server.thaw()).await,
-        };
-        rig.server.thaw();
+        let done = rig.reach_frozen(point, rig.hub().select_server(&Wanted::WRITE, None)).await;
         rig.all_is_well().await;
         done.is_some()
     })
@@ -223,39 +208,32 @@ async fn used_guard<S: Subject>(subject: &S) {
     rig.end().await;
 }
 
-async fn command<S: Subject>(subject: &S, late_reply: Duration) {
-    commands(subject, late_reply, 0, None).await;
-}
-
-/// Each byte of the reply wakes who waits for it.
-async fn trickled_command<S: Subject>(subject: &S, late_reply: Duration) {
-    let trickle = FaultRule::always(Fault::Trickle { gap: Duration::from_micros(100) }).on_command("find");
-    commands(subject, late_reply, 5, Some(trickle)).await;
-}
+/// Between two bytes of a reply, each of which wakes who waits for it.
+const GAP: Duration = Duration::from_micros(100);
 
 /// A command over a connection that is checked out is dropped, and the guard with it.
 ///
-/// - `least`: after how many polls it must not be done. `fault`: that it meets, and those that follow do not.
-async fn commands<S: Subject>(subject: &S, late_reply: Duration, least: usize, fault: Option<FaultRule>) {
+/// - `gap`: between two bytes of its reply. It is a short one: the bytes of all rounds grow by the square of its length.
+async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Duration>) {
     let rig = Rig::new(subject, |shape| {
         single(shape);
         shape.late_reply = late_reply;
     });
     rig.all_is_well().await;
-    at_every_point(least, async |point| {
+    at_every_point(if gap.is_some() { 5 } else { 0 }, async |point| {
         let accepted = rig.server.accepted_count();
-        if let Some(fault) = &fault {
-            rig.server.inject(fault.clone());
+        if let Some(gap) = gap {
+            rig.server.inject(FaultRule::always(Fault::Trickle { gap }).on_command("ping"));
         }
         let mut guard = rig.check_out().await;
-        let done = point.reach(find_by(&mut guard, "one")).await;
+        let done = point.reach(ping_by(&mut guard)).await;
         drop(guard);
         rig.nothing_is_held();
         rig.server.clear_faults();
         rig.all_is_well().await;
         let kept = done.is_some() || point.polls == 0 || (S::LIMITS.late_replies && !late_reply.is_zero());
         assert_eq!(rig.server.accepted_count(), accepted + u64::from(!kept), "{point:?}");
-        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
+        done.map(|pinged| pinged.expect("it succeeds")).is_some()
     })
     .await;
     rig.end().await;
@@ -273,15 +251,9 @@ async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
     at_every_point(1, async |point| {
         let mut guard = rig.check_out().await;
         // The server reads when no more is taken.
-        rig.server.freeze();
-        let finding = find_at_length(&mut guard, "large", &more);
-        let done = match point.drop_it {
-            DropIt::AtOnce if point.polls < 2 => point.reach(finding).await,
-            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(finding, || rig.server.thaw()).await,
-        };
+        let done = rig.reach_frozen(point, find_at_length(&mut guard, "large", &more)).await;
         drop(guard);
         rig.nothing_is_held();
-        rig.server.thaw();
         rig.all_is_well().await;
         done.map(|found| assert_eq!(found.expect("it succeeds"), "large")).is_some()
     })

@@ -92,6 +92,14 @@ impl<S: Subject> Rig<S> {
         at_rest(&self.server, self.hub(), 1).await;
     }
 
+    /// [`DropPoint::reach`] while the server stands still, until the future waits for it or is dropped.
+    pub(crate) async fn reach_frozen<F: Future>(&self, point: DropPoint, future: F) -> Option<F::Output> {
+        self.server.freeze();
+        let done = point.reach_beside(future, || self.server.thaw()).await;
+        self.server.thaw();
+        done
+    }
+
     /// Right after a future was dropped: nobody waits for a connection, and none is in use but those whose reply is waited for in the background.
     pub(crate) fn nothing_is_held(&self) {
         let counts = self.counts();
@@ -103,9 +111,14 @@ impl<S: Subject> Rig<S> {
     /// Counts and connections agree, the next operation gets the reply to its own request, and the server is none the worse for what was dropped.
     pub(crate) async fn all_is_well(&self) {
         self.at_rest().await;
+        self.works().await;
+        assert_eq!(self.pool().generation, 0, "the pool was cleared");
+    }
+
+    /// The next operation gets the reply to its own request, and after that counts and connections agree.
+    pub(crate) async fn works(&self) {
         assert_eq!(find(self.hub(), "other").await.expect("the next operation succeeds"), "other");
         self.at_rest().await;
-        assert_eq!(self.pool().generation, 0, "the pool was cleared");
     }
 
     /// Closes the client; the server sees all connections closed.
@@ -268,7 +281,7 @@ impl DropPoint {
         self.reach_beside(future, || ()).await
     }
 
-    /// [`DropPoint::reach`]; `beside` is called once the future waits for the first time.
+    /// [`DropPoint::reach`]; `beside` is called once the future waits for the first time, unless it is dropped before anything else happens.
     pub(crate) async fn reach_beside<F: Future>(self, future: F, beside: impl FnOnce()) -> Option<F::Output> {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
@@ -278,12 +291,13 @@ impl DropPoint {
             if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
                 return Some(output);
             }
+            if polled == self.polls && self.drop_it == DropIt::AtOnce {
+                break;
+            }
             if let Some(beside) = beside.take() {
                 beside();
             }
-            if polled < self.polls || self.drop_it == DropIt::WhenWoken {
-                bell.rung().await;
-            }
+            bell.rung().await;
         }
         note_drop_point();
         None

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::ops::AsyncFn;
 use core::time::Duration;
+use futures_lite::future::block_on;
 use poolhouse_core::client::{Client, ClientOptions, CommandOptions, Connection, DnsResolver, Error, Platform};
 use poolhouse_core::dns::ResolverConfig;
 use poolhouse_core::shell::{Notice, OperationError};
@@ -83,7 +84,7 @@ fn commands<P: Platform + Default>(
         let trickle = FaultRule::always(Fault::Trickle { gap: Duration::ZERO }).on_command("find");
         at_every_point(1, async |point| {
             rig.server.inject(trickle.clone());
-            let done = point.reach(operation(rig.client.client())).await;
+            let done = rig.reach_frozen(point, operation(rig.client.client())).await;
             rig.nothing_is_held();
             rig.server.clear_faults();
             rig.all_is_well().await;
@@ -101,11 +102,7 @@ async fn check_out_by<P: Platform + Default>(subject: &Hosted<P>) {
     let client = rig.client.client();
     at_every_point(1, async |point| {
         let mut held = Some(client.check_out_by(None).await.expect("a connection"));
-        let checking_out = client.check_out_by(Some(PATIENCE));
-        let done = match point.drop_it {
-            DropIt::AtOnce if point.polls < 2 => point.reach(checking_out).await,
-            DropIt::AtOnce | DropIt::WhenWoken => point.reach_beside(checking_out, || drop(held.take())).await,
-        };
+        let done = point.reach_beside(client.check_out_by(Some(PATIENCE)), || drop(held.take())).await;
         let over = done.is_some();
         drop((done, held));
         rig.nothing_is_held();
@@ -209,22 +206,17 @@ async fn next_event<P: Platform + Default>(subject: &Hosted<P>) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
     let mut events = rig.client.client().subscribe();
+    let text = |notice| match notice {
+        Notice::Event { event, .. } => event.to_string(),
+        Notice::Lost { count } => panic!("{count} events were lost"),
+    };
     at_every_point(1, async |point| {
-        let mut seen = Vec::new();
-        let note = |notice: Option<Notice>| match notice.expect("the client goes on") {
-            Notice::Event { event, .. } => event.to_string(),
-            Notice::Lost { count } => panic!("{count} events were lost"),
-        };
-        let happen = || drop(futures_lite::future::block_on(rig.check_out()));
-        let done = point.reach_beside(events.next(), happen).await;
+        let mut happens = Some(|| drop(block_on(rig.check_out())));
+        let done = point.reach_beside(events.next(), || happens.take().into_iter().for_each(|it| it())).await;
+        happens.take().into_iter().for_each(|it| it());
         let over = done.is_some();
-        seen.extend(done.map(note));
-        if point.polls == 0 {
-            happen();
-        }
-        while let Some(notice) = events.try_next() {
-            seen.push(note(Some(notice)));
-        }
+        let mut seen: Vec<_> = done.map(|notice| text(notice.expect("the client goes on"))).into_iter().collect();
+        seen.extend(core::iter::from_fn(|| events.try_next()).map(text));
         assert_eq!(seen.len(), 3, "started, checked out, checked in: {seen:?}");
         over
     })
