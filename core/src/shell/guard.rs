@@ -156,12 +156,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
     #[cfg(feature = "alloc")]
-    fn drain(&mut self, lease: Lease) -> Option<Lease> {
-        // Looked at first: most guards owe nothing, and need not know the time.
+    fn drain(&mut self, lease: Lease, now: Instant) -> Option<Lease> {
         if !self.connection.as_ref().is_some_and(Connection::owes_reply) {
             return Some(lease);
         }
-        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some((cause, deadline)) = self.may_drain(now) else { return Some(lease) };
         let Some(connection) = self.connection.take() else { return Some(lease) };
         match self.server.drain(Drain { lease, connection, cause, deadline }) {
             Ok(()) => None,
@@ -174,11 +173,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
     #[cfg(feature = "alloc")]
-    fn may_drain(&self) -> Option<(Cause, Instant)> {
+    fn may_drain(&self, now: Instant) -> Option<(Cause, Instant)> {
         let limit = self.hub.config().late_reply;
         let cause = self.broken.unwrap_or(Cause::Cancelled);
         let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
-        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+        (patient && !limit.is_zero()).then(|| (cause, now.saturating_add(limit)))
     }
 
     /// The reply to the last command, also when it failed with [`OperationError::Command`].
@@ -222,9 +221,16 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
+        self.hub.at_last(|now| self.give_back(now));
+    }
+}
+
+impl<R: Runtime> Guard<'_, R> {
+    #[inline]
+    fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };
         #[cfg(feature = "alloc")]
-        let Some(lease) = self.drain(lease) else { return };
+        let Some(lease) = self.drain(lease, now) else { return };
         let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
         if let Some(connection) = &mut self.connection {
             connection.rest();
@@ -234,7 +240,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             None if outstanding => Health::Broken(Cause::Cancelled),
             None => Health::Healthy,
         };
-        self.server.check_in(self.hub.now(), lease, self.connection.take(), health);
+        self.server.check_in(now, lease, self.connection.take(), health);
     }
 }
 
@@ -310,7 +316,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
         if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
-            server.cancel(self.hub.now(), id);
+            self.hub.at_last(|now| server.cancel(now, id));
         }
     }
 }

@@ -93,7 +93,7 @@ struct WarmerPlace<'h, R: Runtime> {
 impl<R: Runtime> Drop for WarmerPlace<'_, R> {
     fn drop(&mut self) {
         if let Some(index) = self.index {
-            self.server.leave_warmers(self.hub.now(), index);
+            self.hub.at_last(|now| self.server.leave_warmers(now, index));
         }
     }
 }

@@ -37,7 +37,7 @@ fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
         assert!(poll(&mut waiting).is_pending());
         pass(&bench, REST - Duration::from_nanos(1));
         assert!(poll(&mut work).is_pending());
-        assert_eq!(counts(&server).pending, 0, "{part:?}: it rests");
+        assert!(poll(&mut waiting).is_pending(), "{part:?}: it rests");
         pass(&bench, Duration::from_nanos(1));
         assert!(poll(&mut work).is_pending());
         let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("{part:?}: established") };
@@ -71,7 +71,9 @@ fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
         let (mut check, mut clock) = (Box::pin(hub.run_check(&server)), Box::pin(hub.run_clock()));
         bench.break_down(part, 1);
         let mut waiting = Box::pin(hub.select_server(&Wanted::WRITE, None));
-        assert!(poll(&mut check).is_pending(), "{part:?}: it goes on");
+        for _ in 0..4 {
+            assert!(poll(&mut check).is_pending(), "{part:?}: it goes on");
+        }
         assert_eq!(heartbeats(&mut events), [false], "{part:?}");
         hub.state.with(|state| state.control.assert_invariants());
         for _ in 0..4 {
