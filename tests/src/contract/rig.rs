@@ -305,7 +305,7 @@ impl DropPoint {
 }
 
 /// Runs a round for each point at which a future may be dropped: before its first poll, after it, after its second, .. until it is done by
-/// then, which the round tells, and is again with one poll more: once may be since this thread was held up. The first half of the rounds drops it
+/// then, which the round tells, and is with two polls more, too: once it may be since this thread was held up. The first half of the rounds drops it
 /// at once, the other one when it was woken.
 ///
 /// - `least`: after how many polls it must not be done yet; else the case proves less than it says.
@@ -319,7 +319,7 @@ pub(crate) async fn at_every_point(least: usize, mut round: impl AsyncFnMut(Drop
             } else {
                 (last, done) = (polls, 0);
             }
-            if done == 2 {
+            if done == 3 {
                 break;
             }
         }

@@ -83,7 +83,7 @@ async fn threads<P: Platform + Default>(subject: &Hosted<P>) {
     let work = |number: u32| {
         let client = rig.client.client().clone();
         async move {
-            let name = if number % 2 == 0 { "one" } else { "other" };
+            let name = if number.is_multiple_of(2) { "one" } else { "other" };
             for _ in 0..EACH {
                 assert_eq!(find(&client, name).await.expect("it succeeds"), name);
             }

@@ -132,7 +132,7 @@ async fn warm_up<P: Platform + Default>(subject: &Hosted<P>) {
 /// The client is closed all the same: operations fail, subscriptions and tasks end.
 async fn close<P: Platform + Default>(subject: &Hosted<P>) {
     let mut rig = Rig::new(subject, |_| ());
-    at_every_point(1, async |point| {
+    at_every_point(0, async |point| {
         rig.all_is_well().await;
         let client = rig.client.client();
         let mut events = client.subscribe();
@@ -186,7 +186,7 @@ async fn resolve<P: Platform + Default>(_subject: &Hosted<P>) {
     let config = ResolverConfig { timeout: PATIENCE, attempts: 1, ..ResolverConfig::new(vec![names.address()]) };
     let resolver = Arc::new(DnsResolver::with_config(Probe::<P>::default(), config));
     let resolving = || resolving(resolver.clone());
-    at_every_point(1, async |point| {
+    at_every_point(0, async |point| {
         let done = point.reach(resolving()).await;
         let is_there = |options: Result<ClientOptions, Error>| {
             options.expect("hosts are found").hosts == ["r0.example.test:27017"]
