@@ -8,8 +8,11 @@ use poolhouse_core::client::Platform;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 
+/// A case and its name.
+type Case<P> = (&'static str, fn(&P));
+
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
-    let cases: [(&str, fn(&P)); 7] = [
+    let cases: [Case<P>; 7] = [
         (
             "datagrams_are_exchanged_with_the_peer_and_nobody_else",
             datagrams_are_exchanged_with_the_peer_and_nobody_else,
