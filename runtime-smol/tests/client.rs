@@ -10,6 +10,7 @@ mod client {
     mod failures;
     mod late_replies;
     mod lifecycle;
+    mod panics;
     mod pool_options;
     mod replies;
     mod support;

@@ -261,3 +261,91 @@ fn series_are_registered_once() {
     }
     assert_eq!(world.kept.0.lock().expect("not poisoned").registered, before);
 }
+
+/// A recorder of somebody's whose every call panics.
+#[cfg(feature = "async")]
+mod panicking {
+    use super::super::Metrics;
+    use super::*;
+    use crate::shell::{EventRef, Publish};
+
+    /// It panics when a series is registered, or when one is changed.
+    struct Panicking {
+        at_once: bool,
+    }
+
+    impl Panicking {
+        fn register(&self) -> Arc<Self> {
+            assert!(!self.at_once, "as the test wants it");
+            Arc::new(Self { at_once: true })
+        }
+    }
+
+    impl Recorder for Panicking {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::from_arc(self.register())
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::from_arc(self.register())
+        }
+
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::from_arc(self.register())
+        }
+    }
+
+    impl CounterFn for Panicking {
+        fn increment(&self, _: u64) {
+            panic!("as the test wants it");
+        }
+
+        fn absolute(&self, _: u64) {
+            panic!("as the test wants it");
+        }
+    }
+
+    impl GaugeFn for Panicking {
+        fn increment(&self, _: f64) {
+            panic!("as the test wants it");
+        }
+
+        fn decrement(&self, _: f64) {
+            panic!("as the test wants it");
+        }
+
+        fn set(&self, _: f64) {
+            panic!("as the test wants it");
+        }
+    }
+
+    impl HistogramFn for Panicking {
+        fn record(&self, _: f64) {
+            panic!("as the test wants it");
+        }
+    }
+
+    /// Until the pool is gone; whoever changes the pool hears nothing of it.
+    #[test]
+    fn recorder_that_panics_is_passed_over() {
+        for at_once in [false, true] {
+            ::metrics::with_local_recorder(&Panicking { at_once }, || {
+                let metrics = Metrics::new().of_server("a:1");
+                assert_eq!(metrics.is_active(), !at_once, "there is nothing to change");
+                let pool = crate::pool::PoolId::new(1);
+                let options = PoolOptions::DEFAULT;
+                for _ in 0..2 {
+                    metrics.publish(Instant::ORIGIN, EventRef::Pool(&PoolEvent::PoolCreated { pool, options }));
+                    metrics.publish(Instant::ORIGIN, EventRef::Pool(&PoolEvent::ConnectionCheckOutStarted { pool }));
+                }
+                drop(metrics);
+            });
+        }
+    }
+}

@@ -237,6 +237,28 @@ fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
     assert!(all > seen + 1, "{all} of which {seen} were before");
 }
 
+/// A host's own that does not keep to its word, as far as that can be told.
+#[test]
+fn events_of_a_host_that_panic_are_passed_over() {
+    use crate::machine::Observer as _;
+
+    #[derive(Clone)]
+    struct Loud;
+
+    impl Publish for Loud {
+        fn is_active(&self) -> bool {
+            true
+        }
+
+        fn publish(&self, _: Instant, _: EventRef<'_>) {
+            panic!("as the test wants it");
+        }
+    }
+
+    let event = crate::pool::PoolEvent::PoolReady { pool: crate::pool::PoolId::new(1) };
+    super::super::event::Tap::new(&Loud).on_event(Instant::ORIGIN, &event);
+}
+
 /// It is told so even if it waits when the filter panics.
 #[test]
 fn subscription_that_waits_when_its_filter_panics_is_woken() {

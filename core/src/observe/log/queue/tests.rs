@@ -120,8 +120,9 @@ fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
     assert_eq!(*emitted.lock().expect("not poisoned"), expected);
 }
 
+/// What it panics at is lost, and nothing else: neither the change that the message is of, nor the messages behind it.
 #[test]
-fn subscriber_that_panics_does_not_end_the_log() {
+fn subscriber_that_panics_is_passed_over() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     let captured = capture(|| {
         publish(&queue);
@@ -130,6 +131,45 @@ fn subscriber_that_panics_does_not_end_the_log() {
         queue.deliver();
     });
     assert_eq!(captured.len(), 1);
+}
+
+/// Panics when it is asked whether it listens.
+struct Undecided;
+
+impl tracing::Subscriber for Undecided {
+    fn register_callsite(&self, _: &'static tracing::Metadata<'static>) -> tracing::subscriber::Interest {
+        tracing::subscriber::Interest::sometimes()
+    }
+
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        panic!("a subscriber's");
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// It is asked under the lock of what is being changed.
+#[test]
+fn subscriber_that_panics_when_it_is_asked_listens_to_nothing() {
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    tracing::subscriber::with_default(Undecided, || {
+        assert!(!queue.is_active());
+        queue.publish(Instant::ORIGIN, EventRef::Pool(&ready(1)));
+        assert!(queue.shared.lock().entries.is_empty());
+        queue.deliver();
+    });
 }
 
 #[test]
