@@ -48,8 +48,10 @@ pub use poolhouse_core::client::api::*;
 ///
 /// # Forking
 ///
-/// Not fork-safe, as said [there](poolhouse_core::client::Client#forking). async-std's executor and its reactor start once in a process, so
-/// a process forks before its first client, and each side makes its own.
+/// async-std's executor and its reactor, which it shares with smol, start once in a process, so a process forks before its first client and before it
+/// uses anything else of async-std's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its
+/// operations fail at once, and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
+/// [there](poolhouse_core::client::Client#forking).
 pub type Client = poolhouse_core::client::Client<AsyncStd>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
