@@ -6,6 +6,7 @@
 //!
 //! Dropping any future of a client is safe at any point.
 
+pub mod api;
 pub mod clock;
 mod command;
 mod connection;
@@ -13,6 +14,7 @@ mod database;
 mod dial;
 mod error;
 mod events;
+mod fork;
 mod net;
 mod options;
 mod platform;
@@ -25,14 +27,18 @@ pub use connection::Connection;
 pub use database::Database;
 pub use error::{CommandError, Error, OptionError};
 pub use events::Events;
-pub use net::{Net, Stream, Tcp};
+pub use fork::Socket;
+pub use net::{Net, Stream};
 pub use options::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 pub use platform::Platform;
 pub use resolver::DnsResolver;
 
 use crate::dns::SrvPoll;
 use crate::pool::PoolOptions;
-use crate::shell::{EventRef, Hub, HubConfig, PoolSnapshot, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+use crate::shell::{
+    EventRef, ForkReset, Hub, HubConfig, OperationError, PoolSnapshot, Runtime as _, SUBSCRIPTION_EVENTS, Subscribers,
+    Subscription,
+};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsWarning};
@@ -55,14 +61,28 @@ use tasks::Tasks;
 ///
 /// # Forking
 ///
-/// Clients and their connections are not fork-safe: the sockets that a child inherits are its parent's too, and the threads that run the
-/// client's tasks are not there. A child makes a client of its own, on an executor that was started in the child; as some
-/// executors start once in a process, fork before the first client is made, or `exec` after it. An inherited client is neither used nor
-/// dropped ([`core::mem::forget`]): one of its locks may be held by a thread that is not there. Whoever drives the pools of this
-/// crate without a client resets each in the child by [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork), which gives up
-/// all connections.
+/// Clients and their connections are not fork-safe: the sockets that a child of `fork` inherits are its parent's too, and the threads that run
+/// the client's tasks are not there. The parent goes on as if nothing had happened. In the child
 ///
-/// Source: CMAP, "Forking" (CMAP-100).
+/// - an inherited client is inert. Its operations, those on connections that were checked out before, and those that were under way fail at their next
+///   poll with [`OperationError::Forked`](crate::shell::OperationError::Forked), before a lock or a socket is touched; nobody wakes who waits. Its
+///   subscriptions have ended. [`Client::close`] and whatever else would change something does nothing.
+/// - all of it may be dropped. Sockets are neither closed nor taken from the reactor, which both would be heard by the parent: the child's copies of
+///   their descriptors are leaked, and go with the child, or when it calls `exec` (a platform opens them with `CLOEXEC`). Until then a connection that
+///   the parent closes stays open for its server.
+/// - its pools are cleared as soon as anything notices the fork, or by [`Client::reset_after_fork`].
+/// - go on with a client of the child's own, `Client::new(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
+///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`Error::Forked`]:
+///   fork before the first client is made and before anything else of the runtime is used, or `exec` after it.
+///
+/// A fork is noticed without a system call, by a counter that a handler of `pthread_atfork` changes in the child. Whoever forks past the C library
+/// (`clone` by itself, `_Fork`, `vfork`) is not noticed, and must `exec`. A future that waits in the child on another thing of the runtime, such as a timer,
+/// takes its parent's events from it: run the child's on another executor, or none.
+///
+/// Whoever drives the pools of this crate without a client resets each in the child by
+/// [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork), which gives up all connections.
+///
+/// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
 pub struct Client<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -89,6 +109,7 @@ impl<P: Platform + Default> Client<P> {
     /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
     /// [`Client::new`].
     pub async fn connect(uri: &str) -> Result<Self, Error> {
+        fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
         // It has nothing to say of hosts, and is needed no more unless it is asked again.
@@ -105,7 +126,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
     /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
-    /// [`Error::OutOfMemory`]. Nothing was started.
+    /// [`Error::OutOfMemory`]. [`Error::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -129,6 +150,7 @@ impl<P: Platform> Client<P> {
     ///
     /// As [`Client::new`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
+        fork::check::<P>()?;
         options.validate()?;
         let login = options.login()?;
         let mut environment = Environment::detect(|name| std::env::var(name).ok());
@@ -162,17 +184,25 @@ impl<P: Platform> Client<P> {
         let runtime = runtime.with_resolver(options.resolver.clone());
         let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);
-        let tasks = Arc::new(Tasks::new());
-        let clock = Arc::clone(&hub);
-        tasks.spawn(hub.runtime().platform(), async move { clock.run_clock().await });
+        fork::begin::<P>()?;
+        let platform = hub.runtime().platform();
+        let tasks = Arc::new(Tasks::new(hub.events().subscribers().clone()));
+        let clock = Hub::attend(Arc::clone(&hub), None, |hub| async move { hub.keep_clock().await });
+        tasks.spawn(platform, clock);
         let closing = Arc::new(Event::new());
-        let starter = start_servers(Arc::clone(&hub), Arc::downgrade(&tasks), Arc::clone(&closing));
-        tasks.spawn(hub.runtime().platform(), starter);
-        if let (Some(srv), Some(resolver)) = (&options.srv, &options.resolver) {
-            let now = hub.runtime().platform().now();
-            let poll = SrvPoll::new(now, srv.question.clone(), srv.ttl, options.monitor.heartbeat_frequency);
-            let work = srv::run(Arc::clone(&hub), Arc::clone(&closing), Arc::clone(resolver), poll);
-            tasks.spawn(hub.runtime().platform(), work);
+        let (starting, closes) = (Arc::downgrade(&tasks), NotifyOnDrop(Arc::clone(&closing)));
+        let starter = Hub::attend(Arc::clone(&hub), None, move |hub| {
+            let _lives_on = &closes;
+            start_servers(hub, Weak::clone(&starting))
+        });
+        tasks.spawn(platform, starter);
+        if let (Some(srv), Some(resolver)) = (options.srv.clone(), options.resolver.clone()) {
+            let interval = options.monitor.heartbeat_frequency;
+            let polls = Hub::attend(Arc::clone(&hub), None, move |hub| {
+                let poll = SrvPoll::new(hub.runtime().platform().now(), srv.question.clone(), srv.ttl, interval);
+                srv::run(hub, Arc::clone(&closing), Arc::clone(&resolver), poll)
+            });
+            tasks.spawn(platform, polls);
         }
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
@@ -257,8 +287,11 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`]: an option is out of its range; nothing has changed.
+    /// [`Error::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
+        if self.is_inherited() {
+            return Err(Error::Operation(OperationError::Forked));
+        }
         self.inner.hub.reconfigure_pools(options.validate()?);
         Ok(())
     }
@@ -277,11 +310,32 @@ impl<P: Platform> Client<P> {
 
     /// Closes the client: operations that wait fail at once, idle connections are closed, connections in use are
     /// closed when they are returned. Returns when all background tasks have ended, and ends the subscriptions; if it is dropped before,
-    /// those end at once, and the tasks by themselves.
+    /// those end at once, and the tasks by themselves. In the child of a fork it returns, and nothing is closed.
     pub async fn close(&self) {
+        if self.is_inherited() {
+            return;
+        }
         let _subscribers = CloseOnDrop(self.inner.hub.events().subscribers());
         self.inner.hub.close();
         self.inner.tasks.all_ended().await;
+    }
+}
+
+impl<P: Platform> Client<P> {
+    /// For the child of a fork: gives up all connections of an inherited client, so that its pools are empty. Elsewhere it does nothing, and says
+    /// so. The client is of no more use afterwards than before: see [`Client`](Self#forking).
+    ///
+    /// The first operation that fails there, and the first look at the servers, do the same by themselves.
+    ///
+    /// Cost: O(servers + connections) the first time; no system call, and no lock is waited for. Events: none.
+    ///
+    /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+    pub fn reset_after_fork(&self) -> ForkReset {
+        self.inner.hub.reset_after_fork()
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.inner.hub.runtime().is_inherited()
     }
 }
 
@@ -308,21 +362,38 @@ impl Drop for CloseOnDrop<'_> {
 
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
+        if self.hub.runtime().is_inherited() {
+            // What they hold is kept for ever: tasks, and the wakers of those who wait, are other threads'.
+            core::mem::forget((Arc::clone(&self.hub), Arc::clone(&self.tasks)));
+            return;
+        }
         self.hub.close();
         self.hub.events().subscribers().close();
     }
 }
 
-/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone. Then notifies `closing`.
-async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>, closing: Arc<Event>) {
+/// Notifies all who listen when it is dropped.
+struct NotifyOnDrop(Arc<Event>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify(usize::MAX);
+    }
+}
+
+/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
+async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
         for task in hub.server_tasks(&server) {
-            let (shared, server) = (Arc::clone(&hub), Arc::clone(&server));
-            tasks.spawn(hub.runtime().platform(), async move { shared.run_server_task(&server, task).await });
+            let server = Arc::clone(&server);
+            let work = Hub::attend(Arc::clone(&hub), Some(server.id()), move |hub| {
+                let server = Arc::clone(&server);
+                async move { hub.work(&server, task).await }
+            });
+            tasks.spawn(hub.runtime().platform(), work);
         }
     }
-    closing.notify(usize::MAX);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

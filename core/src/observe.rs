@@ -137,3 +137,9 @@ impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
         self.1.on_event_in(now, event, context);
     }
 }
+
+/// Runs code of somebody else's, which may panic: `None` if it did.
+#[cfg(all(feature = "std", any(feature = "async", feature = "metrics")))]
+pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(core::panic::AssertUnwindSafe(work)).ok()
+}

@@ -13,12 +13,18 @@
 //! Any future of the shell may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
 //! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
+//!
+//! # Forking
+//!
+//! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`], and [`Runtime::is_inherited`], which tells.
 
+mod attend;
 mod connection;
 #[cfg(feature = "alloc")]
 mod drain;
 mod error;
 mod event;
+mod fork;
 mod guard;
 mod hub;
 mod login;
@@ -40,11 +46,15 @@ mod task;
 mod tests;
 mod warm_up;
 
+pub use attend::{Attendance, restart};
 pub use connection::ExchangeError;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
 pub use event::Event;
 pub use event::{EventRef, Publish};
+#[cfg(feature = "client")]
+pub(crate) use fork::Birth;
+pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
 pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};

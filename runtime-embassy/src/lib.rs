@@ -50,7 +50,7 @@
 //!
 //! A client and all its futures stay on the executor of the network that it was given, as embassy-net's own handles do. What it does by itself
 //! runs in [`Runner::run`], or in several tasks by [`Runner::split`], never in the network's own task. Any future of a client may be dropped at any await. Those of runners are for ever: what one of
-//! them does, no other does in its stead.
+//! them does, no other does in its stead, and dropping one closes the client. Operations then fail at once with [`OperationError::Abandoned`].
 //!
 //! Timers want nothing special in tasks of embassy's executor. Where futures are polled by a combinator that brings wakers of its own, embassy-time
 //! must have one of its features `generic-queue-N`.

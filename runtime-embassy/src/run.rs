@@ -10,7 +10,7 @@ use core::pin::pin;
 use embassy_futures::join::join5;
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
-use poolhouse_core::shell::Hub;
+use poolhouse_core::shell::{Attendance, Hub};
 
 /// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
 pub(crate) const WORKERS: u32 = 2;
@@ -23,19 +23,23 @@ const ACKNOWLEDGED: Duration = Duration::from_millis(20);
 const RESET: Duration = Duration::from_millis(200);
 
 /// Everything that a client does in the background. It runs in a task of its own, and not in that of the network stack.
-#[must_use = "without it a client does nothing"]
+///
+/// Dropping it, or the future of [`Runner::run`], closes the client: whoever waits, and whoever comes later, is told at once with
+/// [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections in use go on; when they are returned, nobody is there to close their
+/// sockets any more, so that servers find out by their own means.
+#[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
-    hub: &'static Hub<Embassy<L>>,
+    attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
 }
 
 impl<L: Layout> Runner<L> {
     pub(crate) const fn new(hub: &'static Hub<Embassy<L>>) -> Self {
-        Self { hub }
+        Self { attendance: Attendance::new(hub, None) }
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) const fn slots(&self) -> Slots {
-        self.hub.runtime().slots()
+    pub(crate) fn slots(&self) -> Slots {
+        self.attendance.hub().runtime().slots()
     }
 
     /// Monitors servers, establishes and closes connections. Sleeps while nothing is due. Goes on when the client is closed, as
@@ -43,7 +47,7 @@ impl<L: Layout> Runner<L> {
     ///
     /// One task that does all is simplest where there is one server. With more of them it takes a large stack to begin: see [`Runner::split`].
     pub async fn run(self) -> ! {
-        L::run(self.hub).await;
+        L::run(self.attendance.hub()).await;
         forever().await
     }
 
@@ -60,38 +64,42 @@ impl<L: Layout> Runner<L> {
     ///     runner.run().await
     /// }
     /// ```
-    pub const fn split(self) -> (HubRunner<L>, ServerRunner<L>) {
-        (HubRunner { hub: self.hub }, ServerRunner { hub: self.hub })
+    pub fn split(self) -> (HubRunner<L>, ServerRunner<L>) {
+        let Self { attendance } = self;
+        let server = ServerRunner { hub: attendance.hub() };
+        (HubRunner { attendance }, server)
     }
 }
 
 impl<L: Layout> fmt::Debug for Runner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runner").field("hub", self.hub).finish()
+        f.debug_struct("Runner").field("hub", self.attendance.hub()).finish()
     }
 }
 
-/// What a client does in the background that is of no one server: see [`Runner::split`].
-#[must_use = "without it a client does nothing"]
+/// What a client does in the background that is of no one server: see [`Runner::split`]. Dropping it, or the future of its [`run`](Self::run), closes the client as
+/// that of [`Runner`] does.
+#[must_use = "without it a client is closed"]
 pub struct HubRunner<L: Layout> {
-    hub: &'static Hub<Embassy<L>>,
+    attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
 }
 
 impl<L: Layout> HubRunner<L> {
     /// Keeps the time of monitors, and closes connections.
     pub async fn run(self) -> ! {
-        L::run_hub(self.hub).await;
+        L::run_hub(self.attendance.hub()).await;
         forever().await
     }
 }
 
 impl<L: Layout> fmt::Debug for HubRunner<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubRunner").field("hub", self.hub).finish()
+        f.debug_struct("HubRunner").field("hub", self.attendance.hub()).finish()
     }
 }
 
-/// What a client does in the background for a server, and when that has gone for another: see [`Runner::split`].
+/// What a client does in the background for a server, and when that has gone for another: see [`Runner::split`]. It may be copied; one that is never run is
+/// not missed.
 #[must_use = "without it a client does nothing"]
 pub struct ServerRunner<L: Layout> {
     hub: &'static Hub<Embassy<L>>,
@@ -106,7 +114,8 @@ impl<L: Layout> Clone for ServerRunner<L> {
 impl<L: Layout> Copy for ServerRunner<L> {}
 
 impl<L: Layout> ServerRunner<L> {
-    /// Monitors a server, and establishes connections to it. It is not to be dropped: nobody else takes over the server that it has.
+    /// Monitors a server, and establishes connections to it. Once this has begun, dropping it closes the client as that of [`Runner`] does, even while there is
+    /// no server for it: nobody else takes over what it has, or would have.
     pub async fn run(self) -> ! {
         serve(self.hub).await;
         forever().await
@@ -127,6 +136,7 @@ async fn forever() -> ! {
 
 /// Runs the tasks of one server, then those of another in its place.
 pub(crate) async fn serve<L: Layout>(hub: &'static Hub<Embassy<L>>) {
+    let _attendance = Attendance::new(hub, None);
     while let Some(server) = hub.next_server().await {
         // Each is pinned where it is made: a future that is moved into another is on the stack, and large.
         let check = pin!(hub.run_check(&server));

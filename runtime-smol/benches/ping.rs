@@ -20,15 +20,13 @@ use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_smol::poolhouse_core::client::Platform;
+use poolhouse_smol::{Client, ClientOptions, Smol};
+use poolhouse_tests::exchange::{self, Exchange, Socket, median};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted};
-use smol::Async;
 use smol::channel::{Receiver, Sender};
-use smol::io::{AsyncReadExt, AsyncWriteExt};
 use std::alloc::System;
-use std::net::TcpStream;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -205,53 +203,30 @@ fn tables() {
     }
 }
 
+type Tcp = <Smol as Platform>::Tcp;
+
 /// Everything that the cases need, connected and warm.
 struct Bench {
     client: Client,
     limited: Client,
     tls: Client,
-    bare: Arc<Bare>,
-    sockets: (Sender<Socket>, Receiver<Socket>),
-}
-
-/// The bytes that are exchanged.
-struct Bare {
-    request: Vec<u8>,
-    reply_bytes: usize,
-}
-
-/// A bare socket and its buffer.
-struct Socket {
-    stream: Async<TcpStream>,
-    buffer: Vec<u8>,
+    bare: Arc<Exchange>,
+    sockets: (Sender<Socket<Tcp>>, Receiver<Socket<Tcp>>),
 }
 
 impl Bench {
     fn new(address: SocketAddr, tls: ClientOptions) -> Self {
-        let mut request = Vec::new();
-        encode_command(&mut request, Outgoing::request(1), &Limits::DEFAULT, "admin", |body| {
-            body.int32("ping", 1).map(drop)
-        })
-        .expect("a small command");
         let sockets = smol::channel::bounded(CONNECTIONS as usize);
-        let mut bare = Bare { request, reply_bytes: 0 };
         for _ in 0..CONNECTIONS {
-            let stream = connect(address);
-            let mut socket = Socket { stream, buffer: vec![0; 4096] };
-            smol::block_on(async {
-                socket.stream.write_all(&bare.request).await.expect("connected");
-                // A short reply comes in one piece; its length is what it says.
-                bare.reply_bytes = socket.stream.read(&mut socket.buffer).await.expect("connected");
-            });
-            let claimed = socket.buffer.first_chunk().map_or(0, |length| i32::from_le_bytes(*length));
-            assert_eq!(usize::try_from(claimed), Ok(bare.reply_bytes), "one whole reply");
-            sockets.0.try_send(socket).expect("room for all");
+            let stream = smol::block_on(Smol.connect_tcp(address)).expect("a server that listens");
+            sockets.0.try_send(Socket::new(stream)).expect("room for all");
         }
         let plain = ClientOptions::new(address.to_string());
-        let client = warm_client(plain.clone(), None);
-        let limited = warm_client(plain, Some(Duration::from_secs(10)));
-        let tls = warm_client(tls, None);
-        Self { client, limited, tls, bare: Arc::new(bare), sockets }
+        let warm = |options, timeout| smol::block_on(exchange::warm_client(options, CONNECTIONS, timeout));
+        let client = warm(plain.clone(), None);
+        let limited = warm(plain, Some(Duration::from_secs(10)));
+        let tls = warm(tls, None);
+        Self { client, limited, tls, bare: Arc::new(Exchange::with(address)), sockets }
     }
 
     /// Runs one case: `operations` in all, shared among `tasks`.
@@ -279,7 +254,7 @@ impl Bench {
                 let mut socket = take.recv().await.expect("open");
                 for _ in 0..times {
                     CLIENT.set(true);
-                    bare.exchange(&mut socket).await;
+                    bare.once(&mut socket).await;
                 }
                 put.send(socket).await.expect("open");
             }),
@@ -287,7 +262,7 @@ impl Bench {
                 for _ in 0..times {
                     CLIENT.set(true);
                     let mut socket = take.recv().await.expect("open");
-                    bare.exchange(&mut socket).await;
+                    bare.once(&mut socket).await;
                     put.send(socket).await.expect("open");
                 }
             }),
@@ -311,29 +286,8 @@ impl Bench {
 async fn raw(client: Client, times: u32) {
     for _ in 0..times {
         CLIENT.set(true);
-        let mut guard = client.check_out().await.expect("a connection");
-        let reply = guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
-        assert!(!reply.expect("answered").is_empty());
+        exchange::ping(&client).await;
     }
-}
-
-impl Bare {
-    async fn exchange(&self, socket: &mut Socket) {
-        socket.stream.write_all(&self.request).await.expect("connected");
-        let mut received = 0;
-        while received < self.reply_bytes {
-            let count = socket.stream.read(&mut socket.buffer[received..]).await.expect("connected");
-            assert_ne!(count, 0, "the server closed a socket");
-            received += count;
-        }
-        assert_eq!(received, self.reply_bytes);
-    }
-}
-
-fn connect(address: SocketAddr) -> Async<TcpStream> {
-    let stream = smol::block_on(Async::<TcpStream>::connect(address)).expect("a server that listens");
-    stream.get_ref().set_nodelay(true).expect("a TCP socket");
-    stream
 }
 
 /// A fake server that speaks TLS, and options for it.
@@ -345,26 +299,4 @@ fn encrypting_server() -> ((FakeServer, Folder), ClientOptions) {
     let mut options = ClientOptions::new(server.address().to_string());
     options.tls.get_or_insert_default().ca_file = Some(folder.write("ca.pem", root.certificate()));
     ((server, folder), options)
-}
-
-/// A client whose connections are all established.
-fn warm_client(mut options: ClientOptions, timeout: Option<Duration>) -> Client {
-    options.pool.max_pool_size = CONNECTIONS;
-    options.pool.max_connecting = CONNECTIONS;
-    options.timeout = timeout;
-    let client = Client::new(options).expect("valid options");
-    smol::block_on(async {
-        let mut guards = Vec::new();
-        for _ in 0..CONNECTIONS {
-            let mut guard = client.check_out().await.expect("a connection");
-            guard.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await.expect("answered");
-            guards.push(guard);
-        }
-    });
-    client
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }

@@ -16,124 +16,115 @@
 //! smol's sockets and timers; its background tasks run on smol's global executor; start that
 //! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor. Dropping
 //! one is safe at any point.
+//!
+//! # Options
+//!
+//! ```
+//! use poolhouse_smol::{ClientOptions, DriverInfo, ReadMode, ReadPreferenceOptions};
+//! use std::time::Duration;
+//!
+//! // What a connection string says, and more.
+//! let options = ClientOptions::parse("mongodb://db1.example.com,db2.example.com/shop?replicaSet=rs0&maxPoolSize=20")?
+//!     .app_name("till")
+//!     .driver_info(DriverInfo::new("my-odm").version("1.2"))
+//!     .min_pool_size(2)
+//!     .timeout(Duration::from_secs(5))
+//!     .read_preference(ReadPreferenceOptions {
+//!         mode: ReadMode::Nearest,
+//!         tag_sets: &[&[("dc", "ny")], &[]],
+//!         max_staleness_seconds: Some(120),
+//!     });
+//! options.validate()?;
+//! assert_eq!(options.default_database.as_deref(), Some("shop"));
+//!
+//! // An error names the option, its value and the rule.
+//! let error = options.min_pool_size(21).validate().unwrap_err();
+//! assert_eq!(error.to_string(), "minPoolSize is 21, but must be at most maxPoolSize");
+//! # Ok::<(), poolhouse_smol::Error>(())
+//! ```
+//!
+//! # Commands
+//!
+//! ```
+//! use poolhouse_smol::{Client, CommandOptions, ReadMode, ReadPreference};
+//! use std::time::Duration;
+//!
+//! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+//! # let uri = server.uri();
+//! # smol::block_on(async {
+//! let client = Client::connect(&uri).await?;
+//! // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
+//! let options = CommandOptions::new()
+//!     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
+//!     .with_timeout(Duration::from_secs(2))
+//!     .repeatable();
+//! client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await?;
+//! # Ok::<(), poolhouse_smol::Error>(())
+//! # })?;
+//! # Ok::<(), poolhouse_smol::Error>(())
+//! ```
+//!
+//! # Errors
+//!
+//! ```
+//! use poolhouse_smol::{Client, Error};
+//!
+//! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+//! # let uri = server.uri();
+//! # smol::block_on(async {
+//! let client = Client::connect(&uri).await?;
+//! match client.run_command("admin", bson::doc! { "frobnicate": 1 }).await {
+//!     Err(Error::Command(refusal)) => {
+//!         assert_eq!(refusal.code, 59);
+//!         assert_eq!(refusal.code_name.as_deref(), Some("CommandNotFound"));
+//!     }
+//!     Err(error) if error.is_timeout() => panic!("nobody answered in time: {error}"),
+//!     other => panic!("{other:?}"),
+//! }
+//!
+//! let error = Client::connect("mongodb://ann:pass:word@localhost").await.unwrap_err();
+//! assert_eq!(error.to_string(), "username and password must be percent-encoded (at byte 10)");
+//! # Ok::<(), Error>(())
+//! # })?;
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # Events
+//!
+//! ```
+//! use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
+//!
+//! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+//! # let uri = server.uri();
+//! # smol::block_on(async {
+//! // From the first event on; `client.subscribe()` begins later.
+//! let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
+//! let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
+//! client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+//! let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
+//! println!("{at:?} {event}");
+//! client.close().await;
+//! // Ends when the client has, and everything is read.
+//! let mut names = Vec::new();
+//! while let Some(notice) = pools.next().await {
+//!     match notice {
+//!         Notice::Event { event, .. } => names.push(event.to_string()),
+//!         Notice::Lost { count } => panic!("{count} events were not read in time"),
+//!     }
+//! }
+//! assert!(names.iter().any(|name| name.starts_with("ConnectionCheckedOut")), "{names:?}");
+//! # Ok::<(), poolhouse_smol::Error>(())
+//! # })?;
+//! # Ok::<(), poolhouse_smol::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod platform;
 
 pub use platform::Smol;
 pub use poolhouse_core;
-/// # Example
-///
-/// ```
-/// use poolhouse_smol::{ClientOptions, DriverInfo, ReadMode, ReadPreferenceOptions};
-/// use std::time::Duration;
-///
-/// // What a connection string says, and more.
-/// let options = ClientOptions::parse("mongodb://db1.example.com,db2.example.com/shop?replicaSet=rs0&maxPoolSize=20")?
-///     .app_name("till")
-///     .driver_info(DriverInfo::new("my-odm").version("1.2"))
-///     .min_pool_size(2)
-///     .timeout(Duration::from_secs(5))
-///     .read_preference(ReadPreferenceOptions {
-///         mode: ReadMode::Nearest,
-///         tag_sets: &[&[("dc", "ny")], &[]],
-///         max_staleness_seconds: Some(120),
-///     });
-/// options.validate()?;
-/// assert_eq!(options.default_database.as_deref(), Some("shop"));
-///
-/// // An error names the option, its value and the rule.
-/// let error = options.min_pool_size(21).validate().unwrap_err();
-/// assert_eq!(error.to_string(), "minPoolSize is 21, but must be at most maxPoolSize");
-/// # Ok::<(), poolhouse_smol::Error>(())
-/// ```
-pub use poolhouse_core::client::ClientOptions;
-/// # Example
-///
-/// ```
-/// use poolhouse_smol::{Client, CommandOptions, ReadMode, ReadPreference};
-/// use std::time::Duration;
-///
-/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
-/// # let uri = server.uri();
-/// # smol::block_on(async {
-/// let client = Client::connect(&uri).await?;
-/// // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
-/// let options = CommandOptions::new()
-///     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
-///     .with_timeout(Duration::from_secs(2))
-///     .repeatable();
-/// client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await?;
-/// # Ok::<(), poolhouse_smol::Error>(())
-/// # })?;
-/// # Ok::<(), poolhouse_smol::Error>(())
-/// ```
-pub use poolhouse_core::client::CommandOptions;
-/// # Example
-///
-/// ```
-/// use poolhouse_smol::{Client, Error};
-///
-/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
-/// # let uri = server.uri();
-/// # smol::block_on(async {
-/// let client = Client::connect(&uri).await?;
-/// match client.run_command("admin", bson::doc! { "frobnicate": 1 }).await {
-///     Err(Error::Command(refusal)) => {
-///         assert_eq!(refusal.code, 59);
-///         assert_eq!(refusal.code_name.as_deref(), Some("CommandNotFound"));
-///     }
-///     Err(error) if error.is_timeout() => panic!("nobody answered in time: {error}"),
-///     other => panic!("{other:?}"),
-/// }
-///
-/// let error = Client::connect("mongodb://ann:pass:word@localhost").await.unwrap_err();
-/// assert_eq!(error.to_string(), "username and password must be percent-encoded (at byte 10)");
-/// # Ok::<(), Error>(())
-/// # })?;
-/// # Ok::<(), Error>(())
-/// ```
-pub use poolhouse_core::client::Error;
-pub use poolhouse_core::client::{
-    CommandError, DriverInfo, OptionError, OwnedReadPreference, ServerStatus, WriteConcern,
-};
-pub use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
-pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
-pub use poolhouse_core::pool::PoolOptions;
-pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
-/// # Example
-///
-/// ```
-/// use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
-///
-/// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
-/// # let uri = server.uri();
-/// # smol::block_on(async {
-/// // From the first event on; `client.subscribe()` begins later.
-/// let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
-/// let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
-/// client.run_command("admin", bson::doc! { "ping": 1 }).await?;
-/// let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
-/// println!("{at:?} {event}");
-/// client.close().await;
-/// // Ends when the client has, and everything is read.
-/// let mut names = Vec::new();
-/// while let Some(notice) = pools.next().await {
-///     match notice {
-///         Notice::Event { event, .. } => names.push(event.to_string()),
-///         Notice::Lost { count } => panic!("{count} events were not read in time"),
-///     }
-/// }
-/// assert!(names.iter().any(|name| name.starts_with("ConnectionCheckedOut")), "{names:?}");
-/// # Ok::<(), poolhouse_smol::Error>(())
-/// # })?;
-/// # Ok::<(), poolhouse_smol::Error>(())
-/// ```
-pub use poolhouse_core::shell::Subscription;
-pub use poolhouse_core::shell::{Event, EventRef, Notice, PoolSnapshot};
-#[cfg(feature = "tls")]
-pub use poolhouse_core::tls::{TlsError, TlsOptions, TlsWarning};
-pub use poolhouse_core::topology::OwnedTopologyDescription;
+#[doc(inline)]
+pub use poolhouse_core::client::api::*;
 
 /// A MongoDB client on smol: see [`poolhouse_core::client::Client`] for what it does.
 ///
@@ -167,8 +158,10 @@ pub use poolhouse_core::topology::OwnedTopologyDescription;
 ///
 /// # Forking
 ///
-/// Not fork-safe, as said [there](poolhouse_core::client::Client#forking). smol's global executor and its reactor start once in a process, so
-/// a process forks before its first client, and each side makes its own.
+/// smol's global executor and its reactor start once in a process, so a process forks before its first client and before it uses anything else of
+/// smol's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its operations fail at once, also under
+/// [`smol::block_on`], and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
+/// [there](poolhouse_core::client::Client#forking).
 pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].

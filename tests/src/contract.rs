@@ -21,15 +21,22 @@
 //! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
 //! - `crowd`: many tasks on few connections, and who waits how long.
 //! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
+//! - `platform`: what a platform does beneath the client besides: datagrams, names of hosts, tasks.
 //!
 //! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
 //! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
 
 mod alarm;
+mod crowd;
 mod dialing;
+mod dropping;
+mod ending;
+mod faults;
 pub mod hosted;
 pub mod peer;
+mod platform;
+mod rig;
 mod streams;
 mod timers;
 
@@ -104,12 +111,19 @@ pub struct Limits {
     pub message_bytes: usize,
     /// How many timers and sockets may be open by themselves.
     pub open: usize,
+    /// Whether replies that come too late are waited for, so that their connection is kept.
+    pub late_replies: bool,
 }
 
 impl Limits {
     /// As many as the memory holds.
-    pub const NONE: Self =
-        Self { connections: u32::MAX, waiters: u32::MAX, message_bytes: usize::MAX, open: usize::MAX };
+    pub const NONE: Self = Self {
+        connections: u32::MAX,
+        waiters: u32::MAX,
+        message_bytes: usize::MAX,
+        open: usize::MAX,
+        late_replies: true,
+    };
 }
 
 /// The options of a client under test, for one server. Its monitor polls, and checks only when it is asked to, so that counts are exact.
@@ -158,9 +172,24 @@ pub fn counts<R: Runtime>(hub: &Hub<R>) -> PoolCounts {
     found.expect("the client has a server")
 }
 
+/// What panics say that are part of a case. They are not printed.
+pub(crate) const ON_PURPOSE: &str = "as the contract wants it";
+
+/// Has panics that are part of a case print nothing.
+fn hush() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        if !text.is_some_and(|text| text.starts_with(ON_PURPOSE)) {
+            others(panic);
+        }
+    }));
+}
+
 static DROP_POINTS: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that a future was dropped after a poll at which it was not done.
+/// Notes that a future was dropped before it was done.
 pub(crate) fn note_drop_point() {
     DROP_POINTS.fetch_add(1, Ordering::Relaxed);
 }
@@ -203,6 +232,7 @@ impl Contract {
         let threads = std::env::var(THREADS).ok();
         let (Some(variable), None) = (self.threads_variable, &threads) else {
             let name = threads.map_or(self.name.to_owned(), |threads| format!("{}, threads: {threads}", self.name));
+            hush();
             let code = fill(Suite::new(format!("contract ({name})"))).run();
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
             return code;
@@ -222,7 +252,11 @@ impl Contract {
 fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = timers::add::<S>(suite);
     let suite = dialing::add::<S>(suite);
-    streams::add::<S>(suite)
+    let suite = streams::add::<S>(suite);
+    let suite = dropping::add::<S>(suite);
+    let suite = ending::add::<S>(suite);
+    let suite = crowd::add::<S>(suite);
+    faults::add::<S>(suite)
 }
 
 /// Adds the cases that want threads, a heap, or names.
@@ -230,6 +264,7 @@ fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = timers::add_hosted::<P>(suite);
     let suite = dialing::add_hosted::<P>(suite);
     let suite = streams::add_hosted::<P>(suite);
+    let suite = platform::add::<P>(suite);
     hosted::add::<P>(suite)
 }
 

@@ -7,6 +7,7 @@ pub mod choices;
 pub mod cmap;
 pub mod contract;
 pub mod dns;
+pub mod exchange;
 pub mod fake;
 pub mod firmware;
 pub mod fuzz;

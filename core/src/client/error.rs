@@ -44,6 +44,9 @@ pub enum Error {
     Credential(AuthError),
     /// What the client says of itself is too long. Nothing was started.
     Metadata(MetadataError),
+    /// The process was forked from one that had used this runtime, which does not survive that. Nothing was started. (An operation of a client that was
+    /// inherited fails with [`OperationError::Forked`].)
+    Forked,
     /// No memory for the client.
     OutOfMemory,
     /// The operation failed.
@@ -132,6 +135,7 @@ impl Error {
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
+            | Self::Forked
             | Self::OutOfMemory
             | Self::Bson(_) => false,
             #[cfg(feature = "tls")]
@@ -155,6 +159,7 @@ impl Error {
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
+            | Self::Forked
             | Self::OutOfMemory
             | Self::Bson(_) => false,
             #[cfg(feature = "tls")]
@@ -188,6 +193,7 @@ impl Error {
             | Self::Topology(_)
             | Self::Credential(_)
             | Self::Metadata(_)
+            | Self::Forked
             | Self::OutOfMemory
             | Self::Command(_)
             | Self::Bson(_) => false,
@@ -211,6 +217,9 @@ impl fmt::Display for Error {
             Self::Tls(error) => error.fmt(f),
             Self::Credential(error) => error.fmt(f),
             Self::Metadata(error) => error.fmt(f),
+            Self::Forked => {
+                f.write_str("this process was forked from one that had made a client: fork before the first, or exec")
+            }
             Self::OutOfMemory => f.write_str("no memory for the client"),
             Self::Operation(error) => error.fmt(f),
             Self::Command(error) => error.fmt(f),

@@ -1,10 +1,12 @@
 //! A hosted platform as the shell sees it: [`Net`].
 
+use super::fork::{Bound, Socket};
 use super::resolver::before;
 use super::{Events, Platform, dial};
 use crate::dns::Resolver;
+use crate::observe::contain;
 use crate::pool::OnHeap;
-use crate::shell::{ConnectError, Endpoint, NewServer, Runtime, Server, ServerState};
+use crate::shell::{Birth, ConnectError, Endpoint, NewServer, Runtime, Server, ServerState, restart};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
@@ -15,11 +17,9 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
-use core::future::poll_fn;
+use core::future::pending;
 use core::net::{IpAddr, SocketAddr};
-use core::pin::Pin;
 use embedded_io_async::{ErrorType, Read, Write};
-use futures_io::{AsyncRead, AsyncWrite};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -28,16 +28,23 @@ use std::sync::Mutex;
 #[derive(Clone)]
 pub struct Net<P> {
     platform: P,
+    /// Where it was made.
+    birth: Birth,
     resolver: Option<Arc<dyn Resolver>>,
     #[cfg(feature = "tls")]
     tls: Option<TlsConfig>,
 }
 
 impl<P: Platform> Net<P> {
-    /// The runtime on this platform.
-    pub const fn new(platform: P) -> Self {
+    /// The runtime on this platform, of this process.
+    ///
+    /// # Panics
+    ///
+    /// The first time in a process, if the system has no memory left to tell of forks.
+    pub fn new(platform: P) -> Self {
         Self {
             platform,
+            birth: Birth::default(),
             resolver: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -93,11 +100,11 @@ impl<P: Platform> Net<P> {
                     None => lookup.await?,
                 };
                 let connected = dial::connect_any(&self.platform, &addresses).await;
-                connected.map(|socket| Stream::Tcp(Tcp(socket))).map_err(|_| ConnectError(Cause::Network))
+                connected.map(|socket| Stream::Tcp(Socket::new(socket))).map_err(|_| ConnectError(Cause::Network))
             }
             Endpoint::Unix { path } => {
                 let connected = self.platform.connect_unix(Path::new(path)).await;
-                connected.map(Stream::Unix).map_err(|_| ConnectError(Cause::Network))
+                connected.map(|socket| Stream::Unix(Socket::new(socket))).map_err(|_| ConnectError(Cause::Network))
             }
         }
     }
@@ -138,9 +145,16 @@ impl<P: Platform> Runtime for Net<P> {
         }
     }
 
+    async fn sleep_until(&self, at: Instant) {
+        if Bound::new(self.platform.sleep_until(at)).await.is_none() {
+            // In the child of a fork, where nobody asks for more.
+            pending().await
+        }
+    }
+
     #[inline]
-    fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> {
-        self.platform.sleep_until(at)
+    fn is_inherited(&self) -> bool {
+        self.birth.is_inherited()
     }
 
     /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
@@ -151,6 +165,15 @@ impl<P: Platform> Runtime for Net<P> {
             return stream.encrypted(tls, host).await;
         }
         Ok(stream)
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        contain(work)
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
     }
 
     #[cfg(feature = "tls")]
@@ -177,12 +200,12 @@ impl<P: Platform> fmt::Debug for Net<P> {
 #[non_exhaustive]
 pub enum Stream<P: Platform> {
     /// TCP.
-    Tcp(Tcp<P::Tcp>),
+    Tcp(Socket<P::Tcp>),
     /// TLS on TCP.
     #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<Tcp<P::Tcp>>>),
+    Tls(Box<TlsStream<Socket<P::Tcp>>>),
     /// A Unix domain socket.
-    Unix(P::Unix),
+    Unix(Socket<P::Unix>),
 }
 
 #[cfg(feature = "tls")]
@@ -208,7 +231,7 @@ impl<P: Platform> Read for Stream<P> {
             Self::Tcp(socket) => socket.read(buf).await,
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.read(buf).await,
-            Self::Unix(socket) => poll_fn(|context| Pin::new(&mut *socket).poll_read(context, buf)).await,
+            Self::Unix(socket) => socket.read(buf).await,
         }
     }
 }
@@ -219,7 +242,7 @@ impl<P: Platform> Write for Stream<P> {
             Self::Tcp(socket) => socket.write(buf).await,
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream.write(buf).await,
-            Self::Unix(socket) => poll_fn(|context| Pin::new(&mut *socket).poll_write(context, buf)).await,
+            Self::Unix(socket) => socket.write(buf).await,
         }
     }
 
@@ -241,42 +264,5 @@ impl<P: Platform> fmt::Debug for Stream<P> {
             Self::Tls(_) => "Tls(..)",
             Self::Unix(_) => "Unix(..)",
         })
-    }
-}
-
-/// A platform's TCP socket as the shell and TLS read and write it.
-pub struct Tcp<S>(pub(super) S);
-
-impl<S> Tcp<S> {
-    /// The socket, for its options.
-    pub const fn get_ref(&self) -> &S {
-        &self.0
-    }
-}
-
-impl<S> ErrorType for Tcp<S> {
-    type Error = io::Error;
-}
-
-impl<S: AsyncRead + Unpin> Read for Tcp<S> {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, io::Error> {
-        poll_fn(|context| Pin::new(&mut self.0).poll_read(context, buf)).await
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Write for Tcp<S> {
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, io::Error> {
-        poll_fn(|context| Pin::new(&mut self.0).poll_write(context, buf)).await
-    }
-
-    /// Nothing is held back between this and the socket.
-    async fn flush(&mut self) -> Result<(), io::Error> {
-        Ok(())
-    }
-}
-
-impl<S> fmt::Debug for Tcp<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tcp(..)")
     }
 }

@@ -21,6 +21,11 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// What a server is told of language and runtime, such as `Rust/smol`.
     const PLATFORM_NAME: &'static str;
 
+    /// Whether the platform is as good as new in the child of a fork: its executor and its reactor are not those of the process, but made for each
+    /// client or found to be another's. False, by default: then a child is refused a client ([`Error::Forked`](super::Error::Forked)) if its parent,
+    /// or one before that, had made one on such a platform.
+    const SURVIVES_FORK: bool = false;
+
     /// A connected TCP socket. What is written goes to the system at once; dropping it closes it.
     type Tcp: AsyncRead + AsyncWrite + Unpin + Send + Sync;
     /// A connected Unix domain socket, as [`Platform::Tcp`]; any type where there are none.

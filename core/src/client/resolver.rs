@@ -5,7 +5,8 @@
 #[cfg(test)]
 pub(super) mod tests;
 
-use super::{Platform, Stream, Tcp};
+use super::fork::{self, Bound, Socket};
+use super::{Error, Platform, Stream};
 use crate::Instant;
 use crate::dns::{
     Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
@@ -42,7 +43,8 @@ const DATAGRAM_BYTES_MAX: usize = 4_096;
 /// Each lookup takes at most as long as its configuration says, with all that servers make of it: with the usual one 10 s for each name
 /// server. IPv6 and IPv4 addresses of a host are looked up side by side; when the answer for IPv4 is there, that for IPv6 has 50 ms
 /// more. Nothing is cached.
-/// Cancel-safe: dropping a lookup gives it up.
+/// Cancel-safe: dropping a lookup gives it up. In the child of a fork none goes on, and none begins unless the [platform](Platform::SURVIVES_FORK)
+/// is of use there ([`LookupError::Other`]).
 #[derive(Clone)]
 pub struct DnsResolver<P> {
     platform: P,
@@ -97,7 +99,7 @@ impl<P: Platform> DnsResolver<P> {
                 }
             }
             LookupAction::Stream(server) => {
-                let mut stream = Stream::<P>::Tcp(Tcp(platform.connect_tcp(server).await?));
+                let mut stream = Stream::<P>::Tcp(Socket::new(platform.connect_tcp(server).await?));
                 stream.write_all(lookup.stream_request()).await?;
                 while lookup.poll_timeout() == Some(until) {
                     let length = stream.read(&mut buffer).await?;
@@ -161,14 +163,14 @@ impl<P: Platform> DnsResolver<P> {
 #[async_trait]
 impl<P: Platform> Resolver for DnsResolver<P> {
     async fn lookup_srv(&self, name: &str) -> Result<SrvAnswer, LookupError> {
-        match self.ask(name, RecordKind::Srv).await? {
+        match at_home::<P, _>(self.ask(name, RecordKind::Srv)).await? {
             Answer::Srv(answer) => Ok(answer),
             Answer::Txt(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
     }
 
     async fn lookup_txt(&self, name: &str) -> Result<Vec<String>, LookupError> {
-        match self.ask(name, RecordKind::Txt).await? {
+        match at_home::<P, _>(self.ask(name, RecordKind::Txt)).await? {
             Answer::Txt(texts) => Ok(texts),
             Answer::Srv(_) | Answer::Addresses(_) => Err(LookupError::NoRecords),
         }
@@ -176,7 +178,7 @@ impl<P: Platform> Resolver for DnsResolver<P> {
 
     async fn lookup_addresses(&self, host: &str) -> Option<Result<Vec<IpAddr>, LookupError>> {
         match &self.config {
-            Some(config) => Some(self.addresses(config, host).await),
+            Some(config) => Some(at_home::<P, _>(self.addresses(config, host)).await),
             None => None,
         }
     }
@@ -186,6 +188,13 @@ impl<P> fmt::Debug for DnsResolver<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DnsResolver").field("config", &self.config).finish_non_exhaustive()
     }
+}
+
+/// A lookup where the platform is of use, and only in the process where it begins.
+async fn at_home<P: Platform, T>(lookup: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
+    let forked = || LookupError::Other(alloc::format!("{}", Error::Forked));
+    fork::begin::<P>().map_err(|_| forked())?;
+    Bound::new(lookup).await.unwrap_or_else(|| Err(forked()))
 }
 
 /// The addresses of both families, IPv6 first.

@@ -8,7 +8,7 @@ mod tests;
 use super::{Net, Platform};
 use crate::dns::{Resolver, SrvPoll, SrvQuestion};
 #[cfg(feature = "tracing")]
-use crate::observe::log::SrvPolled;
+use crate::observe::{contain, log::SrvPolled};
 use crate::shell::Hub;
 #[cfg(feature = "tracing")]
 use crate::topology::TopologyId;
@@ -75,11 +75,13 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     // A lookup that failed is made up for soon, and the hosts are those of before as long as that lasts.
     let changed = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy);
     #[cfg(feature = "tracing")]
-    hub.events().logs().srv_polled(&SrvPolled {
-        topology: TopologyId::new(hub.config().first_pool),
-        name: &name,
-        failure: changed.as_ref().err(),
-        poll,
+    let _ = contain(|| {
+        hub.events().logs().srv_polled(&SrvPolled {
+            topology: TopologyId::new(hub.config().first_pool),
+            name: &name,
+            failure: changed.as_ref().err(),
+            poll,
+        });
     });
     if let Ok(Some(hosts)) = changed {
         // On the heap there is room for as many as a message can have.

@@ -1,6 +1,8 @@
 //! The tasks that run in the background of a client.
 
+use super::fork::Bound;
 use super::{Platform, lock};
+use crate::shell::Subscribers;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +21,11 @@ struct Handle<T> {
     alive: Weak<Alive>,
 }
 
-#[derive(Default)]
 struct Running {
     count: AtomicUsize,
     all_ended: Event,
+    /// Without tasks nothing happens any more.
+    subscribers: Subscribers,
 }
 
 /// A task owns it until its work is done and dropped.
@@ -33,14 +36,17 @@ struct Alive {
 impl Drop for Alive {
     fn drop(&mut self) {
         if self.running.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.running.subscribers.close();
             self.running.all_ended.notify(usize::MAX);
         }
     }
 }
 
 impl<P: Platform> Tasks<P> {
-    pub(super) fn new() -> Self {
-        Self { handles: Mutex::default(), running: Arc::default() }
+    /// - `subscribers`: they are told the end when all tasks have ended.
+    pub(super) fn new(subscribers: Subscribers) -> Self {
+        let running = Running { count: AtomicUsize::new(0), all_ended: Event::new(), subscribers };
+        Self { handles: Mutex::default(), running: Arc::new(running) }
     }
 
     /// Starts a task, and forgets those that have ended.
@@ -48,10 +54,14 @@ impl<P: Platform> Tasks<P> {
         self.running.count.fetch_add(1, Ordering::AcqRel);
         let alive = Arc::new(Alive { running: Arc::clone(&self.running) });
         let watched = Arc::downgrade(&alive);
-        let task = platform.spawn(async move {
+        let work = Bound::new(async move {
             // Dropped after the work, however that ends.
             let _alive = alive;
             work.await;
+        });
+        // In the child of a fork it ends.
+        let task = platform.spawn(async move {
+            let _: Option<()> = work.await;
         });
         let mut handles = lock(&self.handles);
         handles.retain(|handle| handle.alive.strong_count() > 0);
@@ -63,8 +73,8 @@ impl<P: Platform> Tasks<P> {
         while self.running.count.load(Ordering::Acquire) > 0 {
             let listener = self.running.all_ended.listen();
             // Else the last one might end before anybody listens.
-            if self.running.count.load(Ordering::Acquire) > 0 {
-                listener.await;
+            if self.running.count.load(Ordering::Acquire) > 0 && Bound::new(listener).await.is_none() {
+                return;
             }
         }
     }

@@ -28,6 +28,7 @@ mod tests;
 #[cfg(feature = "async")]
 pub use publish::Metrics;
 
+use super::contain;
 use crate::Instant;
 use crate::machine::Observer;
 use crate::pool::{CheckOutFailedReason, ConnId, PoolEvent, PoolOptions};
@@ -195,14 +196,18 @@ impl Observer<PoolEvent> for PoolMetrics {
 /// What is left is no longer there: a pool that is dropped has no connections.
 impl Drop for PoolMetrics {
     fn drop(&mut self) {
-        self.end();
-        for conn in core::mem::take(&mut self.conns) {
-            match conn {
-                Conn::Uncounted => {}
-                Conn::Idle => self.idle.decrement(1.0),
-                Conn::UsedSince(_) => self.used.decrement(1.0),
+        let conns = core::mem::take(&mut self.conns);
+        // Perhaps in the middle of a panic, and far from whoever knows the recorder.
+        let _ = contain(|| {
+            self.end();
+            for conn in conns {
+                match conn {
+                    Conn::Uncounted => {}
+                    Conn::Idle => self.idle.decrement(1.0),
+                    Conn::UsedSince(_) => self.used.decrement(1.0),
+                }
             }
-        }
+        });
     }
 }
 

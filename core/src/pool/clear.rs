@@ -107,6 +107,13 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// What is left after [`Pool::reset_after_fork`] where nobody will return or claim anything: nothing, of the next generation.
+    #[cfg(feature = "async")]
+    pub(crate) fn start_over(&self) -> Self {
+        let new = Self::new(self.now, self.id, self.config, &mut ());
+        Self { generation: self.generation + 1, ..new }
+    }
+
     /// Whether this kind of clear belongs to the pool's mode (CMAP-75).
     pub(super) const fn is_mode_of(&self, clear: Clear) -> bool {
         matches!(clear, Clear::Service(_)) == self.config.options.load_balanced

@@ -126,7 +126,13 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
             // What is returned to a closed pool is closed for that.
             let health = if closed { Health::Healthy } else { Health::Broken(cause) };
-            self.server.check_in(self.hub.now(), lease, Some(connection), health);
+            let mut drain = Some((lease, connection));
+            let check_in = |now| {
+                if let Some((lease, connection)) = drain.take() {
+                    self.server.check_in(now, lease, Some(connection), health);
+                }
+            };
+            let _ = R::contain(|| self.hub.at_last(check_in));
         }
     }
 }

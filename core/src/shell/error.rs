@@ -134,6 +134,11 @@ pub enum OperationError {
     Busy,
     /// The client is closed.
     Closed,
+    /// The client is closed because its background tasks are gone: what runs one was dropped while the client was open. See
+    /// [`Attendance`](super::Attendance).
+    Abandoned,
+    /// The client is that of the process that this one was forked from. Nothing was sent.
+    Forked,
 }
 
 /// It is returned by value wherever an operation can fail.
@@ -158,7 +163,9 @@ impl OperationError {
             | Self::Command { .. }
             | Self::Broken(_)
             | Self::Busy
-            | Self::Closed => None,
+            | Self::Closed
+            | Self::Abandoned
+            | Self::Forked => None,
         }
     }
 
@@ -175,7 +182,9 @@ impl OperationError {
             | Self::Authentication(_)
             | Self::Command { .. }
             | Self::Busy
-            | Self::Closed => None,
+            | Self::Closed
+            | Self::Abandoned
+            | Self::Forked => None,
         }
     }
 
@@ -191,7 +200,9 @@ impl OperationError {
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
             Self::CheckOut(_) | Self::Authentication(_) => self.is_retryable(),
-            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed => false,
+            Self::ServerSelection(_) | Self::Timeout | Self::Busy | Self::Closed | Self::Abandoned | Self::Forked => {
+                false
+            }
         }
     }
 
@@ -213,7 +224,9 @@ impl OperationError {
             | Self::Interrupted(_)
             | Self::Broken(_)
             | Self::Busy
-            | Self::Closed => false,
+            | Self::Closed
+            | Self::Abandoned
+            | Self::Forked => false,
         }
     }
 }
@@ -260,6 +273,10 @@ impl fmt::Display for OperationError {
             Self::Broken(cause) => write!(f, "the connection failed before: {cause}"),
             Self::Busy => f.write_str("too many tasks wait for a suitable server"),
             Self::Closed => f.write_str("the client is closed"),
+            Self::Abandoned => f.write_str(
+                "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
+            ),
+            Self::Forked => f.write_str("the client was made before this process was forked, and is the parent's"),
         }
     }
 }

@@ -60,7 +60,8 @@ impl core::fmt::Display for Event {
 /// Where events go.
 ///
 /// `publish` is called under the lock of what is being changed, so that events keep their order: it notes
-/// the event down and returns. It must not call the shell.
+/// the event down and returns. It must not call the shell, and nothing here may panic: with feature `std` a panic of `publish` or `publish_in` is
+/// caught, and the event passed over; of the rest, and without `std`, it goes through the shell, which may lose a connection or an action for it.
 pub trait Publish: Clone {
     /// Whether anybody listens. When not, nothing is published.
     fn is_active(&self) -> bool;
@@ -151,7 +152,11 @@ impl<'a, E: Publish> Tap<'a, E> {
     #[inline(never)]
     fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         let own = EventContext { address: self.address, ..EventContext::NONE };
-        self.events.publish_in(now, event, &context.or(&own));
+        let publish = || self.events.publish_in(now, event, &context.or(&own));
+        #[cfg(feature = "std")]
+        let _ = crate::observe::contain(publish);
+        #[cfg(not(feature = "std"))]
+        publish();
     }
 }
 

@@ -73,6 +73,9 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Whether the connection is fit for a command.
     fn check_usable(&mut self) -> Result<(), OperationError> {
         let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if busy || self.broken.is_some() {
+            self.hub.check_fork()?;
+        }
         if self.broken.is_none() && busy {
             // The command before was given up half way: the next bytes are its reply, or the rest of it.
             self.broken = Some(Cause::Cancelled);
@@ -105,6 +108,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let mut expiry = pin!(hub.sleep_until(deadline));
         let mut begun = false;
         poll_fn(|context| {
+            hub.check_fork()?;
             // What ends the command is looked at before it is sent, and from then on when the reply is not there.
             if begun {
                 if let Poll::Ready(result) = talk.as_mut().poll(context) {
@@ -156,12 +160,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
     #[cfg(feature = "alloc")]
-    fn drain(&mut self, lease: Lease) -> Option<Lease> {
-        // Looked at first: most guards owe nothing, and need not know the time.
+    fn drain(&mut self, lease: Lease, now: Instant) -> Option<Lease> {
         if !self.connection.as_ref().is_some_and(Connection::owes_reply) {
             return Some(lease);
         }
-        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some((cause, deadline)) = self.may_drain(now) else { return Some(lease) };
         let Some(connection) = self.connection.take() else { return Some(lease) };
         match self.server.drain(Drain { lease, connection, cause, deadline }) {
             Ok(()) => None,
@@ -174,11 +177,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
     #[cfg(feature = "alloc")]
-    fn may_drain(&self) -> Option<(Cause, Instant)> {
+    fn may_drain(&self, now: Instant) -> Option<(Cause, Instant)> {
         let limit = self.hub.config().late_reply;
         let cause = self.broken.unwrap_or(Cause::Cancelled);
         let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
-        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+        (patient && !limit.is_zero()).then(|| (cause, now.saturating_add(limit)))
     }
 
     /// The reply to the last command, also when it failed with [`OperationError::Command`].
@@ -192,7 +195,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
     pub fn pin(&mut self, pinned: Pinned) {
-        if let Some(lease) = &self.lease {
+        if let Some(lease) = self.lease.as_ref().filter(|_| !self.hub.is_inherited()) {
             self.server.pin(lease, pinned);
         }
     }
@@ -213,18 +216,32 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
     }
 
-    /// What hello told when the connection was established.
+    /// What hello told when the connection was established; `None` in the child of a fork.
     #[must_use]
     pub fn established(&self) -> Option<Established> {
+        if self.hub.is_inherited() {
+            return None;
+        }
         self.server.known(self.lease.as_ref()?.conn())
     }
 }
 
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
+        self.hub.at_last(|now| self.give_back(now));
+    }
+}
+
+impl<R: Runtime> Guard<'_, R> {
+    #[inline]
+    fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };
+        if self.hub.is_inherited() {
+            // Nothing is returned, nor is the server dropped with what it has.
+            return core::mem::forget(self.server.clone());
+        }
         #[cfg(feature = "alloc")]
-        let Some(lease) = self.drain(lease) else { return };
+        let Some(lease) = self.drain(lease, now) else { return };
         let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
         if let Some(connection) = &mut self.connection {
             connection.rest();
@@ -234,7 +251,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
             None if outstanding => Health::Broken(Cause::Cancelled),
             None => Health::Healthy,
         };
-        self.server.check_in(self.hub.now(), lease, self.connection.take(), health);
+        self.server.check_in(now, lease, self.connection.take(), health);
     }
 }
 
@@ -277,6 +294,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let (hub, deadline) = (self.hub, self.deadline);
+        hub.check_fork()?;
         let Some(server) = &self.server else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
@@ -300,7 +318,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
                 Ok(Guard { hub, server, lease: Some(lease), connection, broken, deadline })
             }
-            (Err(error), Some(server)) => Err(server.explain(error)),
+            (Err(error), Some(server)) => Err(hub.explain(&server, error)),
             (Err(error), None) => Err(OperationError::check_out_of("", error)),
             (Ok(_), _) => Err(OperationError::check_out_of("", CheckOutError::Cancelled)),
         })
@@ -309,8 +327,11 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
 
 impl<R: Runtime> Drop for CheckingOut<'_, R> {
     fn drop(&mut self) {
-        if let (Some(id), Some(server)) = (self.waiter.take(), &self.server) {
-            server.cancel(self.hub.now(), id);
+        let Some(server) = &self.server else { return };
+        if self.hub.is_inherited() {
+            core::mem::forget(server.clone());
+        } else if let Some(id) = self.waiter.take() {
+            self.hub.at_last(|now| server.cancel(now, id));
         }
     }
 }

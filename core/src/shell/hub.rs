@@ -88,7 +88,7 @@ pub(super) struct State<R: Runtime> {
     /// No place before this one is free.
     pub(super) selectors_taken: usize,
     /// Where the waking of all selectors has come to; `None` when it is done.
-    wake_selectors: Option<usize>,
+    pub(super) wake_selectors: Option<usize>,
     /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
     pub(super) suitable: Option<R::ServerHandle>,
     /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
@@ -101,6 +101,10 @@ pub(super) struct State<R: Runtime> {
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
+    /// It was closed because a task was dropped.
+    pub(super) abandoned: bool,
+    /// In the child of a fork: all pools were cleared.
+    pub(super) forked: bool,
 }
 
 /// A server and the tasks of its monitor.
@@ -296,6 +300,8 @@ impl<R: Runtime> Hub<R> {
             next_pool: config.first_pool,
             unplaced: false,
             closed: false,
+            abandoned: false,
+            forked: false,
         };
         Self {
             runtime,
@@ -400,11 +406,12 @@ impl<R: Runtime> Hub<R> {
     /// Does what is left to do without the lock.
     fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
-            match due {
+            // Wakers and sockets are others': what the step gives to its caller must not be lost for a panic of theirs.
+            let _ = R::contain(|| match due {
                 Chore::Wake(waker) => waker.wake(),
                 Chore::Settle(server) => server.settle(),
                 Chore::Drop(entry) => drop(entry),
-            }
+            });
             chore = self.state.with(State::chore);
         }
         self.events.deliver();
@@ -430,7 +437,7 @@ impl<R: Runtime> Hub<R> {
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
-    /// [`OperationError::Closed`].
+    /// [`OperationError::Closed`], [`OperationError::Abandoned`].
     pub async fn check_out(
         &self,
         wanted: &Wanted<'_>,
@@ -449,7 +456,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::CheckOut`], [`OperationError::Authentication`].
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
     pub async fn check_out_of(
         &self,
         server: R::ServerHandle,
@@ -457,23 +464,6 @@ impl<R: Runtime> Hub<R> {
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
         CheckingOut::new(self, server, limit, deadline).await
-    }
-
-    /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed
-    /// when they are returned. The tasks of the runner end.
-    ///
-    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
-    pub fn close(&self) {
-        self.step_state(|state, now, tap| {
-            state.control.close(now, tap);
-            state.closed = true;
-            state.wake_selectors = Some(0);
-        });
-    }
-
-    /// Whether [`Hub::close`] was called.
-    pub fn is_closed(&self) -> bool {
-        self.state.with(|state| state.closed)
     }
 
     /// Each server with its description and its pool.
@@ -485,7 +475,7 @@ impl<R: Runtime> Hub<R> {
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
         let mut seen: <R::Topology as topology::Stores>::PerServer<Option<Seen<R>>> = Store::EMPTY;
-        self.state.with(|state| {
+        self.look(|state| {
             let State { control, servers, .. } = state;
             for entry in servers.slots().iter().flatten() {
                 let Some(description) = control.topology().server(entry.id) else { continue };
@@ -494,7 +484,7 @@ impl<R: Runtime> Hub<R> {
                     server_type: description.server_type(),
                     round_trip_average: description.round_trip_time(),
                     round_trip_minimum: description.min_round_trip_time(),
-                    pool: entry.server.pool_snapshot(),
+                    pool: entry.server.snapshot_in(self),
                 }));
                 if pushed.is_err() {
                     break;
@@ -515,7 +505,7 @@ impl<R: Runtime> Hub<R> {
 
     /// What the deployment is.
     pub fn topology_type(&self) -> TopologyType {
-        self.state.with(|state| state.control.topology().description().topology_type())
+        self.look(|state| state.control.topology().description().topology_type()).unwrap_or(TopologyType::Unknown)
     }
 
     /// Takes other hosts for those of the deployment: see [`Control::handle_seeds`](crate::control::Control::handle_seeds).
@@ -526,12 +516,15 @@ impl<R: Runtime> Hub<R> {
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn change_seeds<'s>(&self, seeds: impl Iterator<Item = &'s str> + Clone) -> Result<(), Full> {
+        if self.is_inherited() {
+            return Ok(());
+        }
         self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
     }
 
     /// The options of every pool.
     pub fn pool_config(&self) -> PoolConfig {
-        self.state.with(|state| state.pool)
+        self.look(|state| state.pool).unwrap_or(self.config.pool)
     }
 
     /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background` stay as
@@ -540,6 +533,9 @@ impl<R: Runtime> Hub<R> {
     /// Where more connections may be established at once than before, [`Hub::next_server`] gives the servers again, and
     /// [`Hub::server_tasks`] the workers that are missing.
     pub fn reconfigure_pools(&self, pool: PoolConfig) {
+        if self.is_inherited() {
+            return;
+        }
         self.step_state(|state, now, _| {
             state.pool = pool.in_mode_of(state.pool);
             let workers = workers_of(state.pool.options());
@@ -569,11 +565,19 @@ impl<R: Runtime> Hub<R> {
 
     /// Asks for a check of every server as soon as it may be.
     pub fn request_check(&self) {
-        self.step(|control, now, _| control.request_check(now));
+        if !self.is_inherited() {
+            self.step(|control, now, _| control.request_check(now));
+        }
     }
 
-    /// Calls the monitors when they want to be called. Ends when the client is closed.
-    pub async fn run_clock(&self) {
+    /// Calls the monitors when they want to be called. Ends when the client is closed; dropping it before closes the client: see
+    /// [`Attendance`](super::Attendance).
+    pub fn run_clock(&self) -> impl Future<Output = ()> {
+        Self::attend(self, None, Self::keep_clock)
+    }
+
+    /// [`Hub::run_clock`] once it is attended.
+    pub(crate) async fn keep_clock(&self) {
         loop {
             let at = self.step_state(|state, now, tap| {
                 if state.control.poll_timeout().is_some_and(|at| at <= now) {

@@ -37,7 +37,8 @@ pub trait Runtime: Sized + 'static {
     /// Where events go.
     type Events: Publish;
 
-    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
+    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back. It does not panic: it is asked for when connections are
+    /// returned, too.
     fn now(&self) -> Instant;
 
     /// Uniform random bits, for choices among equals; need not be secret.
@@ -84,10 +85,41 @@ pub trait Runtime: Sized + 'static {
     /// [`Full`] when there are none left.
     fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
 
+    /// Runs what may panic; `None` if it did. That is caught at the seams to what is not the shell's: tasks of the background, wakers that are woken,
+    /// sockets that are dropped.
+    ///
+    /// By default nothing is caught, for firmware. Whoever overrides it, with `std::panic::catch_unwind`, overrides [`Runtime::keep_up`] too.
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        Some(work())
+    }
+
+    /// Does work of the background until it comes to its own end. Whether it did: if not, the client is closed, see [`Attendance`](super::Attendance).
+    ///
+    /// - `begin`: makes a future of the work.
+    ///
+    /// By default a panic of the work is one of the task that polls it. Where panics are caught, [`restart`](super::restart) is this method.
+    fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        async move {
+            begin().await;
+            true
+        }
+    }
+
     /// Whether there is a place for one more server. Asked before each; one that has none now has its turn with the next news of any other, and whenever
     /// [`Hub::next_server`](super::Hub::next_server) is asked.
     fn has_place(&self) -> bool {
         true
+    }
+
+    /// Whether this process is a fork of the one that the runtime was made in, so that its sockets and threads are another's. No, by default.
+    ///
+    /// Asked at each poll: a load and a comparison, no system call. In such a child operations fail with
+    /// [`OperationError::Forked`](super::OperationError::Forked), and what they have is not returned. Left for the runtime to see to: a stream
+    /// that is dropped there says nothing and leaves its socket alone; the tasks of servers are neither polled nor dropped.
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        false
     }
 
     /// Puts a server where it can be shared: see [`NewServer::share`].
@@ -102,6 +134,12 @@ pub trait Runtime: Sized + 'static {
 pub trait Locked<T> {
     /// Runs `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered before this one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
+
+    /// The same if nobody holds the lock now; `None` if somebody does. For the child of a fork, where that may be a thread that is not there; a lock
+    /// that no fork can find held needs no other than this.
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        Some(self.with(f))
+    }
 }
 
 /// A lock that holds its value: `std::sync::Mutex`, or a critical section.
@@ -212,6 +250,14 @@ impl<T> Locked<T> for std::sync::Mutex<T> {
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        match self.try_lock() {
+            Ok(mut value) => Some(f(&mut value)),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(f(&mut poisoned.into_inner())),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
     }
 }
 

@@ -107,7 +107,8 @@ impl<R: Runtime> Hub<R> {
     /// # Errors
     ///
     /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
-    /// [`OperationError::Closed`] once the client is closed.
+    /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
+    /// [`OperationError::Forked`] in the child of a fork.
     ///
     /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
     pub async fn select_server(
@@ -115,6 +116,7 @@ impl<R: Runtime> Hub<R> {
         wanted: &Wanted<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
+        self.check_fork()?;
         if wanted.is_plain() {
             if let Some(server) = self.state.with(|state| state.suitable.clone()) {
                 return Ok(server);
@@ -135,6 +137,7 @@ impl<R: Runtime> Hub<R> {
         let mut place = SelectorPlace { hub: self, index: None };
         let mut expiry = pin!(self.sleep_until(selector.deadline()));
         poll_fn(|context| {
+            self.check_fork()?;
             let selected = place.poll_select(wanted, &selector, context.waker());
             if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
                 // The last look, which finds a server or says what there was instead.
@@ -194,7 +197,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
         let (polled, _replaced) = self.hub.step_state(|state, now, _| {
             let ready = |result| (Poll::Ready(result), None);
             if state.closed {
-                return ready(Err(OperationError::Closed));
+                return ready(Err(state.end()));
             }
             let selected = match state.select(wanted, entropy) {
                 Ok(Some(server)) => return ready(Ok(server)),
@@ -223,7 +226,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
 
 impl<R: Runtime> Drop for SelectorPlace<'_, R> {
     fn drop(&mut self) {
-        let Some(index) = self.index else { return };
+        let Some(index) = self.index.filter(|_| !self.hub.is_inherited()) else { return };
         let _left = self.hub.state.with(|state| {
             let seat = state.selectors.slots_mut().get_mut(index)?;
             state.selectors_taken = state.selectors_taken.min(index);

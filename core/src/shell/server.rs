@@ -3,6 +3,7 @@
 //! Every change goes through [`Server::step`]: the machine is changed under the lock; sockets are dropped and tasks woken
 //! after it is released. Nothing is awaited under the lock.
 
+mod fork;
 mod new;
 
 pub use new::NewServer;
@@ -249,6 +250,11 @@ impl<R: Runtime> ServerState<R> {
         Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
     }
 
+    fn snapshot(&self) -> PoolSnapshot {
+        let pool = &self.pool;
+        PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
+    }
+
     fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
         self.cell(lease.conn()).and_then(|cell| cell.socket.take())
     }
@@ -288,11 +294,7 @@ impl<R: Runtime> Server<R> {
 
     /// What the pool is doing, at one instant.
     pub fn pool_snapshot(&self) -> PoolSnapshot {
-        self.state.with(|state| PoolSnapshot {
-            state: state.pool.state(),
-            generation: state.pool.generation().get(),
-            counts: state.pool.counts(),
-        })
+        self.state.with(|state| state.snapshot())
     }
 
     /// Changes the pool, then does what it owes.
@@ -302,7 +304,8 @@ impl<R: Runtime> Server<R> {
             (result, state.chore())
         });
         while let Some(due) = chore {
-            due.run();
+            // As in `Hub::finish`.
+            let _ = R::contain(|| due.run());
             chore = self.state.with(ServerState::chore);
         }
         self.events.deliver();

@@ -17,6 +17,8 @@ impl<R: Runtime> State<R> {
 impl<R: Runtime> Hub<R> {
     /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
     /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
+    ///
+    /// To drop this is no harm, as another may take its place. Who waits for new servers for the client's life holds an [`Attendance`](super::Attendance).
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         let mut place = StarterPlace { hub: self, index: None };
         poll_fn(|context| place.poll_next(context.waker())).await

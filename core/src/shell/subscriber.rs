@@ -7,8 +7,10 @@
 mod tests;
 
 use super::event::{Event, EventRef, Publish};
+use super::fork::Birth;
 use super::runtime::register;
 use crate::Instant;
+use crate::observe::contain;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -28,6 +30,7 @@ pub struct Subscribers {
 
 #[derive(Debug, Default)]
 struct Shared {
+    birth: Birth,
     active: AtomicBool,
     /// Something was published since readers were last woken.
     unread: AtomicBool,
@@ -67,9 +70,10 @@ pub enum Notice {
     },
 }
 
-/// A stream of events, from the moment of subscribing until the client is closed or dropped.
+/// A stream of events, from the moment of subscribing until the client is closed or dropped, or the filter panics. In the child of a fork it has ended.
 #[derive(Debug)]
 pub struct Subscription {
+    birth: Birth,
     queue: Arc<Mutex<Queue>>,
     /// Keeps the list that this subscription leaves when it is dropped.
     shared: Weak<Shared>,
@@ -80,26 +84,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscribers {
-    /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing.
+    /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing, nor is it in the child of a fork.
     ///
     /// - `limit`: how many events are kept for a reader that is behind; at least 1.
-    /// - `filter`: called under the lock of what is being changed, so it only looks.
+    /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         let limit = limit.max(1);
         let notices = VecDeque::with_capacity(limit.min(64));
-        let mut list = lock(&self.shared.list);
-        let queue = Queue { notices, limit, filter, lost: 0, closed: list.closed, waker: None };
+        let birth = self.shared.birth.clone();
+        let queue = Queue { notices, limit, filter, lost: 0, closed: birth.is_inherited(), waker: None };
         let queue = Arc::new(Mutex::new(queue));
-        if !list.closed {
-            list.queues.push(Arc::downgrade(&queue));
-            self.shared.active.store(true, Ordering::Release);
+        if !birth.is_inherited() {
+            let mut list = lock(&self.shared.list);
+            if list.closed {
+                lock(&queue).closed = true;
+            } else {
+                list.queues.push(Arc::downgrade(&queue));
+                self.shared.active.store(true, Ordering::Release);
+            }
         }
-        Subscription { queue, shared: Arc::downgrade(&self.shared) }
+        Subscription { birth, queue, shared: Arc::downgrade(&self.shared) }
     }
 
     /// Ends every subscription once it is read to its end.
     pub fn close(&self) {
+        if self.shared.birth.is_inherited() {
+            return;
+        }
         let queues = {
             let mut list = lock(&self.shared.list);
             list.closed = true;
@@ -131,11 +143,23 @@ impl Publish for Subscribers {
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
+        if self.shared.birth.is_inherited() {
+            return;
+        }
         let list = lock(&self.shared.list);
         for queue in list.queues.iter().filter_map(Weak::upgrade) {
             let mut queue = lock(&queue);
-            if !(queue.filter)(&event) {
+            if queue.closed {
                 continue;
+            }
+            match contain(|| (queue.filter)(&event)) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => {
+                    queue.closed = true;
+                    self.shared.unread.store(true, Ordering::Release);
+                    continue;
+                }
             }
             if queue.lost > 0 || queue.notices.len() >= queue.limit {
                 queue.lost += 1;
@@ -153,7 +177,9 @@ impl Publish for Subscribers {
         while self.shared.unread.load(Ordering::Acquire) {
             let waker = self.shared.next_reader();
             match waker {
-                Some(waker) => waker.wake(),
+                Some(waker) => {
+                    let _ = contain(|| waker.wake());
+                }
                 None => break,
             }
         }
@@ -166,7 +192,7 @@ impl Shared {
         let list = lock(&self.list);
         let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
             let mut queue = lock(&queue);
-            if queue.is_empty() { None } else { queue.waker.take() }
+            if queue.is_empty() && !queue.closed { None } else { queue.waker.take() }
         });
         if waker.is_none() {
             // Under the lock, which publishing takes: nothing that is published now is missed.
@@ -178,6 +204,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.birth.is_inherited() {
+            return;
+        }
         let list = self.list.get_mut().unwrap_or_else(PoisonError::into_inner);
         end(&list.queues);
     }
@@ -191,11 +220,14 @@ impl Subscription {
 
     /// The next notice, if there is one now.
     pub fn try_next(&mut self) -> Option<Notice> {
-        lock(&self.queue).pop()
+        if self.birth.is_inherited() { None } else { lock(&self.queue).pop() }
     }
 
     /// [`Subscription::next`] for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Notice>> {
+        if self.birth.is_inherited() {
+            return Poll::Ready(None);
+        }
         let mut queue = lock(&self.queue);
         if let Some(notice) = queue.pop() {
             return Poll::Ready(Some(notice));
@@ -232,6 +264,11 @@ impl Queue {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
+        if self.birth.is_inherited() {
+            // A lock may be held by a thread that is not there, and a waker take one.
+            core::mem::forget(Arc::clone(&self.queue));
+            return;
+        }
         let Some(shared) = self.shared.upgrade() else { return };
         let mut list = lock(&shared.list);
         list.queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));

@@ -47,30 +47,46 @@ pub(super) fn workers_of(options: &PoolOptions) -> u32 {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Runs one task of a server until the server leaves the topology or the client is closed.
+    /// Runs one task of a server until the server leaves the topology or the client is closed. Dropping it before closes the client, also if it is one
+    /// of several workers: see [`Attendance`](super::Attendance).
     ///
     /// Its future is as large as that of the largest task. A host that runs a fixed number calls those below.
-    pub async fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) {
-        match task {
-            ServerTask::Check => self.run_check(server).await,
-            ServerTask::Rtt => self.run_rtt(server).await,
-            ServerTask::Clock => self.run_pool_clock(server).await,
-            ServerTask::Worker => self.run_worker(server).await,
-        }
+    pub fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), move |hub| hub.work(server, task))
     }
 
     /// [`ServerTask::Check`].
-    pub async fn run_check(&self, server: &R::ServerHandle) {
-        self.run_line(server, Line::Check).await;
+    pub fn run_check(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Check))
     }
 
     /// [`ServerTask::Rtt`].
-    pub async fn run_rtt(&self, server: &R::ServerHandle) {
-        self.run_line(server, Line::Rtt).await;
+    pub fn run_rtt(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Rtt))
+    }
+
+    /// [`ServerTask::Clock`]: calls the pool when it wants to be called.
+    pub fn run_pool_clock(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_pool_clock(server))
+    }
+
+    /// [`ServerTask::Worker`]: establishes connections, one after the other.
+    pub fn run_worker(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_establishing(server))
+    }
+
+    /// [`Hub::run_server_task`] once it is attended.
+    pub(crate) async fn work(&self, server: &R::ServerHandle, task: ServerTask) {
+        match task {
+            ServerTask::Check => self.keep_line(server, Line::Check).await,
+            ServerTask::Rtt => self.keep_line(server, Line::Rtt).await,
+            ServerTask::Clock => self.keep_pool_clock(server).await,
+            ServerTask::Worker => self.keep_establishing(server).await,
+        }
     }
 
     /// Does what the monitor asks of one of its connections.
-    async fn run_line(&self, server: &R::ServerHandle, line: Line) {
+    async fn keep_line(&self, server: &R::ServerHandle, line: Line) {
         let mut connection = None;
         let mut asked = None;
         loop {
@@ -82,6 +98,7 @@ impl<R: Runtime> Hub<R> {
                 },
             };
             let mut waited = false;
+            let mut performing = Performing { hub: self, server: server.id(), line: line_of(action) };
             let outcome = {
                 let mut work = pin!(self.perform(server, action, &mut connection));
                 poll_fn(|context| {
@@ -97,6 +114,7 @@ impl<R: Runtime> Hub<R> {
                 })
                 .await
             };
+            performing.line = None;
             match outcome {
                 // A server whose replies are always there must not keep the thread for itself.
                 Interrupted::No if !waited => yield_now().await,
@@ -205,8 +223,7 @@ impl<R: Runtime> Hub<R> {
         Ok(Connection::new(stream, input, output))
     }
 
-    /// [`ServerTask::Clock`]: calls the pool when it wants to be called.
-    pub async fn run_pool_clock(&self, server: &R::ServerHandle) {
+    async fn keep_pool_clock(&self, server: &R::ServerHandle) {
         #[cfg(feature = "alloc")]
         let mut late = LateReplies::attend(self, server);
         loop {
@@ -225,8 +242,8 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// [`ServerTask::Worker`]: establishes connections, one after the other.
-    pub async fn run_worker(&self, server: &R::ServerHandle) {
+    pub(super) async fn keep_establishing(&self, server: &R::ServerHandle) {
+        // There is nothing to do for more workers than connections.
         let Some(index) = server.join_workers() else { return };
         let place = WorkerPlace::<R> { server, index };
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
@@ -234,13 +251,13 @@ impl<R: Runtime> Hub<R> {
             let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
             let deadline = self.time_limit(self.config().connect_timeout);
             let established = self.establish_by(server, conn, deadline).await;
-            establishing.conn = None;
             match established {
                 Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
                 // The pool gave it up: nothing is reported.
                 None => {}
             }
+            establishing.conn = None;
         }
     }
 
@@ -348,7 +365,7 @@ struct WorkerPlace<'s, R: Runtime> {
 
 impl<R: Runtime> Drop for WorkerPlace<'_, R> {
     fn drop(&mut self) {
-        self.server.leave_workers(self.index);
+        let _ = R::contain(|| self.server.leave_workers(self.index));
     }
 }
 
@@ -364,7 +381,33 @@ impl<R: Runtime> Drop for Establishing<'_, R> {
     fn drop(&mut self) {
         if let Some(conn) = self.conn {
             let error = HandshakeError::new(Phase::Connect, Cause::Cancelled);
-            self.hub.report_establish_failed(self.server, conn, &error);
+            let _ = R::contain(|| self.hub.report_establish_failed(self.server, conn, &error));
+        }
+    }
+}
+
+/// The connection of which news is wanted after this.
+const fn line_of(action: MonitorAction) -> Option<LineId> {
+    match action {
+        MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
+            Some(line)
+        }
+        MonitorAction::Hangup(_) => None,
+    }
+}
+
+/// Work on a monitor's connection. The monitor hears that it failed also when the task is dropped or panics.
+struct Performing<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: ServerId,
+    /// `None` when there is nothing to tell, or no more.
+    line: Option<LineId>,
+}
+
+impl<R: Runtime> Drop for Performing<'_, R> {
+    fn drop(&mut self) {
+        if let Some(line) = self.line {
+            let _ = R::contain(|| self.hub.line_failed(self.server, line, Cause::Cancelled));
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+mod abandoned;
 mod crowd;
+mod fork;
 mod limits;
 #[cfg(feature = "auth")]
 mod login;
 mod monitor;
+mod panics;
 mod places;
 mod wakers;
 mod warm_up;
@@ -28,11 +31,13 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::future::{pending, poll_fn};
+use core::panic::AssertUnwindSafe;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use embedded_io_async::{ErrorType, Read, Write};
+use std::panic::catch_unwind;
 use std::sync::Mutex;
 
 /// What becomes of a connection that is dialed.
@@ -73,8 +78,21 @@ pub(super) struct Bench {
     flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
+    /// Whether the process was forked.
+    inherited: Arc<AtomicBool>,
     /// What memory held when it was given back.
     left: Arc<Mutex<Vec<Vec<u8>>>>,
+    /// What panics, and how many times more.
+    faulty: Arc<Mutex<Option<(Part, usize)>>>,
+}
+
+/// What a runtime does that may panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Connect,
+    Buffers,
+    Sleep,
+    Read,
 }
 
 /// A buffer that moves whenever it grows, and whose memory is looked at when it is given back.
@@ -203,6 +221,7 @@ impl Read for Stream {
         if let Some(last) = self.flowing.filter(|_| self.unread.is_empty()) {
             self.flow(last);
         }
+        self.bench.pass_through(Part::Read);
         let is_there = || !self.unread.is_empty() && self.bench.now() >= self.readable_at;
         poll_fn(|_| if is_there() { Poll::Ready(()) } else { Poll::Pending }).await;
         let count = buf.len().min(self.unread.len());
@@ -288,10 +307,12 @@ impl Runtime for Bench {
     }
 
     async fn sleep_until(&self, at: Instant) {
+        self.pass_through(Part::Sleep);
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
     async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
+        self.pass_through(Part::Connect);
         let dial = *self.dial.lock().unwrap();
         match dial {
             Dial::Stands => Ok(Stream::of(self)),
@@ -301,6 +322,7 @@ impl Runtime for Bench {
     }
 
     fn buffers(&self, _stream: &Stream) -> Result<(Page, Page), Full> {
+        self.pass_through(Part::Buffers);
         Ok((Page::of(self), Page::of(self)))
     }
 
@@ -310,6 +332,18 @@ impl Runtime for Bench {
 
     fn is_private(&self, _stream: &Stream) -> bool {
         self.is_private.load(Ordering::Relaxed)
+    }
+
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(work)).ok()
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed)
     }
 
     fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
@@ -329,12 +363,29 @@ impl Bench {
             flood: Arc::default(),
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
+            inherited: Arc::default(),
             left: Arc::default(),
+            faulty: Arc::default(),
         }
     }
 
     fn dial(&self, dial: Dial) {
         *self.dial.lock().unwrap() = dial;
+    }
+
+    /// Has a part panic so many times.
+    fn break_down(&self, part: Part, times: usize) {
+        *self.faulty.lock().unwrap() = Some((part, times));
+    }
+
+    fn pass_through(&self, part: Part) {
+        let mut faulty = self.faulty.lock().unwrap();
+        if let Some((broken, times)) = faulty.as_mut().filter(|(broken, times)| *broken == part && *times > 0) {
+            *times -= 1;
+            let broken = *broken;
+            drop(faulty);
+            panic!("{broken:?} panics, as the test wants it");
+        }
     }
 
     fn mute(&self, mute: bool) {
@@ -402,8 +453,9 @@ where
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
+/// Not attended: dropping it does no harm.
 fn worker<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Boxed<'a, ()> {
-    Box::pin(hub.run_server_task(server, ServerTask::Worker))
+    Box::pin(hub.keep_establishing(server))
 }
 
 fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {

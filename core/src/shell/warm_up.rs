@@ -49,7 +49,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::Closed`]: no server in time.
+    /// [`OperationError::ServerSelection`], [`OperationError::Closed`], [`OperationError::Abandoned`]: no server in time, or none any more.
     /// [`OperationError::Timeout`]: not so many connections in time. [`OperationError::CheckOut`], [`OperationError::Authentication`]:
     /// a connection to the server, of this or of an operation, could not be established meanwhile, as a check-out would be told; nothing is tried again, that is for the
     /// caller to say. Or the server has gone or the client was closed ([`CheckOutError::PoolClosed`]), or there is no place to wait
@@ -73,9 +73,10 @@ impl<R: Runtime> Hub<R> {
         let mut place = WarmerPlace::<R> { hub: self, server, index: None };
         let mut expiry = pin!(self.sleep_until(deadline));
         poll_fn(|context| {
+            self.check_fork()?;
             let polled = server.poll_warm(self.now(), &mut place.index, conns, context.waker());
-            if polled.is_ready() {
-                return polled;
+            if let Poll::Ready(result) = polled {
+                return Poll::Ready(result.map_err(|error| self.explain(server, error)));
             }
             expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout))
         })
@@ -92,8 +93,10 @@ struct WarmerPlace<'h, R: Runtime> {
 
 impl<R: Runtime> Drop for WarmerPlace<'_, R> {
     fn drop(&mut self) {
-        if let Some(index) = self.index {
-            self.server.leave_warmers(self.hub.now(), index);
+        if self.hub.is_inherited() {
+            core::mem::forget(self.server.clone());
+        } else if let Some(index) = self.index {
+            self.hub.at_last(|now| self.server.leave_warmers(now, index));
         }
     }
 }
@@ -108,7 +111,7 @@ impl<R: Runtime> Server<R> {
         place: &mut Option<usize>,
         count: Option<u32>,
         waker: &Waker,
-    ) -> Poll<Result<(), OperationError>> {
+    ) -> Poll<Result<(), CheckOutError>> {
         let (polled, _replaced) = self.step(|state, observer| {
             let goal = goal(count, state.pool.config());
             if goal == 0 || state.pool.is_filled(goal) {
@@ -131,7 +134,7 @@ impl<R: Runtime> Server<R> {
             state.retarget(now, observer);
             polled
         });
-        polled.map_err(|error| self.explain(error))
+        polled
     }
 
     fn leave_warmers(&self, now: Instant, index: usize) {

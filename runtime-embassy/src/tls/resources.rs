@@ -147,7 +147,7 @@ impl<L: Layout> Client<L> {
 }
 
 /// The [`Runner`] of a client with TLS. Sessions live in it.
-#[must_use = "without it a client does nothing"]
+#[must_use = "without it a client is closed"]
 pub struct TlsRunner<L: Layout, const RECEIVE: usize, const SEND: usize, const PIECE: usize> {
     runner: Runner<L>,
     buffers: &'static mut TlsBuffers<L, RECEIVE, SEND, PIECE>,

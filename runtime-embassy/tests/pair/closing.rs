@@ -1,9 +1,9 @@
 //! The end of a client.
 
 use super::net::run;
-use super::support::{Rig, Small, eventually, options, ping, refused, rig, server, small};
-use poolhouse_embassy::poolhouse_core::pool::CheckOutError;
-use poolhouse_embassy::{OperationError, Options, PoolOptions, ServerMonitoringMode};
+use super::support::{Log, Rig, Small, eventually, made, options, ping, refused, rig, server, small};
+use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
+use poolhouse_embassy::{OperationError, Options, PoolOptions, ServerMonitoringMode, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
 
 /// From the server's side: every connection was ended by the client, in order.
@@ -90,5 +90,81 @@ fn close_interrupts_what_is_being_greeted_and_awaited() {
         streaming.client.close();
         polling.end(&[]).await;
         streaming.end(&[&server]).await;
+    });
+}
+
+/// Where a runner is when it is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Dropped {
+    /// Not even begun.
+    Whole,
+    Running,
+    HubRunner,
+    ServerRunner,
+    /// Waits for a second server, which there is not.
+    IdleServerRunner,
+}
+
+/// Nobody would ever serve those who wait; in use goes on, and is closed when it is returned.
+#[test]
+fn runner_that_is_dropped_ends_whoever_waits_with_a_reason_of_its_own() {
+    type Two = Sizes<2, 1, 8, 4096, 1024, 1024, Log>;
+    for dropped in [Dropped::Running, Dropped::HubRunner, Dropped::ServerRunner, Dropped::IdleServerRunner] {
+        run(async |net| {
+            let server = server();
+            net.open_to(&server);
+            let (rig, runner) = made::<Two>(net, options(&server));
+            let mut tasks = Vec::new();
+            let client = rig.client;
+            let victim = if let Dropped::Running = dropped {
+                tasks.push(net.spawn_task(async move { runner.run().await }));
+                0
+            } else {
+                let (hub, servers) = runner.split();
+                tasks.push(net.spawn_task(async move { hub.run().await }));
+                tasks.push(net.spawn_task(async move { servers.run().await }));
+                rig.known().await;
+                tasks.push(net.spawn_task(async move { servers.run().await }));
+                net.idle().await;
+                match dropped {
+                    Dropped::ServerRunner => 1,
+                    Dropped::IdleServerRunner => 2,
+                    Dropped::Whole | Dropped::Running | Dropped::HubRunner => 0,
+                }
+            };
+            let mut guard = client.check_out().await.expect("a connection");
+            let waiting: Vec<_> = (0..8).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
+            net.idle().await;
+            assert_eq!(rig.pool().counts.waiting, 8, "{dropped:?}");
+            drop(tasks.swap_remove(victim));
+            for task in waiting {
+                assert_eq!(refused(task.await), OperationError::Abandoned, "{dropped:?}");
+            }
+            assert_eq!(refused(client.check_out().await), OperationError::Abandoned, "{dropped:?}");
+            assert_eq!(refused(client.warm_up(None).await), OperationError::Abandoned, "{dropped:?}");
+            guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await.expect("its reply");
+            drop(guard);
+            assert_eq!(rig.log.closed(), [ClosedReason::PoolClosed], "{dropped:?}");
+        });
+    }
+}
+
+/// A client whose runner nobody wanted, and one whose runner was begun for nothing.
+#[test]
+fn client_whose_runner_is_dropped_before_it_runs_fails_at_once() {
+    run(async |net| {
+        let server = server();
+        for dropped in [Dropped::Whole, Dropped::Running, Dropped::HubRunner] {
+            let (rig, runner) = made::<Small>(net, options(&server));
+            match dropped {
+                Dropped::Running => drop(runner.run()),
+                Dropped::HubRunner => drop(runner.split()),
+                Dropped::Whole | Dropped::ServerRunner | Dropped::IdleServerRunner => drop(runner),
+            }
+            let client = rig.client;
+            let waiting = net.spawn_task(async move { ping(&client).await });
+            assert_eq!(refused(waiting.await), OperationError::Abandoned, "{dropped:?}");
+        }
+        assert_eq!(server.accepted_count(), 0);
     });
 }

@@ -16,7 +16,7 @@ use poolhouse_embassy::poolhouse_core::shell::{Event, PoolSnapshot};
 use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
 use poolhouse_embassy::{
     Buffers, Client, DocumentWriter, EventRef, Layout, MonitorOptions, OperationError, Options, Publish, RawDocument,
-    Resources, ServerMonitoringMode, Sizes,
+    Resources, Runner, ServerMonitoringMode, Sizes,
 };
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused};
@@ -122,14 +122,19 @@ pub(crate) struct Rig<L: Layout> {
 
 /// A client on this network, in memory that is leaked.
 pub(crate) fn rig<L: Layout<Events = Log>>(net: &Net, options: Options) -> Rig<L> {
+    let (rig, runner) = made(net, options);
+    Rig { polls: net.spawn(async move { runner.run().await }), ..rig }
+}
+
+/// A client that does not run yet.
+pub(crate) fn made<L: Layout<Events = Log>>(net: &Net, options: Options) -> (Rig<L>, Runner<L>) {
     let config = Box::leak(Box::new(options.validate().expect("the options are right")));
     let resources = Box::leak(Box::new(Resources::<L>::new()));
     let buffers = Box::leak(Box::new(Buffers::new()));
     let log = Log::default();
     let (client, runner) =
         Client::with_events(resources, buffers, net.stack, config, log.clone()).expect("it can begin");
-    let polls = net.spawn(async move { runner.run().await });
-    Rig { client, log, polls }
+    (Rig { client, log, polls: Rc::default() }, runner)
 }
 
 /// A client of one server, over a way that is open.

@@ -1,4 +1,4 @@
-//! Futures that are dropped at any of their polls lose nothing and leave nothing behind.
+//! Futures that are dropped by the many, late, or polled by several tasks. That each may be dropped at each of its polls is shown by the contract.
 
 use super::support::{
     Bell, DropIt, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, poll_times, refused,
@@ -7,14 +7,10 @@ use super::support::{
 use alloc::sync::Arc;
 use core::task::{Context, Waker};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::pool::ClosedReason;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, Error};
-use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
+use poolhouse_tests::fake::FakeServer;
 use std::time::Instant;
-
-/// Polls that no operation here needs more of.
-const POLLS_MAX: usize = 200;
 
 /// Two collections whose documents tell which of them was asked.
 async fn fill(client: &Client) {
@@ -36,134 +32,6 @@ async fn all_is_well(server: &FakeServer, client: &Client) {
     assert_eq!(find(client, "other").await.expect("the next operation succeeds"), "other");
     at_rest(server, client, 1).await;
     assert_eq!(client.pool_snapshot().expect("a server").generation, 0, "the pool was cleared");
-}
-
-/// The whole way of an operation: selection, check-out, establishing, sending, receiving one byte after the other.
-#[test]
-fn operation_dropped_at_any_poll_leaves_nothing_behind() {
-    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
-        run(async {
-            let server = server();
-            let mut options = options(&server);
-            options.pool.max_pool_size = 1;
-            let client = client(options);
-            fill(&client).await;
-            server.inject(FaultRule::always(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find"));
-            let mut most = 0;
-            for times in 1..=POLLS_MAX {
-                let done = poll_times(find(&client, "one"), times, drop_it);
-                if let Some(found) = done {
-                    assert_eq!(found.expect("it succeeds"), "one");
-                    break;
-                }
-                most = times;
-                // Every tenth in full; the others leave the next one a pool as it is.
-                if times % 10 == 1 {
-                    server.clear_faults();
-                    all_is_well(&server, &client).await;
-                    server.inject(
-                        FaultRule::always(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find"),
-                    );
-                }
-            }
-            assert!(most > 3, "{drop_it:?}: dropped after {most} polls at most");
-            server.clear_faults();
-            all_is_well(&server, &client).await;
-            client.close().await;
-        });
-    }
-}
-
-/// From the first operation of a client, which waits for the server and for its connection.
-#[test]
-fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
-    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
-        run(async {
-            let server = server();
-            server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
-            let mut finished = false;
-            for times in 1..=POLLS_MAX {
-                let client = client(options(&server));
-                finished = poll_times(ping(&client), times, drop_it).is_some();
-                ping(&client).await.expect("the next operation succeeds");
-                at_rest(&server, &client, 1).await;
-                client.close().await;
-                server.wait_until(super::support::PATIENCE, |view| view.open_count() == 0).expect("all are closed");
-                if finished {
-                    break;
-                }
-            }
-            assert!(finished, "{drop_it:?}: not done after {POLLS_MAX} polls");
-        });
-    }
-}
-
-/// A check-out that waits for a connection in use: dropped while it waits, or when the connection was granted to it and
-/// it has not noticed.
-#[test]
-fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
-    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
-        run(async {
-            let server = server();
-            let mut options = options(&server);
-            options.pool.max_pool_size = 1;
-            let client = client(options);
-            fill(&client).await;
-            let guard = client.check_out().await.expect("a connection");
-            let returned = smol::spawn({
-                let client = client.clone();
-                async move {
-                    // The guard's connection comes back while the other waits.
-                    eventually("one waits", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 1))
-                        .await;
-                }
-            });
-            if drop_it == DropIt::AtOnce {
-                assert!(poll_times(client.check_out(), 1, drop_it).is_none());
-                returned.cancel().await;
-                drop(guard);
-            } else {
-                // It is polled by hand once, then woken by the grant.
-                let bell = Arc::new(Bell::default());
-                let waker = Waker::from(Arc::clone(&bell));
-                let mut context = Context::from_waker(&waker);
-                let mut waiting = Box::pin(client.check_out());
-                assert!(waiting.as_mut().poll(&mut context).is_pending());
-                returned.await;
-                drop(guard);
-                assert!(bell.wait(), "not woken");
-                let counts = client.pool_snapshot().expect("a server").counts;
-                assert_eq!((counts.in_use, counts.available), (1, 0), "granted, not noticed");
-                drop(waiting);
-            }
-            let counts = client.pool_snapshot().expect("a server").counts;
-            assert_eq!((counts.in_use, counts.available, counts.waiting), (0, 1, 0), "{drop_it:?}");
-            all_is_well(&server, &client).await;
-            // The same connection all the time.
-            assert_eq!(server.accepted_count(), 2);
-            client.close().await;
-        });
-    }
-}
-
-#[test]
-fn guard_dropped_before_its_reply_closes_the_connection() {
-    run(async {
-        let server = server();
-        let mut options = options(&server);
-        options.late_reply = Duration::ZERO;
-        let client = client(options);
-        fill(&client).await;
-        let mut watch = Watch::of(&client);
-        for _ in 0..10 {
-            server.freeze();
-            assert!(poll_times(find(&client, "one"), 1, DropIt::AtOnce).is_none());
-            server.thaw();
-            assert_eq!(watch.until_closed().await, ClosedReason::Error);
-            all_is_well(&server, &client).await;
-        }
-        client.close().await;
-    });
 }
 
 /// Abandoned waiters add nothing to the time of the next one.

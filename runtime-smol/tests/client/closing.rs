@@ -81,36 +81,6 @@ async fn closes_promptly_frozen(client: &Client) {
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
 }
 
-/// CMAP-36..40: who waits fails at once; who has a connection may finish, and it is closed when it comes back.
-#[test]
-fn close_fails_those_who_wait_and_lets_those_at_work_finish() {
-    run(async {
-        let server = server();
-        let mut options = options(&server);
-        options.pool.max_pool_size = 1;
-        let client = client(options);
-        let mut guard = client.check_out().await.expect("a connection");
-        let waiting: Vec<_> = (0..10)
-            .map(|_| {
-                let client = client.clone();
-                smol::spawn(async move { refused(ping(&client).await) })
-            })
-            .collect();
-        eventually("all wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 10)).await;
-        let begun = Instant::now();
-        client.close().await;
-        for task in waiting {
-            assert_eq!(task.await.check_out(), Some(&CheckOutError::PoolClosed));
-        }
-        assert!(begun.elapsed() < PATIENCE);
-        let reply = guard.run_command("admin", bson::doc! { "buildInfo": 1 }).await.expect("a reply");
-        assert!(reply.get_str("version").is_ok());
-        assert_eq!(server.open_count(), 1);
-        drop(guard);
-        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("it is closed");
-    });
-}
-
 #[test]
 fn closed_client_refuses_everything_and_may_be_closed_again() {
     run(async {
@@ -164,23 +134,6 @@ fn client_that_is_dropped_leaves_no_connection_and_ends_its_subscriptions() {
         server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
         let seen = watch.read_to_the_end().await;
         assert!(super::support::pool_names(seen).contains(&"PoolClosed"));
-    });
-}
-
-/// Whoever gives up closing leaves a client that is closed all the same.
-#[test]
-fn close_that_is_dropped_closes_all_the_same() {
-    run(async {
-        let server = server();
-        let client = streaming(&server);
-        ping(&client).await.expect("a ping");
-        let mut watch = Watch::of(&client);
-        let _ = super::support::poll_times(client.close(), 1, super::support::DropIt::AtOnce);
-        assert_eq!(operation(&refused(ping(&client).await)), OperationError::Closed);
-        // Nobody closes it again.
-        watch.read_to_the_end().await;
-        server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
-        client.close().await;
     });
 }
 

@@ -1,15 +1,21 @@
 //! What implements [`Platform`], as a subject, and the cases that only it is up to.
 
-use super::{Client, Limits, Shape, Subject};
+mod crowd;
+mod dropping;
+mod ending;
+mod panics;
+
+use super::{Client, Limits, ON_PURPOSE, Shape, Subject};
 use crate::suite::Suite;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
+use event_listener::Event;
 use poolhouse_core::Instant;
-use poolhouse_core::client::{self, ClientOptions, Net, Platform};
+use poolhouse_core::client::{self, ClientOptions, Connection, Error, Net, Platform};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::shell::{Hub, Subscribers};
 use std::io;
@@ -18,7 +24,83 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Adds the cases that want threads and a heap.
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
-    suite
+    let suite = dropping::add::<P>(suite);
+    let suite = panics::add::<P>(suite);
+    let suite = ending::add::<P>(suite);
+    crowd::add::<P>(suite)
+}
+
+/// The id of the one document of a collection.
+async fn find<P: Platform>(client: &client::Client<P>, name: &str) -> Result<String, Error> {
+    let reply = client.run_command("db", bson::doc! { "find": name }).await?;
+    Ok(first_id(&reply).to_owned())
+}
+
+/// [`find`] over this connection.
+async fn find_by<P: Platform>(connection: &mut Connection<'_, P>, name: &str) -> Result<String, Error> {
+    let reply = connection.run_command("db", bson::doc! { "find": name }).await?;
+    Ok(first_id(&reply).to_owned())
+}
+
+/// The id of the first document that a reply has.
+fn first_id(reply: &bson::Document) -> &str {
+    let batch = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch")).expect("a batch");
+    let first = batch.first().and_then(bson::Bson::as_document).expect("a document");
+    first.get_str("_id").expect("an id")
+}
+
+/// Runs tasks on the executor of a platform, and waits for all of them.
+///
+/// # Panics
+///
+/// One of them does.
+async fn join<P: Platform, T: Send + 'static>(
+    platform: &P,
+    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let tally = Arc::new(Tally { results: Mutex::default(), ended: Event::new() });
+    let running: Vec<_> = tasks
+        .enumerate()
+        .map(|(place, task)| {
+            let mut ending = Ending { tally: Arc::clone(&tally), place, result: None };
+            platform.spawn(async move { ending.note(task.await) })
+        })
+        .collect();
+    let is_over = || lock(&tally.results).len() == running.len();
+    while !is_over() {
+        let listener = tally.ended.listen();
+        if !is_over() {
+            listener.await;
+        }
+    }
+    let results = core::mem::take(&mut *lock(&tally.results));
+    results.into_values().map(|result| result.expect("no task has panicked")).collect()
+}
+
+/// What tasks have come to.
+struct Tally<T> {
+    results: Mutex<BTreeMap<usize, Option<T>>>,
+    ended: Event,
+}
+
+/// Notes what a task has come to when it is dropped.
+struct Ending<T> {
+    tally: Arc<Tally<T>>,
+    place: usize,
+    result: Option<T>,
+}
+
+impl<T> Ending<T> {
+    fn note(&mut self, result: T) {
+        self.result = Some(result);
+    }
+}
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {
+        lock(&self.tally.results).insert(self.place, self.result.take());
+        self.tally.ended.notify(usize::MAX);
+    }
 }
 
 /// A platform under test.
@@ -71,7 +153,11 @@ pub struct HostedClient<P: Platform> {
 impl<P: Platform + Default> HostedClient<P> {
     /// A client with these options.
     pub(super) fn new(options: ClientOptions, events: Subscribers) -> Self {
-        let platform = Probe::default();
+        Self::on(Probe::default(), options, events)
+    }
+
+    /// The same on this platform, which may have been told to do something.
+    pub(super) fn on(platform: Probe<P>, options: ClientOptions, events: Subscribers) -> Self {
         let client = client::Client::with_platform(platform.clone(), options, events).expect("the options are right");
         Self { client, platform }
     }
@@ -121,6 +207,7 @@ pub struct Probe<P: Platform> {
     panic: Arc<AtomicU8>,
     tasks: Tasks<P>,
     next: Arc<AtomicU64>,
+    running: Arc<AtomicUsize>,
 }
 
 type Tasks<P> = Arc<Mutex<BTreeMap<u64, <P as Platform>::Task>>>;
@@ -131,7 +218,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl<P: Platform + Default> Default for Probe<P> {
     fn default() -> Self {
-        Self { inner: P::default(), panic: Arc::default(), tasks: Arc::default(), next: Arc::default() }
+        Self {
+            inner: P::default(),
+            panic: Arc::default(),
+            tasks: Arc::default(),
+            next: Arc::default(),
+            running: Arc::default(),
+        }
     }
 }
 
@@ -146,6 +239,11 @@ impl<P: Platform> Probe<P> {
         self.panic.load(Ordering::SeqCst) != Panic::Never as u8
     }
 
+    /// How many tasks there are whose work has not ended and been dropped.
+    pub fn tasks_count(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
     /// Drops all tasks, as an executor does that ends.
     pub fn drop_tasks(&self) {
         let dropped = core::mem::take(&mut *lock(&self.tasks));
@@ -157,7 +255,7 @@ impl<P: Platform> Probe<P> {
         if self.panic.load(Ordering::Relaxed) == at as u8
             && self.panic.compare_exchange(at as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         {
-            panic!("the probe panics as it was told: {at:?}");
+            panic!("{ON_PURPOSE}: {at:?}");
         }
     }
 }
@@ -165,6 +263,15 @@ impl<P: Platform> Probe<P> {
 impl<P: Platform> fmt::Debug for Probe<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probe").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
+    }
+}
+
+/// Of a task whose work goes on.
+struct Alive(Arc<AtomicUsize>);
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -191,6 +298,7 @@ impl<P: Platform> Platform for Probe<P> {
     const DRIVER_NAME: &'static str = P::DRIVER_NAME;
     const DRIVER_VERSION: &'static str = P::DRIVER_VERSION;
     const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
+    const SURVIVES_FORK: bool = P::SURVIVES_FORK;
 
     type Tcp = P::Tcp;
     type Unix = P::Unix;
@@ -245,6 +353,13 @@ impl<P: Platform> Platform for Probe<P> {
         F: Future<Output = ()> + Send + 'static,
     {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let alive = Alive(Arc::clone(&self.running));
+        let work = async move {
+            // Dropped after the work, however that ends.
+            let _alive = alive;
+            work.await;
+        };
         // A task that ends stays in the list until its handle is dropped.
         lock(&self.tasks).insert(number, self.inner.spawn(work));
         ProbeTask { tasks: Arc::clone(&self.tasks), number }

@@ -9,13 +9,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::runtime::poolhouse_core::Cause;
+use crate::runtime::poolhouse_core::auth::{Credential, Mechanism};
+use crate::runtime::poolhouse_core::pool::CheckOutError;
+use crate::runtime::poolhouse_core::shell::OperationError;
+use crate::runtime::poolhouse_core::wire::AuthError;
+use crate::runtime::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, sleep};
 use bson::{Document, doc};
-use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::auth::{Credential, Mechanism};
-use poolhouse_smol::poolhouse_core::pool::CheckOutError;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::poolhouse_core::wire::AuthError;
-use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};
 
 use super::{Outcome, PATIENCE, refused};
@@ -172,7 +172,7 @@ pub(super) async fn insert(client: &Client) -> Outcome {
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
             Err(_) => {}
         }
-        smol::Timer::after(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(50)).await;
     }
 }
 

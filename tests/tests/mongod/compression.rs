@@ -1,9 +1,9 @@
 //! Compression against a real server, whose own counters are the witness.
 
 use super::{Outcome, PATIENCE, start};
+use crate::runtime::poolhouse_core::wire::compress::{Compressor, Compressors};
+use crate::runtime::{Client, ClientOptions};
 use bson::{Document, doc};
-use poolhouse_smol::poolhouse_core::wire::compress::{Compressor, Compressors};
-use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::mongod::{Mongod, MongodError};
 
 /// What the server has inflated and compressed by each algorithm: bytes as they came, and as they went.

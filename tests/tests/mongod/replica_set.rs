@@ -6,11 +6,11 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::runtime::poolhouse_core::ServerType;
+use crate::runtime::poolhouse_core::client::Platform;
+use crate::runtime::{Client, ClientOptions, CommandOptions, Error, Runtime, Task, sleep, spawn, unblock};
 use bson::doc;
-use poolhouse_smol::poolhouse_core::ServerType;
-use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error};
 use poolhouse_tests::mongod::MongodReplicaSet;
-use smol::Task;
 
 use super::{Outcome, PATIENCE, SLACK, eventually};
 
@@ -31,7 +31,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     // Blocking calls of the harness, on a thread of their own.
     let on = |work: fn(&mut MongodReplicaSet) -> Result<usize, Failure>| {
         let set = Arc::clone(&set);
-        smol::unblock(move || work(&mut lock(&set)))
+        unblock(move || work(&mut lock(&set)))
     };
     on(|set| Ok(set.settle(SETTLING)?)).await.map_err(|error| error.to_string())?;
     let load = Load::start(&client);
@@ -43,7 +43,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let killed = load.round("kill -9 of the primary", on(kill_primary)).await?;
     eventually("the client knows that it is gone", || Ok(server_type(&client, &set, killed) == ServerType::Unknown))
         .await?;
-    smol::unblock({
+    unblock({
         let set = Arc::clone(&set);
         move || lock(&set).restart(killed)
     })
@@ -52,7 +52,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
 
     let stopped = load.round("SIGSTOP of the primary", on(stop_primary)).await?;
     load.more_successes(100).await?;
-    smol::unblock({
+    unblock({
         let set = Arc::clone(&set);
         move || lock(&set).cont(stopped)
     })
@@ -71,7 +71,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     })
     .await?;
     let set_again = Arc::clone(&set);
-    let adding = smol::unblock(move || {
+    let adding = unblock(move || {
         lock(&set_again).reconfig_add(removed)?;
         Ok(removed)
     });
@@ -123,7 +123,7 @@ fn server_type(client: &Client, set: &Mutex<MongodReplicaSet>, member: usize) ->
 ///
 /// `None` while the member does not say: one whose state changes hangs up on the harness, too.
 fn clients_of(set: &MongodReplicaSet, member: usize) -> Option<u64> {
-    let ours = doc! { "clientMetadata.driver.name": "poolhouse-smol" };
+    let ours = doc! { "clientMetadata.driver.name": Runtime::DRIVER_NAME };
     let count = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
         "pipeline": [
@@ -145,7 +145,7 @@ fn counts_before(set: &MongodReplicaSet) -> Vec<(u64, u64)> {
 /// Waits until the set has settled, the client sees it as it is, and each member counts the client's connections: those of its
 /// pool and two of its monitor. The load rests meanwhile.
 async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load) -> Outcome {
-    let primary = smol::unblock({
+    let primary = unblock({
         let set = Arc::clone(set);
         move || lock(&set).settle(SETTLING)
     })
@@ -178,7 +178,7 @@ async fn agree(set: &Arc<Mutex<MongodReplicaSet>>, client: &Client, load: &Load)
         if begun.elapsed() > PATIENCE {
             return Err(format!("counts of the members and of the pools differ: {seen:#?}").into());
         }
-        smol::Timer::after(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
 }
 
@@ -211,10 +211,10 @@ impl Load {
         let tasks = (0..TASKS)
             .map(|task| {
                 let (client, shared) = (client.clone(), Arc::clone(&shared));
-                smol::spawn(async move {
+                spawn(async move {
                     while !shared.stop.load(Ordering::SeqCst) {
                         if shared.pause.load(Ordering::SeqCst) {
-                            smol::Timer::after(Duration::from_millis(5)).await;
+                            sleep(Duration::from_millis(5)).await;
                             continue;
                         }
                         shared.running.fetch_add(1, Ordering::SeqCst);
@@ -223,7 +223,7 @@ impl Load {
                         shared.note(begun, &outcome);
                         shared.running.fetch_sub(1, Ordering::SeqCst);
                         // A load, and not all that the machine can do.
-                        smol::Timer::after(Duration::from_millis(2)).await;
+                        sleep(Duration::from_millis(2)).await;
                     }
                 })
             })

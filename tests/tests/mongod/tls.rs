@@ -3,12 +3,12 @@
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::runtime::poolhouse_core::monitor::MonitorEvent;
+use crate::runtime::poolhouse_core::pool::CheckOutError;
+use crate::runtime::poolhouse_core::shell::OperationError;
+use crate::runtime::poolhouse_core::{Cause, CertificateFault, ServerType};
+use crate::runtime::{Client, ClientOptions, Error, Event, sleep, unblock};
 use bson::doc;
-use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
-use poolhouse_smol::poolhouse_core::pool::CheckOutError;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Error, Event};
 use poolhouse_tests::mongod::{
     Mongod, MongodError, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions, MongodTls,
 };
@@ -65,7 +65,7 @@ pub(super) fn here() -> Wanted {
 }
 
 async fn start(options: MongodOptions) -> Result<Mongod, MongodError> {
-    smol::unblock(|| Mongod::start(options)).await
+    unblock(|| Mongod::start(options)).await
 }
 
 async fn ping(client: &Client) -> Result<(), Error> {
@@ -100,14 +100,14 @@ async fn tls_carries_everything() -> Outcome {
 async fn tls_set_survives_an_election() -> Outcome {
     let pki = Pki::new();
     let options = MongodReplicaSetOptions { server: pki.server(&here(), true), ..MongodReplicaSetOptions::default() };
-    let set = smol::unblock(|| MongodReplicaSet::start_with(options)).await?;
+    let set = unblock(|| MongodReplicaSet::start_with(options)).await?;
     let client = Client::new(pki.options(&set.uri())?)?;
     let insert = || client.run_command("db", doc! { "insert": "c", "documents": [{}] });
     insert().await?;
     let of = |server_type| client.servers().iter().filter(|it| it.server_type == server_type).count();
     eventually("all members are known", || Ok(of(ServerType::RsPrimary) == 1 && of(ServerType::RsSecondary) == 2))
         .await?;
-    let set = smol::unblock(move || {
+    let set = unblock(move || {
         let old = set.step_down(10)?;
         set.wait_for_other_primary(old, PATIENCE)?;
         Ok::<_, MongodError>(set)
@@ -157,7 +157,7 @@ async fn tls_certificate_that_expires_is_named() -> Outcome {
     let Validity::Until(end) = validity else { return Err("it has an end".into()) };
     // One second for the fractions.
     while SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() <= end + 1 {
-        smol::Timer::after(Duration::from_millis(100)).await;
+        sleep(Duration::from_millis(100)).await;
     }
     let (cause, text) = refusal(pki.options(&mongod.uri())?).await?;
     assert_eq!(cause, Cause::Certificate(CertificateFault::Expired));

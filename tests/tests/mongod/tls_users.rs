@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
+use crate::runtime::poolhouse_core::ServerType;
+use crate::runtime::poolhouse_core::auth::{Credential, Mechanism, ScramMechanism};
+use crate::runtime::poolhouse_core::shell::OperationError;
+use crate::runtime::poolhouse_core::wire::AuthError;
+use crate::runtime::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus, unblock};
 use bson::doc;
-use poolhouse_smol::poolhouse_core::ServerType;
-use poolhouse_smol::poolhouse_core::auth::{Credential, Mechanism, ScramMechanism};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::poolhouse_core::wire::AuthError;
-use poolhouse_smol::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus};
 use poolhouse_tests::mongod::{MongodError, MongodReplicaSet, MongodReplicaSetOptions};
 
 use super::authentication::{ADA, KeyFile, first_user, insert, who};
@@ -33,7 +33,7 @@ impl Deployment {
         let mut server = pki.server(&here(), true);
         server.args = key.args();
         let options = MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() };
-        let set = smol::unblock(|| {
+        let set = unblock(|| {
             let set = MongodReplicaSet::start_with(options)?;
             let primary = set.primary().ok_or(MongodError::NotRunning)?;
             set.member(primary).run_command(first_user())?;
@@ -137,7 +137,7 @@ pub(super) async fn survives_faults() -> Outcome {
         .await?;
     }
     nobody_else_gets_in(&deployment).await?;
-    let deployment = smol::unblock(move || {
+    let deployment = unblock(move || {
         deployment.set.restart(killed)?;
         Ok::<_, MongodError>(deployment)
     })

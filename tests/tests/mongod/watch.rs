@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use crate::runtime::poolhouse_core::client::Platform;
+use crate::runtime::{Runtime, unblock};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::Folder;
@@ -25,7 +27,7 @@ pub(super) fn cases(suite: Suite) -> Suite {
 }
 
 async fn heeds_the_connection_string() -> Outcome {
-    let mongod = smol::unblock(|| Mongod::start(MongodOptions::default())).await?;
+    let mongod = unblock(|| Mongod::start(MongodOptions::default())).await?;
     let address = mongod.address().to_string();
     let most = |shown: &Shown| shown.rows(&address).map(|row| row.connections).max().unwrap_or(0);
 
@@ -44,7 +46,7 @@ async fn heeds_the_connection_string() -> Outcome {
 }
 
 async fn shows_every_member_of_a_set() -> Outcome {
-    let set = smol::unblock(|| MongodReplicaSet::start(3)).await?;
+    let set = unblock(|| MongodReplicaSet::start(3)).await?;
     let shown = watch(set.uri(), 4).await?;
     shown.is_of(&set)?;
     drop(set);
@@ -89,7 +91,7 @@ impl Shown {
 
 /// Lets it run for so many seconds: what it printed, if it ended well.
 pub(super) async fn watch(uri: String, seconds: u64) -> Result<Shown, String> {
-    smol::unblock(move || {
+    unblock(move || {
         let folder = Folder::new();
         let path = folder.path().join("output");
         let output = File::create(&path).map_err(|error| error.to_string())?;
@@ -131,8 +133,13 @@ pub(super) fn program() -> Result<&'static Path, String> {
 
 fn build() -> Result<PathBuf, String> {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // As `./tests/run` builds the whole workspace, so that nothing is built twice.
+    // As `./tests/run` builds it, so that next to nothing is built twice: all but other examples of the same name.
     cargo.args(["build", "--workspace", "--all-features", "--example", "watch", "--message-format", "json"]);
+    for adapter in
+        ["poolhouse-async-std", "poolhouse-smol"].into_iter().filter(|adapter| *adapter != Runtime::DRIVER_NAME)
+    {
+        cargo.args(["--exclude", adapter]);
+    }
     cargo.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).stdin(Stdio::null()).stderr(Stdio::inherit());
     // What cargo tells this test of itself; packages that look at such variables would be built again.
     for (name, _) in env::vars_os() {

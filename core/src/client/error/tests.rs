@@ -48,6 +48,7 @@ fn what_failed_at_once_is_no_timeout() {
         Error::Operation(OperationError::Exchange(ExchangeError::Network)),
         Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
         Error::Operation(OperationError::Closed),
+        Error::Operation(OperationError::Abandoned),
         Error::Unsupported("tls"),
         Error::OutOfMemory,
         Error::Bson(String::new()),

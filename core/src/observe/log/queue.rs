@@ -5,7 +5,7 @@ mod tests;
 
 use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
 use crate::Instant;
-use crate::observe::EventContext;
+use crate::observe::{EventContext, contain};
 use crate::shell::{Event, EventRef, Publish};
 use crate::topology::TopologyId;
 use alloc::collections::VecDeque;
@@ -13,6 +13,7 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::level_filters::LevelFilter;
 
 /// How many events may wait for a subscriber that is behind.
 pub const LOG_QUEUE_EVENTS: usize = 8192;
@@ -20,7 +21,7 @@ pub const LOG_QUEUE_EVENTS: usize = 8192;
 /// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
 ///
 /// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
-/// change. Of more than [`LOG_QUEUE_EVENTS`] that wait the newest are lost, and a warning says how many.
+/// change. A subscriber that panics is passed over, and the message with it. Of more than [`LOG_QUEUE_EVENTS`] that wait the newest are lost, and a warning says how many.
 ///
 /// Clones are of the same queue.
 #[derive(Clone, Debug)]
@@ -92,7 +93,10 @@ impl LogQueue {
 impl Publish for LogQueue {
     #[inline]
     fn is_active(&self) -> bool {
-        self.logs.logs_connections() || self.logs.logs_topology() || self.logs.warns_of_topology()
+        // Where nobody listens to warnings, nobody is asked.
+        LevelFilter::current() >= LevelFilter::WARN
+            && contain(|| self.logs.logs_connections() || self.logs.logs_topology() || self.logs.warns_of_topology())
+                .unwrap_or(false)
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -100,12 +104,12 @@ impl Publish for LogQueue {
     }
 
     fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
-        let is_wanted = match &event {
+        let is_wanted = contain(|| match &event {
             EventRef::Pool(_) => self.logs.logs_connections(),
             EventRef::Heartbeat(_) => self.logs.logs_topology(),
             EventRef::Sdam(event) => self.logs.logs_sdam(event),
-        };
-        if !is_wanted {
+        });
+        if is_wanted != Some(true) {
             return;
         }
         let entry = self.entry(&event, context);
@@ -155,10 +159,9 @@ impl Shared {
             }
             queue.emptied = true;
         }
-        // A subscriber that panics must not silence the log for ever.
-        let _emptying = Emptying(self);
         while let Some(next) = self.next() {
-            emit(next);
+            // Neither the change that this follows nor the messages behind it are lost for a subscriber that panics.
+            let _ = contain(|| emit(next));
         }
     }
 
@@ -174,15 +177,5 @@ impl Shared {
         queue.emptied = false;
         self.waiting.store(false, Ordering::Release);
         None
-    }
-}
-
-struct Emptying<'s>(&'s Shared);
-
-impl Drop for Emptying<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().emptied = false;
-        }
     }
 }

@@ -3,11 +3,13 @@
 use super::PoolMetrics;
 use crate::Instant;
 use crate::machine::Observer;
+use crate::observe::contain;
 use crate::shell::{EventRef, Publish};
 use alloc::sync::Arc;
 use std::sync::{Mutex, PoisonError};
 
-/// [`PoolMetrics`] for each server of the async shell.
+/// [`PoolMetrics`] for each server of the async shell. A recorder that panics is passed over: when it registers the series of a pool, for all of that pool's
+/// events; later, for the one event.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     /// Of the server whose events these are. The lock is never contended: events come under the lock of their pool.
@@ -30,11 +32,12 @@ impl Publish for Metrics {
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
         if let (Some(pool), EventRef::Pool(event)) = (&self.pool, event) {
-            pool.lock().unwrap_or_else(PoisonError::into_inner).on_event(now, event);
+            let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = contain(|| pool.on_event(now, event));
         }
     }
 
     fn of_server(&self, address: &str) -> Self {
-        Self { pool: Some(Arc::new(Mutex::new(PoolMetrics::new(address)))) }
+        Self { pool: contain(|| PoolMetrics::new(address)).map(Mutex::new).map(Arc::new) }
     }
 }

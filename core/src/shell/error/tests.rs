@@ -55,6 +55,7 @@ fn what_never_reached_a_server_may_be_retried() {
         OperationError::Interrupted(ServerAddress::new("a")),
         OperationError::Timeout,
         OperationError::Closed,
+        OperationError::Abandoned,
     ];
     for error in others {
         assert!(!error.is_retryable(), "{error:?}");

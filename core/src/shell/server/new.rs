@@ -98,7 +98,7 @@ impl<R: Runtime> ServerState<R> {
     }
 
     #[inline]
-    fn of(pool: Pool<R::Memory>) -> Self {
+    pub(super) fn of(pool: Pool<R::Memory>) -> Self {
         Self {
             pool,
             cells: Store::empty(),

@@ -93,10 +93,10 @@ impl House {
         Self { bench, hub: Box::leak(Box::new(hub)), server, tasks: Vec::new() }
     }
 
-    /// Starts a task of the server, and gives its number.
+    /// Starts a task of the server, not attended, and gives its number.
     pub(super) fn start(&mut self, task: ServerTask) -> usize {
         let (hub, server) = (self.hub, Arc::clone(&self.server));
-        let work: Boxed<'static, ()> = Box::pin(async move { hub.run_server_task(&server, task).await });
+        let work: Boxed<'static, ()> = Box::pin(async move { hub.work(&server, task).await });
         self.tasks.push((Arc::default(), Some(work)));
         self.poll(self.tasks.len() - 1);
         self.tasks.len() - 1

@@ -1,8 +1,6 @@
 //! Workers that come to an end before their work does; operations that end before they were sent.
 
 use super::*;
-use core::panic::AssertUnwindSafe;
-use std::panic::catch_unwind;
 
 /// The pool hears of the end, the operation that waits fails, and there is room for another worker.
 #[test]

@@ -125,8 +125,7 @@ fn subscriber_that_panics_does_not_end_the_log() {
     let queue = LogQueue::new(LogOptions::DEFAULT);
     let captured = capture(|| {
         publish(&queue);
-        let panicking = core::panic::AssertUnwindSafe(|| queue.shared.empty(|_| panic!("a subscriber's")));
-        assert!(std::panic::catch_unwind(panicking).is_err());
+        queue.shared.empty(|_| panic!("a subscriber's"));
         publish(&queue);
         queue.deliver();
     });

@@ -1,28 +1,16 @@
-//! Keeps a pool to a server busy and shows what happens.
-//!
-//! ```text
-//! cargo run --release -p poolhouse-smol --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]
-//! ```
-//!
-//! What the string leaves open is set to what shows well: ten connections at most (`maxPoolSize`), five seconds for each operation
-//! (`timeoutMS`), a check every second (`heartbeatFrequencyMS`). What is wrong with it is said first.
-//!
-//! Without a connection string it starts a fake replica set in the process and fails its primary over every three seconds. On a
-//! terminal it draws a table twice a second; elsewhere it prints a line for each server a second. It ends with status 0 only if operations
-//! succeeded and the last one did.
+//! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
 
-extern crate alloc;
-
+use crate::runtime::poolhouse_core::monitor::MonitorEvent;
+use crate::runtime::poolhouse_core::pool::PoolEvent;
+use crate::runtime::poolhouse_core::uri::ConnectionString;
+use crate::runtime::{
+    Client, ClientOptions, DnsResolver, Error, EventRef, Notice, PLATFORM, ServerStatus, block_on, sleep, spawn,
+};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use bson::doc;
 use core::time::Duration;
 use hdrhistogram::Histogram;
-use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
-use poolhouse_smol::poolhouse_core::pool::PoolEvent;
-use poolhouse_smol::poolhouse_core::shell::{EventRef, Notice};
-use poolhouse_smol::poolhouse_core::uri::ConnectionString;
-use poolhouse_smol::{Client, ClientOptions, DnsResolver, Error, ServerStatus, Smol};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -72,8 +60,8 @@ fn with<T, R>(shared: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
     f(&mut shared.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-fn main() -> ExitCode {
-    match arguments().and_then(|arguments| smol::block_on(watch(&arguments))) {
+pub(crate) fn main() -> ExitCode {
+    match arguments().and_then(|arguments| block_on(watch(&arguments))) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(message) => {
@@ -93,14 +81,14 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             let uri = set.uri();
             println!("No connection string was given: watching a fake replica set in this process at {uri}");
             println!("Every three seconds its primary steps down, or is killed and comes back.");
-            trouble = Some(smol::spawn(make_trouble(set)));
+            trouble = Some(spawn(make_trouble(set)));
             uri
         }
     };
     let client = Client::new(options(&uri).await?).map_err(|error| error.to_string())?;
 
     let events = Arc::new(Mutex::new(VecDeque::new()));
-    let listener = smol::spawn(listen(client.clone(), Arc::clone(&events)));
+    let listener = spawn(listen(client.clone(), Arc::clone(&events)));
     let tally = Arc::new(Mutex::new(Tally {
         waits: Histogram::new(3).map_err(|error| error.to_string())?,
         succeeded: 0,
@@ -111,8 +99,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     }));
     let started = Instant::now();
     let end = started + Duration::from_secs(arguments.seconds);
-    let workers: Vec<_> =
-        (0..arguments.tasks).map(|_| smol::spawn(work(client.clone(), Arc::clone(&tally), end))).collect();
+    let workers: Vec<_> = (0..arguments.tasks).map(|_| spawn(work(client.clone(), Arc::clone(&tally), end))).collect();
 
     let live = std::io::stdout().is_terminal();
     let warnings = warnings(&client);
@@ -122,7 +109,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     let mut screen = Screen { live, warnings, recent: VecDeque::new(), last: (started, 0) };
     let period = Duration::from_millis(if live { 500 } else { 1000 });
     while Instant::now() < end {
-        smol::Timer::at((Instant::now() + period).min(end)).await;
+        sleep(period.min(end.saturating_duration_since(Instant::now()))).await;
         screen.draw(&client.servers(), &tally, &events, started);
     }
     for worker in workers {
@@ -139,7 +126,7 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
 
 /// The options of a connection string; what it leaves open is chosen here.
 async fn options(uri: &str) -> Result<ClientOptions, String> {
-    let resolver = Arc::new(DnsResolver::new(Smol));
+    let resolver = Arc::new(DnsResolver::new(PLATFORM));
     let mut options = ClientOptions::resolve(uri, resolver).await.map_err(|error| error.to_string())?;
     // By now it can be parsed; a TXT record has none of these options.
     let parsed = ConnectionString::parse(uri).map_err(|error| error.to_string())?;
@@ -170,12 +157,12 @@ fn warnings(client: &Client) -> Vec<String> {
 /// Fails the primary over, by turns gently and not.
 async fn make_trouble(set: FakeReplicaSet) {
     for gentle in [true, false].into_iter().cycle() {
-        smol::Timer::after(Duration::from_secs(3)).await;
+        sleep(Duration::from_secs(3)).await;
         let Some(primary) = set.primary() else { continue };
         if gentle {
             set.step_down();
         } else if set.kill(primary).is_ok() {
-            smol::Timer::after(Duration::from_secs(1)).await;
+            sleep(Duration::from_secs(1)).await;
             if let Err(error) = set.restart(primary) {
                 eprintln!("the fake server does not come back: {error}");
             }
@@ -203,7 +190,7 @@ async fn work(client: Client, tally: Shared<Tally>, end: Instant) {
             }
         });
         if failed {
-            smol::Timer::after(Duration::from_millis(50)).await;
+            sleep(Duration::from_millis(50)).await;
         }
     }
 }

@@ -1,0 +1,22 @@
+//! Keeps a pool to a server busy and shows what happens: the program of `poolhouse-smol`'s example, which says more of it, on async-std.
+//!
+//! ```text
+//! cargo run -p poolhouse-async-std --example watch [-- mongodb://host:port[,host:port..][/?replicaSet=name]] [--tasks N] [--seconds S]
+//! ```
+
+extern crate alloc;
+
+#[path = "../../runtime-smol/examples/watch/program.rs"]
+mod program;
+
+/// What the program has of its runtime.
+mod runtime {
+    pub(crate) use async_std::task::{block_on, sleep, spawn};
+    pub(crate) use poolhouse_async_std::*;
+
+    pub(crate) const PLATFORM: AsyncStd = AsyncStd;
+}
+
+fn main() -> std::process::ExitCode {
+    program::main()
+}

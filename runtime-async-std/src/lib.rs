@@ -1,0 +1,67 @@
+//! Poolhouse on [async-std](https://docs.rs/async-std): monitored MongoDB connection pools without tokio.
+//!
+//! async-std is **discontinued** (RUSTSEC-2025-0052): this crate is for applications that still run it, and has the names and the features of
+//! `poolhouse-smol`, so that they move there by changing the name of the crate.
+//!
+//! ```
+//! use poolhouse_async_std::{Client, ClientOptions, EventRef, Notice};
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), poolhouse_async_std::Error> {
+//! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+//! # let uri = server.uri(); // mongodb://127.0.0.1:27017
+//! async_std::task::block_on(async {
+//!     let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+//!     let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
+//!
+//!     // A handle: clones are of the same client, and tasks may have their own.
+//!     let task = async_std::task::spawn({
+//!         let client = client.clone();
+//!         async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+//!     });
+//!     assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
+//!     let id = client.with_connection(async |connection| connection.connection_id()).await?;
+//!     assert_eq!(client.check_out().await?.connection_id(), id);
+//!
+//!     let Some(Notice::Event { at, event }) = pools.next().await else { panic!("the client has begun") };
+//!     println!("{at:?} {event}");
+//!     client.close().await;
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! A [`Client`] keeps a pool and a monitor for each server. It is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! async-std's sockets and timers; its background tasks run on async-std's executor, which has a thread for each core, or as many as the
+//! environment variable `ASYNC_STD_THREAD_COUNT` says. Its futures are `Send` and may be run by any executor. Dropping one is safe at any
+//! point.
+#![forbid(unsafe_code)]
+
+mod platform;
+
+pub use platform::{AsyncStd, Task};
+pub use poolhouse_core;
+#[doc(inline)]
+pub use poolhouse_core::client::api::*;
+
+/// A MongoDB client on async-std: see [`poolhouse_core::client::Client`] for what it does.
+///
+/// # Forking
+///
+/// Not fork-safe, as said [there](poolhouse_core::client::Client#forking). async-std's executor and its reactor start once in a process, so
+/// a process forks before its first client, and each side makes its own.
+pub type Client = poolhouse_core::client::Client<AsyncStd>;
+
+/// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
+pub type Connection<'c> = poolhouse_core::client::Connection<'c, AsyncStd>;
+
+/// A database of a [`Client`]: see [`poolhouse_core::client::Database`].
+pub type Database = poolhouse_core::client::Database<AsyncStd>;
+
+/// The built-in resolver on async-std: see [`poolhouse_core::client::DnsResolver`].
+pub type DnsResolver = poolhouse_core::client::DnsResolver<AsyncStd>;
+
+/// The example of the README, compiled like those of any documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,98 @@
+//! Many tasks on few connections: everyone has a turn, and nobody many more than others.
+
+use super::rig::{Rig, ping_by};
+use super::{Subject, run_case};
+use crate::patience::eventually;
+use crate::suite::Suite;
+use async_executor::LocalExecutor;
+use core::cell::Cell;
+use poolhouse_core::shell::Wanted;
+
+/// As many as a subject is up to, at most.
+pub(super) const TASKS: u32 = 10_000;
+/// Of these connections.
+pub(super) const CONNECTIONS: u32 = 10;
+/// How many turns tasks have that are compared, on the average.
+pub(super) const TURNS: u32 = 4;
+
+pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
+    suite
+        .case("crowd::every_task_has_its_turn", || run_case::<S>(every_task_has_its_turn))
+        .case("crowd::no_task_has_twice_the_turns_of_another", || run_case::<S>(fair))
+}
+
+/// The most turns that a task had are at most twice the fewest.
+pub(super) fn assert_fair(turns: impl IntoIterator<Item = u32> + Clone) {
+    let most = turns.clone().into_iter().max().expect("somebody");
+    let fewest = turns.into_iter().min().expect("somebody");
+    assert!(most <= 2 * fewest, "the luckiest had {most} turns, the unluckiest {fewest}");
+}
+
+/// A client, and how many tasks there are. All connections are in use, so that the tasks begin together.
+fn crowd<S: Subject>(subject: &S) -> (Rig<S>, u32) {
+    let rig = Rig::new(subject, |shape| shape.max_pool_size = S::LIMITS.connections.min(CONNECTIONS));
+    (rig, S::LIMITS.waiters.min(TASKS))
+}
+
+async fn every_task_has_its_turn<S: Subject>(subject: &S) {
+    let (rig, tasks) = crowd(subject);
+    let turns: Vec<Cell<u32>> = vec![Cell::new(0); tasks as usize];
+    run(&rig, &turns, |_| 1).await;
+    assert!(turns.iter().all(|turns| turns.get() == 1));
+    assert_eq!(rig.server.count_of("ping"), u64::from(tasks));
+    rig.all_is_well().await;
+    rig.end().await;
+}
+
+/// Each goes on for as long as all together have had fewer turns than they are to have.
+async fn fair<S: Subject>(subject: &S) {
+    let (rig, tasks) = crowd(subject);
+    let turns: Vec<Cell<u32>> = vec![Cell::new(0); tasks as usize];
+    let all = Cell::new(0);
+    run(&rig, &turns, |before| {
+        all.set(all.get() + 1);
+        if all.get() < tasks * TURNS { before + 2 } else { 0 }
+    })
+    .await;
+    assert_fair(turns.iter().map(Cell::get));
+    rig.all_is_well().await;
+    rig.end().await;
+}
+
+/// Every task pings until it had as many turns as it is told after each.
+///
+/// - `wanted`: how many it is to have, who had so many before this one.
+async fn run<S: Subject>(rig: &Rig<S>, turns: &[Cell<u32>], wanted: impl Fn(u32) -> u32) {
+    let waiting = u32::try_from(turns.len()).expect("not so many");
+    let mut guards = Vec::new();
+    for _ in 0..S::LIMITS.connections.min(CONNECTIONS) {
+        guards.push(rig.check_out().await);
+    }
+    let executor = LocalExecutor::new();
+    let tasks: Vec<_> = turns
+        .iter()
+        .map(|turns| {
+            let (hub, wanted) = (rig.hub(), &wanted);
+            executor.spawn(async move {
+                loop {
+                    let mut guard = hub.check_out(&Wanted::WRITE, None).await.expect("a connection");
+                    ping_by(&mut guard).await.expect("a ping");
+                    drop(guard);
+                    let before = turns.replace(turns.get() + 1);
+                    if turns.get() >= wanted(before) {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    executor
+        .run(async {
+            eventually("all wait", || rig.counts().waiting == waiting).await;
+            drop(guards);
+            for task in tasks {
+                task.await;
+            }
+        })
+        .await;
+}

@@ -1,0 +1,262 @@
+//! Cancel-safety: each future of the shell is dropped at each of its polls. Nothing is lost, nothing is left behind, and nobody reads
+//! somebody else's reply.
+
+use super::rig::{Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
+use super::{Shape, Subject, run_case};
+use crate::fake::{Cut, Fault, FaultRule};
+use crate::patience::{PATIENCE, refused};
+use crate::suite::Suite;
+use core::time::Duration;
+use poolhouse_core::Cause;
+use poolhouse_core::shell::{OperationError, Wanted};
+
+pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
+    let suite = suite
+        .case("dropping::check_out_of_an_idle_connection", || run_case::<S>(idle_check_out))
+        .case("dropping::check_out_that_waits_for_a_connection_in_use", || run_case::<S>(waiting_check_out))
+        .case("dropping::check_out_that_waits_for_its_connection_to_be_established", || {
+            run_case::<S>(establishing_check_out);
+        })
+        .case("dropping::first_check_out_of_a_client", || run_case::<S>(first_check_out))
+        .case("dropping::selection_of_a_server", || run_case::<S>(selection))
+        .case("dropping::warming_up", || run_case::<S>(warming_up))
+        .case("dropping::operation_from_its_beginning_to_its_end", || run_case::<S>(operation))
+        .case("dropping::operation_that_has_a_second_attempt", || run_case::<S>(second_attempt))
+        .case("dropping::guard_whose_command_was_dropped_is_of_no_more_use", || run_case::<S>(used_guard));
+    [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
+        suite
+            .case(format!("dropping::command_with_late_replies_{late}"), move || {
+                run_case::<S>(async |subject: &S| command(subject, late_reply, None).await);
+            })
+            .case(format!("dropping::command_answered_byte_by_byte_with_late_replies_{late}"), move || {
+                run_case::<S>(async |subject: &S| command(subject, late_reply, Some(GAP)).await);
+            })
+            .case(format!("dropping::large_command_with_late_replies_{late}"), move || {
+                run_case::<S>(async |subject: &S| large_command(subject, late_reply).await);
+            })
+    })
+}
+
+/// At most one connection.
+fn single(shape: &mut Shape) {
+    shape.max_pool_size = 1;
+}
+
+async fn idle_check_out<S: Subject>(subject: &S) {
+    let rig = Rig::new(subject, single);
+    rig.all_is_well().await;
+    at_every_point(0, async |point| {
+        let done = point.reach(rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let over = done.is_some();
+        drop(done);
+        let counts = rig.counts();
+        assert_eq!((counts.in_use, counts.available, counts.waiting), (0, 1, 0), "{point:?}");
+        rig.all_is_well().await;
+        over
+    })
+    .await;
+    rig.end().await;
+}
+
+/// The connection in use is returned once somebody waits for it: who waits is dropped in the queue, or when the connection was granted and it has
+/// not noticed.
+async fn waiting_check_out<S: Subject>(subject: &S) {
+    let rig = Rig::new(subject, single);
+    rig.all_is_well().await;
+    let accepted = rig.server.accepted_count();
+    at_every_point(1, async |point| {
+        let mut guard = Some(rig.check_out().await);
+        let done = point.reach_beside(rig.hub().check_out(&Wanted::WRITE, None), || drop(guard.take())).await;
+        let over = done.is_some();
+        drop((done, guard));
+        let counts = rig.counts();
+        assert_eq!((counts.in_use, counts.available, counts.waiting), (0, 1, 0), "{point:?}");
+        rig.all_is_well().await;
+        over
+    })
+    .await;
+    assert_eq!(rig.server.accepted_count(), accepted, "the same connection all the time");
+    rig.end().await;
+}
+
+/// P12: the connection that is being established for somebody who has gone serves the next one.
+async fn establishing_check_out<S: Subject>(subject: &S) {
+    let mut rig = Rig::new(subject, single);
+    at_every_point(1, async |point| {
+        rig.known().await;
+        let done = rig.reach_frozen(point, rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let over = done.is_some();
+        drop(done);
+        rig.nothing_is_held();
+        rig.at_rest().await;
+        assert_eq!(rig.counts().available, u32::from(point.polls > 0), "{point:?}");
+        rig.all_is_well().await;
+        rig.end().await;
+        rig.renew(subject, single);
+        over
+    })
+    .await;
+    rig.end().await;
+}
+
+/// It waits for the server, then for its connection.
+async fn first_check_out<S: Subject>(subject: &S) {
+    let mut rig = Rig::new(subject, single);
+    rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
+    at_every_point(1, async |point| {
+        let done = point.reach(rig.hub().check_out(&Wanted::WRITE, None)).await;
+        let over = done.is_some();
+        drop(done);
+        rig.nothing_is_held();
+        rig.all_is_well().await;
+        rig.end().await;
+        rig.renew(subject, single);
+        over
+    })
+    .await;
+    rig.end().await;
+}
+
+async fn selection<S: Subject>(subject: &S) {
+    let mut rig = Rig::new(subject, single);
+    at_every_point(1, async |point| {
+        rig.end().await;
+        rig.server.freeze();
+        rig.renew(subject, single);
+        let done = rig.reach_frozen(point, rig.hub().select_server(&Wanted::WRITE, None)).await;
+        rig.all_is_well().await;
+        done.is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// The pool is filled no further once nobody waits for it.
+async fn warming_up<S: Subject>(subject: &S) {
+    let most = Shape::of(([127, 0, 0, 1], 1).into()).max_pool_size.min(S::LIMITS.connections);
+    let mut rig = Rig::new(subject, |_| ());
+    at_every_point(1, async |point| {
+        let over = point.reach(rig.hub().warm_up(&Wanted::WRITE, Some(most), None)).await.is_some();
+        rig.nothing_is_held();
+        // What was under way is completed.
+        rig.at_rest().await;
+        assert!(rig.counts().available <= most);
+        rig.all_is_well().await;
+        rig.hub().warm_up(&Wanted::WRITE, Some(most), None).await.expect("there is a place");
+        rig.at_rest().await;
+        assert_eq!(rig.counts().available, most);
+        rig.end().await;
+        rig.renew(subject, |_| ());
+        over
+    })
+    .await;
+    rig.end().await;
+}
+
+/// Selection, check-out, establishing, sending, receiving.
+async fn operation<S: Subject>(subject: &S) {
+    let mut rig = Rig::new(subject, single);
+    at_every_point(1, async |point| {
+        let done = point.reach(find(rig.hub(), "one")).await;
+        rig.nothing_is_held();
+        rig.all_is_well().await;
+        rig.end().await;
+        rig.renew(subject, single);
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// The first attempt fails as its connection is cut while it is established; the second one is dropped too.
+async fn second_attempt<S: Subject>(subject: &S) {
+    let mut rig = Rig::new(subject, single);
+    at_every_point(2, async |point| {
+        rig.known().await;
+        rig.server.inject(FaultRule::once(Fault::CutStream { after_bytes: 20, by: Cut::Fin }));
+        let done = point.reach(find(rig.hub(), "one")).await;
+        rig.nothing_is_held();
+        rig.server.clear_faults();
+        rig.all_is_well().await;
+        rig.end().await;
+        rig.renew(subject, single);
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
+async fn used_guard<S: Subject>(subject: &S) {
+    let rig = Rig::new(subject, single);
+    at_every_point(0, async |point| {
+        let mut guard = rig.check_out().await;
+        if point.reach(find_by(&mut guard, "one")).await.is_some() {
+            return true;
+        }
+        if point.polls > 0 {
+            assert_eq!(refused(find_by(&mut guard, "other").await), OperationError::Broken(Cause::Cancelled));
+            assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Cancelled));
+        } else {
+            ping_by(&mut guard).await.expect("nothing was sent");
+        }
+        drop(guard);
+        rig.all_is_well().await;
+        false
+    })
+    .await;
+    rig.end().await;
+}
+
+/// Between two bytes of a reply, each of which wakes who waits for it.
+const GAP: Duration = Duration::from_micros(100);
+
+/// A command over a connection that is checked out is dropped, and the guard with it.
+///
+/// - `gap`: between two bytes of its reply. It is a short one: the bytes of all rounds grow by the square of its length.
+async fn command<S: Subject>(subject: &S, late_reply: Duration, gap: Option<Duration>) {
+    let rig = Rig::new(subject, |shape| {
+        single(shape);
+        shape.late_reply = late_reply;
+    });
+    rig.all_is_well().await;
+    at_every_point(if gap.is_some() { 5 } else { 0 }, async |point| {
+        let accepted = rig.server.accepted_count();
+        if let Some(gap) = gap {
+            rig.server.inject(FaultRule::always(Fault::Trickle { gap }).on_command("ping"));
+        }
+        let mut guard = rig.check_out().await;
+        let done = point.reach(ping_by(&mut guard)).await;
+        drop(guard);
+        rig.nothing_is_held();
+        rig.server.clear_faults();
+        rig.all_is_well().await;
+        let kept = done.is_some() || point.polls == 0 || (S::LIMITS.late_replies && !late_reply.is_zero());
+        assert_eq!(rig.server.accepted_count(), accepted + u64::from(!kept), "{point:?}");
+        done.map(|pinged| pinged.expect("it succeeds")).is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// A request and a reply that no socket takes or gives at once.
+async fn large_command<S: Subject>(subject: &S, late_reply: Duration) {
+    let bytes = S::LIMITS.message_bytes / 4 * 3;
+    let rig = Rig::of(subject, filled_server(bytes.min(4 << 20)), |shape| {
+        single(shape);
+        shape.late_reply = late_reply;
+    });
+    rig.all_is_well().await;
+    let more = vec![0; bytes.min(15 << 20)];
+    at_every_point(1, async |point| {
+        let mut guard = rig.check_out().await;
+        // The server reads when no more is taken.
+        let done = rig.reach_frozen(point, find_at_length(&mut guard, "large", &more)).await;
+        drop(guard);
+        rig.nothing_is_held();
+        rig.all_is_well().await;
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "large")).is_some()
+    })
+    .await;
+    rig.end().await;
+}

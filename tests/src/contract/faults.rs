@@ -1,0 +1,203 @@
+//! Servers that die or stand still, and connections that are cut at each of their bytes: an operation fails once and says why, or is repeated where it
+//! may be; and the pool is right after that.
+
+use super::rig::{Rig, at_rest, filled_server, find, find_again, find_by, ping_by, pool};
+use super::{Client, Shape, Subject, run_case};
+use crate::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
+use crate::patience::{PATIENCE, eventually, refused};
+use crate::suite::Suite;
+use core::time::Duration;
+use poolhouse_core::Cause;
+use poolhouse_core::pool::CheckOutError;
+use poolhouse_core::shell::{ExchangeError, OperationError, Runtime as _, Wanted};
+
+pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
+    let suite = suite
+        .case("faults::server_killed_in_the_middle_of_a_reply", || run_case::<S>(killed))
+        .case("faults::server_that_stands_still", || run_case::<S>(frozen))
+        .case("faults::server_that_answers_byte_by_byte", || run_case::<S>(trickling));
+    [("ended", Cut::Fin), ("reset", Cut::Rst)].into_iter().fold(suite, |suite, (name, by)| {
+        suite
+            .case(format!("faults::connection_{name}_at_each_byte_of_its_handshake"), move || {
+                run_case::<S>(async |subject: &S| cut_handshake(subject, by).await);
+            })
+            .case(format!("faults::connection_{name}_at_each_byte_of_a_reply"), move || {
+                run_case::<S>(async |subject: &S| cut_reply(subject, by).await);
+            })
+    })
+}
+
+fn single(shape: &mut Shape) {
+    shape.max_pool_size = 1;
+}
+
+async fn killed<S: Subject>(subject: &S) {
+    let rig = Rig::new(subject, single);
+    rig.all_is_well().await;
+    let mut guard = rig.check_out().await;
+    rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::from_millis(5) }).on_command("find"));
+    {
+        let mut finding = core::pin::pin!(find_by(&mut guard, "one"));
+        assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
+        rig.server.wait_until(PATIENCE, |view| view.fault_count(FaultKind::Trickle) > 0).expect("it answers");
+        rig.server.kill().expect("it is killed");
+        assert_eq!(refused(finding.await), OperationError::Exchange(ExchangeError::Network));
+    }
+    assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Network));
+    drop(guard);
+    rig.server.clear_faults();
+    assert_eq!(rig.counts().total(), 0);
+    eventually("nobody is connected", || rig.server.open_count() == 0).await;
+    rig.server.restart().expect("it starts");
+    subject.open_way_to(rig.server.address());
+    assert_eq!(find(rig.hub(), "other").await.expect("the next operation succeeds"), "other");
+    rig.at_rest().await;
+    assert!(rig.pool().generation > 0, "the pool was cleared");
+    rig.end().await;
+}
+
+/// An operation ends when its time is over, and so does one that waits for its connection to be established.
+async fn frozen<S: Subject>(subject: &S) {
+    const SOON: Duration = Duration::from_millis(100);
+    let rig = Rig::new(subject, |shape| {
+        single(shape);
+        shape.connect_timeout = SOON * 5;
+    });
+    rig.known().await;
+    rig.server.freeze();
+    let error = refused(rig.hub().check_out(&Wanted::WRITE, None).await);
+    let timed_out =
+        matches!(error.check_out(), Some(CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }));
+    assert!(timed_out, "{error:?}");
+    rig.server.thaw();
+    rig.all_is_well().await;
+    let mut guard = rig.check_out().await;
+    rig.server.freeze();
+    let begun = rig.hub().runtime().now();
+    guard.set_deadline(Some(begun.saturating_add(SOON)));
+    assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Timeout);
+    assert!(rig.hub().runtime().now() >= begun.saturating_add(SOON), "it was early");
+    assert_eq!(refused(find_by(&mut guard, "one").await), OperationError::Broken(Cause::NetworkTimeout));
+    drop(guard);
+    assert_eq!(rig.counts().total(), 0);
+    rig.server.thaw();
+    rig.all_is_well().await;
+    rig.end().await;
+}
+
+async fn trickling<S: Subject>(subject: &S) {
+    let rig = Rig::new(subject, |_| ());
+    rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::ZERO }));
+    rig.hub().warm_up(&Wanted::WRITE, Some(S::LIMITS.connections.min(3)), None).await.expect("connections");
+    for name in ["one", "other", "one"] {
+        assert_eq!(find(rig.hub(), name).await.expect("it succeeds"), name);
+    }
+    rig.all_is_well().await;
+    rig.end().await;
+}
+
+/// The error says that nothing has happened and that the server may be overloaded: the pool is not cleared for it, and an operation has a second attempt.
+///
+/// Source: SDAM, "Network error when reading or writing" (CMAP-67).
+async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
+    let rig = Rig::new(subject, single);
+    rig.known().await;
+    let cuts = || rig.server.look(|view| view.fault_count(FaultKind::CutStream));
+    let mut after_bytes = 0;
+    loop {
+        let before = cuts();
+        let fault = || FaultRule::once(Fault::CutStream { after_bytes, by });
+        rig.server.inject(fault());
+        let error = match rig.hub().check_out(&Wanted::WRITE, None).await {
+            Err(error) => error,
+            // All of the handshake was there before the cut.
+            Ok(_) => break,
+        };
+        let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+        assert_eq!(error.check_out(), Some(&expected), "after {after_bytes} bytes");
+        assert_eq!(rig.counts().total(), 0, "after {after_bytes} bytes");
+        rig.server.inject(fault());
+        assert_eq!(find(rig.hub(), "one").await.expect("it is tried once more"), "one");
+        assert_eq!(cuts(), before + 2);
+        rig.all_is_well().await;
+        // The next handshake is another connection's, and no reply but its own meets the next fault.
+        while rig.counts().total() > 0 {
+            let mut guard = rig.check_out().await;
+            let _ = futures_lite::future::poll_once(find_by(&mut guard, "one")).await;
+        }
+        rig.at_rest().await;
+        after_bytes += 1;
+    }
+    assert!(after_bytes > 100, "a handshake of {after_bytes} bytes");
+    rig.end().await;
+}
+
+/// An operation that may have happened is not repeated unless it may be; the pool is cleared, and the server looked at before the next one, which
+/// is half a second later: so that of many clients is awaited at once.
+async fn cut_reply<S: Subject>(subject: &S, by: Cut) {
+    let server = filled_server(0);
+    subject.open_way_to(server.address());
+    let mut shape = Shape::of(server.address());
+    single(&mut shape);
+    // The monitor's socket, the pool's, and the timers of both.
+    let batch = (S::LIMITS.open / 6).clamp(1, 100);
+    let length = reply_length(subject, &shape).await;
+    let truncated = |bytes| FaultRule::once(Fault::TruncatedFrame { bytes, by }).on_command("find");
+    let places: Vec<usize> = (0..length).collect();
+    for places in places.chunks(batch) {
+        let mut clients = Vec::new();
+        for bytes in places {
+            let client = subject.client(&shape);
+            fails_once::<S>(&server, &client, truncated(*bytes)).await;
+            clients.push(client);
+        }
+        for client in &clients {
+            assert_eq!(find(client.hub(), "other").await.expect("the next operation succeeds"), "other");
+        }
+        eventually("connections are as many", || server.open_count() == 2 * clients.len()).await;
+        for client in &clients {
+            client.hub().close();
+        }
+        eventually("the server has no connection", || server.open_count() == 0).await;
+    }
+    // One that may be repeated.
+    let client = subject.client(&shape);
+    for bytes in [0, length / 2, length - 1] {
+        server.inject(truncated(bytes));
+        assert_eq!(find_again(client.hub(), "one").await.expect("it is tried once more"), "one");
+        at_rest(&server, client.hub(), 1).await;
+    }
+    client.hub().close();
+    eventually("the server has no connection", || server.open_count() == 0).await;
+}
+
+/// How many bytes the reply has that will be cut.
+async fn reply_length<S: Subject>(subject: &S, shape: &Shape) -> usize {
+    // The header of a message, its flags, and the kind of its one section.
+    const BEFORE_BODY: usize = 16 + 4 + 1;
+    let client = subject.client(shape);
+    let mut guard = client.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+    find_by(&mut guard, "one").await.expect("it succeeds");
+    let length = BEFORE_BODY + guard.reply().expect("a reply").as_bytes().len();
+    drop(guard);
+    client.hub().close();
+    length
+}
+
+/// The first operation of a client meets this fault.
+async fn fails_once<S: Subject>(server: &FakeServer, client: &S::Client, fault: FaultRule) {
+    let hub = client.hub();
+    let mut guard = hub.check_out(&Wanted::WRITE, None).await.expect("a connection");
+    let finds = server.count_of("find");
+    server.inject(fault.clone());
+    assert_eq!(
+        refused(find_by(&mut guard, "one").await),
+        OperationError::Exchange(ExchangeError::Network),
+        "{fault:?}"
+    );
+    assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Network));
+    drop(guard);
+    assert_eq!(server.count_of("find"), finds + 1, "{fault:?}");
+    let pool = pool(hub);
+    assert_eq!((pool.counts.total(), pool.counts.waiting, pool.generation), (0, 0, 1), "{fault:?}");
+}

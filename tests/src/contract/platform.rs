@@ -1,0 +1,158 @@
+//! What a hosted runtime does beneath the client besides: datagrams, names of hosts, tasks.
+
+use crate::patience::{PATIENCE, refused, run};
+use crate::suite::Suite;
+use core::net::SocketAddr;
+use core::time::Duration;
+use futures_lite::future::poll_once;
+use poolhouse_core::client::Platform;
+use std::net::UdpSocket;
+use std::sync::mpsc::{Sender, channel};
+
+/// A case and its name.
+type Case<P> = (&'static str, fn(&P));
+
+pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
+    let cases: [Case<P>; 7] = [
+        (
+            "datagrams_are_exchanged_with_the_peer_and_nobody_else",
+            datagrams_are_exchanged_with_the_peer_and_nobody_else,
+        ),
+        (
+            "addresses_of_the_machine_itself_are_resolved_with_the_port",
+            addresses_of_the_machine_itself_are_resolved_with_the_port,
+        ),
+        (
+            "addresses_with_a_zone_are_resolved_and_nonsense_is_not",
+            addresses_with_a_zone_are_resolved_and_nonsense_is_not,
+        ),
+        ("tasks_run_to_their_end", tasks_run_to_their_end),
+        ("task_that_is_dropped_is_cancelled", task_that_is_dropped_is_cancelled),
+        (
+            "dropping_a_task_that_is_being_run_does_not_wait_for_it",
+            dropping_a_task_that_is_being_run_does_not_wait_for_it,
+        ),
+        (
+            "task_that_has_panicked_is_dropped_without_another_panic",
+            task_that_has_panicked_is_dropped_without_another_panic,
+        ),
+    ];
+    cases
+        .into_iter()
+        .fold(suite, |suite, (name, case)| suite.case(format!("platform::{name}"), move || case(&P::default())))
+}
+
+/// A socket takes datagrams from its peer only, and cuts off what is too long. Who gives up waiting for one loses none.
+fn datagrams_are_exchanged_with_the_peer_and_nobody_else(platform: &impl Platform) {
+    for any in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(peer) = UdpSocket::bind(any) else {
+            // A machine without IPv6.
+            continue;
+        };
+        let stranger = UdpSocket::bind(any).expect("a second socket");
+        run(async {
+            let socket = platform.connect_udp(peer.local_addr().expect("bound")).await.expect("a socket");
+            let mut buffer = [0; 16];
+            assert!(poll_once(platform.receive_udp(&socket, &mut buffer)).await.is_none());
+            assert_eq!(platform.send_udp(&socket, b"question").await.expect("sent"), 8);
+            let (length, from) = peer.recv_from(&mut buffer).expect("received");
+            assert_eq!(buffer.get(..length), Some(b"question".as_slice()));
+            stranger.send_to(b"forged", from).expect("sent");
+            peer.send_to(b"a long answer", from).expect("sent");
+            let mut short = [0; 6];
+            assert_eq!(platform.receive_udp(&socket, &mut short).await.expect("received"), 6);
+            assert_eq!(&short, b"a long");
+        });
+    }
+}
+
+/// A name of the machine is resolved to its addresses, with the port.
+fn addresses_of_the_machine_itself_are_resolved_with_the_port(platform: &impl Platform) {
+    let addresses = run(platform.resolve("localhost", 27_018)).expect("every machine has one");
+    assert!(addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 27_018), "{addresses:?}");
+    assert!(!addresses.is_empty());
+}
+
+/// A zone is kept; what can be no name is an error.
+fn addresses_with_a_zone_are_resolved_and_nonsense_is_not(platform: &impl Platform) {
+    let addresses = run(platform.resolve("fe80::1%1", 27_017)).expect("numbers are not looked up");
+    let zones: Vec<_> =
+        addresses.iter().map(|address| if let SocketAddr::V6(v6) = address { v6.scope_id() } else { 0 }).collect();
+    assert_eq!(zones, [1], "{addresses:?}");
+    refused(run(platform.resolve("no\0name", 27_017)));
+}
+
+/// Tells when it is dropped.
+struct Tell(Sender<&'static str>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        // Nobody listens any more where a test has failed.
+        let _ = self.0.send("dropped");
+    }
+}
+
+/// A task whose handle is kept is run, by whoever waits or does not.
+fn tasks_run_to_their_end(platform: &impl Platform) {
+    let (tell, told) = channel();
+    let (tell, sleeper) = (Tell(tell), platform.clone());
+    let task = platform.spawn(async move {
+        sleeper.sleep_until(sleeper.now().saturating_add(Duration::from_millis(1))).await;
+        let _ = tell.0.send("woken");
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("woken"));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+    drop(task);
+}
+
+/// A task that waits is not run again, and what it had is dropped.
+fn task_that_is_dropped_is_cancelled(platform: &impl Platform) {
+    let (tell, told) = channel();
+    let tell = Tell(tell);
+    let task = platform.spawn(async move {
+        let _ = tell.0.send("begun");
+        core::future::pending::<()>().await;
+        drop(tell);
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
+    drop(task);
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+}
+
+/// Whoever drops a task while a thread is at it goes on at once; the task ends at its next point to wait.
+fn dropping_a_task_that_is_being_run_does_not_wait_for_it(platform: &impl Platform) {
+    let (tell, told) = channel();
+    let (release, released) = channel::<()>();
+    let tell = Tell(tell);
+    let task = platform.spawn(async move {
+        let _ = tell.0.send("begun");
+        let _ = tell.0.send(released.recv_timeout(PATIENCE).map_or("waited for", |()| "released"));
+        core::future::pending::<()>().await;
+    });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("begun"));
+    drop(task);
+    release.send(()).expect("the task is there");
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("released"));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+}
+
+/// What a task panicked with stays in it, and the executor goes on.
+fn task_that_has_panicked_is_dropped_without_another_panic(platform: &impl Platform) {
+    /// Some of them at least have come to their end when all have told.
+    const TASKS: usize = 16;
+    let (tell, told) = channel();
+    let panicking = |_| {
+        let tell = Tell(tell.clone());
+        platform.spawn(async move {
+            let _tell = tell;
+            // Without a message from the hook.
+            std::panic::resume_unwind(Box::new("on purpose"));
+        })
+    };
+    let tasks: Vec<_> = (0..TASKS).map(panicking).collect();
+    for _ in 0..TASKS {
+        assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
+    }
+    drop(tasks);
+    tasks_run_to_their_end(platform);
+}

@@ -1,0 +1,515 @@
+//! Clients and fork(2): the parent goes on as if nothing had happened, and what its child inherits is inert.
+//!
+//! Each case runs in a process of its own, which forks once or twice and in whose child nothing of a runtime is driven; a case that hangs is
+//! ended with its child. A server in the process of a case has its thread in the parent, and its sockets in the same reactor as the client's.
+#![allow(
+    unsafe_code,
+    reason = "fork and _exit; no other process, thread or lock is touched in a child but by what is under test"
+)]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::panic::AssertUnwindSafe;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+use core::time::Duration;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
+use std::net::UdpSocket;
+use std::panic::catch_unwind;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use bson::doc;
+use futures_lite::future::block_on;
+use poolhouse_async_std::AsyncStd;
+use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform};
+use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
+use poolhouse_core::monitor::ServerMonitoringMode;
+use poolhouse_core::pool::{PoolCounts, PoolState};
+use poolhouse_core::shell::{ForkReset, OperationError, Wanted};
+use poolhouse_smol::Smol;
+use poolhouse_tests::fake::{FakeOptions, FakeServer};
+use poolhouse_tests::suite::Suite;
+use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted as Certificate};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+/// How long a child may live, and how long a case may take; far beyond what they need.
+const CHILD_MAX: Duration = Duration::from_secs(40);
+const CASE_MAX: Duration = Duration::from_secs(90);
+/// How often it is looked whether they have ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// Set in the process of a case: its name.
+const CASE: &str = "POOLHOUSE_FORK_CASE";
+
+/// Names and bodies.
+type Cases = Vec<(String, fn())>;
+
+fn main() -> ExitCode {
+    let cases: Cases = [cases::<Smol>("smol"), cases::<AsyncStd>("async_std")].concat();
+    if let Ok(wanted) = std::env::var(CASE) {
+        let (_, case) = cases.iter().find(|(name, _)| *name == wanted).expect("a case of this name");
+        case();
+        return ExitCode::SUCCESS;
+    }
+    let add = |suite: Suite, (name, _): (String, fn())| suite.case(name.clone(), move || in_process(&name));
+    cases.into_iter().fold(Suite::new("fork"), add).run()
+}
+
+fn cases<P: Platform + Default>(platform: &str) -> Cases {
+    let cases: [(&str, fn()); 8] = [
+        ("parent_keeps_its_connection", parent_keeps_its_connection::<P>),
+        ("inherited_client_fails_at_once_and_is_cleared", inherited_client_fails_at_once_and_is_cleared::<P>),
+        ("connection_in_use_fails_in_the_child_and_goes_on_in_the_parent", connection_in_use::<P>),
+        ("reply_that_is_outstanding_is_the_parents", reply_that_is_outstanding_is_the_parents::<P>),
+        ("drops_in_the_child_leave_the_parent_unharmed", drops_in_the_child_leave_the_parent_unharmed::<P>),
+        ("child_is_refused_a_client_of_its_own", child_is_refused_a_client_of_its_own::<P>),
+        ("both_sides_of_a_fork_before_the_first_client_work", both_sides_work::<P>),
+        ("client_of_a_busy_process_is_inert_in_a_hundred_children", many_children::<P>),
+    ];
+    cases.map(|(name, case)| (format!("{platform}_{name}"), case)).to_vec()
+}
+
+/// Runs a case in a process of its own.
+fn in_process(name: &str) -> Result<(), String> {
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut process = Command::new(this)
+        .env(CASE, name)
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    let mut errors = process.stderr.take().expect("it is piped");
+    // What is written there is shorter than a pipe holds.
+    let end = Instant::now() + CASE_MAX;
+    let ended = loop {
+        match process.try_wait().map_err(|error| error.to_string())? {
+            Some(status) => break Some(status),
+            None if Instant::now() > end => break None,
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    if ended.is_none() {
+        // Its child goes with it.
+        process.kill().and_then(|()| process.wait()).map_err(|error| error.to_string())?;
+    }
+    if ended.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let mut text = String::new();
+    let _ = errors.read_to_string(&mut text);
+    let how = ended.map_or_else(|| "it hangs".to_owned(), |status| status.to_string());
+    Err(format!("{how}: {text}"))
+}
+
+/// What parent and child say to each other.
+struct Line {
+    from: PipeReader,
+    to: PipeWriter,
+}
+
+impl Line {
+    fn say(&mut self) {
+        self.to.write_all(b".").expect("the other side listens");
+    }
+
+    fn hear(&mut self) {
+        self.from.read_exact(&mut [0]).expect("the other side has not failed");
+    }
+}
+
+/// Forks, with the world on both sides. Returns what the parent's work gives when the child has ended, and well.
+fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(W, &mut Line) -> T) -> T {
+    let (from_child, to_parent) = pipe().expect("a pipe");
+    let (from_parent, to_child) = pipe().expect("a pipe");
+    // SAFETY: the child runs what this suite is about, on the one thread that it has, and ends by `_exit`.
+    let id = unsafe { libc::fork() };
+    if id == 0 {
+        #[cfg(target_os = "linux")]
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal");
+        drop((from_child, to_child));
+        let mut line = Line { from: from_parent, to: to_parent };
+        let done = catch_unwind(AssertUnwindSafe(|| child(world, &mut line)));
+        // SAFETY: it takes no pointer and does not return. What runs at the exit of the parent is not the child's.
+        unsafe { libc::_exit(i32::from(done.is_err())) };
+    }
+    let id = Pid::from_raw(id).expect("fork succeeds");
+    drop((from_parent, to_parent));
+    let mut line = Line { from: from_child, to: to_child };
+    let outcome = parent(world, &mut line);
+    drop(line);
+    let end = Instant::now() + CHILD_MAX;
+    let status = loop {
+        match waitpid(Some(id), WaitOptions::NOHANG).expect("it is our child") {
+            Some((_, status)) => break status,
+            None if Instant::now() > end => {
+                kill_process(id, Signal::KILL).expect("it is our child");
+                let _ = waitpid(Some(id), WaitOptions::empty());
+                panic!("the child hangs");
+            }
+            None => std::thread::sleep(LOOK),
+        }
+    };
+    assert_eq!(status.exit_status(), Some(0), "the child failed");
+    outcome
+}
+
+fn start() -> FakeServer {
+    FakeServer::start(FakeOptions::default()).expect("the fake server starts")
+}
+
+/// Options whose monitor polls, and seldom, so that counts are exact.
+fn options(uri: &str) -> ClientOptions {
+    let mut options = ClientOptions::parse(uri).expect("the string is right");
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.monitor.heartbeat_frequency = Duration::from_secs(1000);
+    options
+}
+
+fn client<P: Platform + Default>(server: &FakeServer) -> Client<P> {
+    Client::new(options(&server.uri())).expect("the options are right")
+}
+
+async fn ping<P: Platform>(client: &Client<P>) {
+    client.run_command("admin", doc! { "ping": 1 }).await.expect("the server answers");
+}
+
+/// What a future gives at its first poll: the child has nothing that could wake it.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+#[track_caller]
+fn assert_forked<T>(result: Result<T, Error>) {
+    match result {
+        Err(Error::Operation(OperationError::Forked)) => {}
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it works"),
+    }
+}
+
+/// Counters of the server that the child must not change.
+fn seen(server: &FakeServer) -> (u64, usize) {
+    (server.accepted_count(), server.open_count())
+}
+
+/// CMAP-100: the parent is not disturbed.
+fn parent_keeps_its_connection<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    let id_of = |client: &Client<P>| block_on(client.check_out()).expect("a connection").connection_id();
+    let twenty = |client: &Client<P>| (0..20).for_each(|_| block_on(ping(client)));
+    twenty(&client);
+    let (id, before) = (id_of(&client), seen(&server));
+    let client = forked(
+        client,
+        |client, line| {
+            assert_forked(at_once(client.run_command("admin", doc! { "ping": 1 })));
+            line.say();
+            line.hear();
+            assert_forked(at_once(client.check_out()));
+            drop(client);
+        },
+        |client, line| {
+            line.hear();
+            twenty(&client);
+            assert_eq!((id_of(&client), seen(&server)), (id, before), "while the child lives");
+            line.say();
+            twenty(&client);
+            client
+        },
+    );
+    twenty(&client);
+    assert_eq!((id_of(&client), seen(&server)), (id, before));
+    assert_eq!(client.reset_after_fork(), ForkReset::NotForked);
+    assert_eq!(id_of(&client), id);
+    assert_eq!(server.count_of("ping"), 80);
+    block_on(client.close());
+}
+
+/// CMAP-30, CMAP-100: in the child.
+fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    let mut events = client.subscribe();
+    block_on(ping(&client));
+    let commands = server.count_of("ping");
+    forked(
+        (),
+        |(), _| {
+            // The first look finds the pool as empty as the first operation does.
+            let pool = client.pool_snapshot().expect("the server is known");
+            assert_eq!((pool.state, pool.generation, pool.counts), (PoolState::Paused, 1, PoolCounts::default()));
+            assert_forked(at_once(client.check_out()));
+            assert_forked(at_once(client.check_out_by(None)));
+            assert_forked(at_once(client.database("admin").run_command(doc! { "ping": 1 })));
+            assert_forked(at_once(client.with_connection(async |_| ())));
+            assert_forked(at_once(client.warm_up(Duration::ZERO)));
+            assert_forked(client.set_pool_options(client.pool_options()));
+            assert!(at_once(client.hub().select_server(&Wanted::WRITE, None)).is_err());
+            assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
+            assert_eq!(client.pool_snapshot(), Some(pool), "once is enough");
+            assert!(events.try_next().is_none());
+            assert!(at_once(events.next()).is_none(), "it has ended, whatever the parent had not read");
+            assert!(at_once(client.subscribe().next()).is_none());
+            assert_eq!((client.servers().len(), client.topology().get().servers().count()), (1, 1));
+            assert!(format!("{client:?}").contains("Paused"));
+            at_once(client.close());
+            let error = at_once(client.check_out()).expect_err("not the child's");
+            assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
+            assert!(error.to_string().contains("forked"), "{error}");
+        },
+        |(), _| (),
+    );
+    assert_eq!(server.count_of("ping"), commands);
+    assert!(client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready && pool.generation == 0));
+    block_on(async { events.next().await.expect("the parent's") });
+    block_on(ping(&client));
+}
+
+fn connection_in_use<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    let connection = block_on(client.check_out()).expect("a connection");
+    let before = seen(&server);
+    let mut connection = forked(
+        connection,
+        |mut connection, line| {
+            assert_forked(at_once(connection.run_command("admin", doc! { "ping": 1 })));
+            assert_forked(at_once(connection.run_command("admin", doc! { "ping": 1 })));
+            drop(connection);
+            line.say();
+            line.hear();
+        },
+        |mut connection, line| {
+            line.hear();
+            block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+            line.say();
+            connection
+        },
+    );
+    block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+    drop(connection);
+    assert_eq!((seen(&server), server.count_of("ping")), (before, 2));
+}
+
+type Running<'c> = Pin<Box<dyn Future<Output = Result<bson::Document, Error>> + 'c>>;
+
+fn reply_that_is_outstanding_is_the_parents<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    block_on(ping(&client));
+    server.freeze();
+    let mut command: Running<'_> = Box::pin(client.run_command("admin", doc! { "ping": 1, "comment": "outstanding" }));
+    // Sent, and not answered.
+    let polled = command.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+    let reply = forked(
+        command,
+        |command, _| assert_forked(at_once(command)),
+        |command, _| {
+            server.thaw();
+            block_on(command)
+        },
+    );
+    assert_eq!(reply.expect("the server answers").get_f64("ok").ok(), Some(1.0));
+    assert_eq!(server.count_of("ping"), 2);
+}
+
+const CONNECTIONS: u32 = 20;
+
+/// Everything that a client has to drop.
+struct Luggage<'c, P: Platform> {
+    plain: Vec<Connection<'c, P>>,
+    encrypted: Vec<Connection<'c, P>>,
+    waiting: Running<'c>,
+    lookup: Pin<Box<dyn Future<Output = Result<Vec<String>, LookupError>>>>,
+}
+
+fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
+    let (root, folder) = (Holder::root("root"), Folder::new());
+    let ca = folder.write("ca.pem", root.certificate());
+    let mut tls = FakeOptions::default();
+    tls.tls = Some(ServerTls::new(root.issue(&Certificate::server(&["127.0.0.1"])).identity()));
+    let servers = [start(), FakeServer::start(tls).expect("the fake server starts")];
+    let ca = ca.to_str().expect("text").replace('/', "%2F");
+    let made = |server: &FakeServer, more: &str| {
+        let options = options(&(server.uri() + more)).max_pool_size(CONNECTIONS);
+        Client::<P>::new(options).expect("the options are right")
+    };
+    let clients = [made(&servers[0], ""), made(&servers[1], &format!("&tls=true&tlsCAFile={ca}"))];
+    connections_are_dropped(&servers, &clients);
+    // Handles share what is the client's.
+    let handles = clients.each_ref().map(Client::clone);
+    forked(
+        (handles, clients),
+        |all, line| {
+            drop(all);
+            line.say();
+            line.hear();
+        },
+        |all, line| {
+            line.hear();
+            all.0.iter().for_each(|client| block_on(ping(client)));
+            line.say();
+        },
+    );
+    assert_eq!(servers[0].count_of("ping"), u64::from(2 * CONNECTIONS) + 2);
+    assert_eq!(servers[1].count_of("ping"), u64::from(2 * CONNECTIONS) + 1);
+}
+
+fn connections_are_dropped<P: Platform + Default>(servers: &[FakeServer; 2], clients: &[Client<P>; 2]) {
+    let events = clients.each_ref().map(Client::subscribe);
+    let (plain, encrypted) = (hold(&clients[0]), hold(&clients[1]));
+    let mut waiting: Running<'_> = Box::pin(clients[0].run_command("admin", doc! { "ping": 1, "comment": "waiting" }));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    let name_server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let config = ResolverConfig::new(vec![name_server.local_addr().expect("bound")]);
+    let resolver = Arc::new(DnsResolver::with_config(P::default(), config));
+    let mut lookup: Pin<Box<dyn Future<Output = _>>> =
+        Box::pin(async move { resolver.lookup_txt("db.example.com").await });
+    let mut question = [0; 512];
+    let (length, resolver) = loop {
+        assert!(lookup.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        name_server.set_read_timeout(Some(LOOK)).expect("a limit");
+        if let Ok(received) = name_server.recv_from(&mut question) {
+            break received;
+        }
+    };
+    let before = servers.each_ref().map(seen);
+    let luggage = Luggage { plain, encrypted, waiting, lookup };
+    let luggage = forked(
+        (luggage, events),
+        |(mut luggage, events), line| {
+            let refused = at_once(luggage.lookup.as_mut());
+            assert!(matches!(refused, Err(LookupError::Other(ref why)) if why.contains("forked")), "{refused:?}");
+            drop((luggage, events));
+            line.say();
+            line.hear();
+        },
+        |(luggage, events), line| {
+            line.hear();
+            let luggage = go_on(luggage);
+            line.say();
+            drop(events);
+            luggage
+        },
+    );
+    let luggage = go_on(luggage);
+    // NXDOMAIN.
+    question[2] |= 0x80;
+    question[3] = 3;
+    name_server.send_to(&question[..length], resolver).expect("sent");
+    assert_eq!(block_on(luggage.lookup), Err(LookupError::NoSuchName));
+    assert_eq!(servers.each_ref().map(seen), before);
+    drop((luggage.plain, luggage.encrypted));
+    block_on(luggage.waiting).expect("its turn has come");
+}
+
+fn hold<P: Platform>(client: &Client<P>) -> Vec<Connection<'_, P>> {
+    (0..CONNECTIONS).map(|_| block_on(client.check_out()).expect("a connection")).collect()
+}
+
+fn go_on<P: Platform>(mut luggage: Luggage<'_, P>) -> Luggage<'_, P> {
+    for connection in luggage.plain.iter_mut().chain(&mut luggage.encrypted) {
+        block_on(connection.run_command("admin", doc! { "ping": 1 })).expect("the connection is the parent's");
+    }
+    luggage
+}
+
+fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    block_on(ping(&client));
+    let before = seen(&server);
+    let refused = |line: &mut Line| {
+        let error = Client::<P>::new(client.options().clone()).expect_err("the runtime is the parent's");
+        assert!(matches!(error, Error::Forked), "{error}");
+        let error = at_once(Client::<P>::connect(&server.uri())).expect_err("the runtime is the parent's");
+        assert!(matches!(error, Error::Forked), "{error}");
+        let nowhere = ResolverConfig::new(vec![server.address()]);
+        let found = at_once(DnsResolver::with_config(P::default(), nowhere).lookup_txt("db.example.com"));
+        assert!(matches!(found, Err(LookupError::Other(_))), "{found:?}");
+        line.say();
+    };
+    forked(
+        (),
+        |(), line| {
+            refused(line);
+            // So is a child of the child.
+            forked((), |(), line| refused(line), |(), line| line.hear());
+        },
+        |(), line| line.hear(),
+    );
+    // It is not for the parent.
+    let second = Client::<P>::new(client.options().clone()).expect("the parent may");
+    block_on(ping(&second));
+    block_on(ping(&client));
+    assert_eq!(seen(&server).0, before.0 + 2, "a monitor and a connection");
+}
+
+/// The server is in a process of its own: one here would have started the reactor.
+fn both_sides_work<P: Platform + Default>() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_fake_server"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the fake server starts");
+    let mut lines = BufReader::new(server.stdout.take().expect("it is piped"));
+    let mut uri = String::new();
+    lines.read_line(&mut uri).expect("it tells where it is");
+    let work = |(): (), line: &mut Line| {
+        let client = Client::<P>::new(options(uri.trim())).expect("nothing was made before the fork");
+        for _ in 0..20 {
+            block_on(ping(&client));
+        }
+        line.say();
+        line.hear();
+        for _ in 0..20 {
+            block_on(ping(&client));
+        }
+        assert_eq!(client.reset_after_fork(), ForkReset::NotForked);
+        block_on(client.close());
+    };
+    forked((), work, work);
+    drop(server.stdin.take());
+    let mut told = String::new();
+    lines.read_to_string(&mut told).expect("it says what it has seen");
+    assert!(server.wait().expect("our child").success());
+    assert!(told.starts_with("4 connections,"), "a monitor and a connection on each side: {told}");
+}
+
+/// Wherever the other threads are when the process forks, and whatever locks they hold.
+fn many_children<P: Platform + Default>() {
+    let server = start();
+    let client = client::<P>(&server);
+    block_on(ping(&client));
+    let busy = core::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while busy.load(core::sync::atomic::Ordering::Relaxed) {
+                    block_on(ping(&client));
+                }
+            });
+        }
+        for _ in 0..100 {
+            forked(
+                client.clone(),
+                |inherited, _| {
+                    assert_forked(at_once(inherited.run_command("admin", doc! { "ping": 1 })));
+                    assert!(inherited.servers().iter().all(|server| server.pool.counts == PoolCounts::default()));
+                    drop(inherited.subscribe());
+                    drop(inherited);
+                },
+                |inherited, _| drop(inherited),
+            );
+        }
+        busy.store(false, core::sync::atomic::Ordering::Relaxed);
+    });
+    block_on(ping(&client));
+}

@@ -1,0 +1,21 @@
+//! What may happen when two tasks meet: every interleaving of the tasks of a client, by loom.
+//!
+//! The shell knows locks, sockets and time by its runtime only, so a runtime whose locks are loom's is enough: the code under test is that
+//! which ships. A wake-up that is lost, or locks that are taken in different orders, leave a model in which no thread can go on.
+
+#[path = "interleavings/bench.rs"]
+mod bench;
+#[path = "interleavings/clocks.rs"]
+mod clocks;
+#[path = "interleavings/ending.rs"]
+mod ending;
+#[path = "interleavings/establishing.rs"]
+mod establishing;
+#[path = "interleavings/flaws.rs"]
+mod flaws;
+#[path = "interleavings/hand_over.rs"]
+mod hand_over;
+#[path = "interleavings/model.rs"]
+mod model;
+#[path = "interleavings/selecting.rs"]
+mod selecting;

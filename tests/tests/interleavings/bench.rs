@@ -1,0 +1,393 @@
+//! A client in memory, whose locks are the model's.
+
+use super::model::{Turnstile, done, poll};
+use core::convert::Infallible;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_core::monitor::MonitorOptions;
+use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
+use poolhouse_core::shell::{
+    ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
+    ServerState, Wanted,
+};
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::{self, TopologyOptions};
+use poolhouse_core::wire::compress::Compressors;
+use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
+use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
+use poolhouse_core::{Cause, Instant};
+use std::sync::Arc;
+
+/// What is the matter with the peers. It changes only while nothing is explored, as the model knows nothing of it.
+#[derive(Default)]
+struct World {
+    /// The exception: one task of a scenario makes time pass, and it does so only once there is a deadline to wait for. Nobody else decides anything
+    /// by the time from then on.
+    now: AtomicU64,
+    /// Until when time passes whenever somebody sleeps; 0 is that it does not. Later than that it stands still.
+    flies_until: AtomicU64,
+    /// Nobody is at home.
+    refuses: AtomicBool,
+    /// Nothing is answered any more.
+    mute: AtomicBool,
+    /// Replies to `ping` lie in [`Bench::held`].
+    holds: AtomicBool,
+    /// What hello tells.
+    role: AtomicUsize,
+    /// How many connections were dialed, less those that were closed.
+    hello_count: AtomicUsize,
+}
+
+/// What hello tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Standalone,
+    /// The primary of a set of two.
+    Primary,
+    Secondary,
+}
+
+/// A reply that comes when the test wants it.
+#[derive(Default)]
+struct Held {
+    reply: Vec<u8>,
+    released: bool,
+    reader: Option<Waker>,
+}
+
+/// A runtime in which nothing happens by itself.
+#[derive(Clone)]
+pub(crate) struct Bench {
+    world: Arc<World>,
+    held: Arc<Turnstile<Held>>,
+    /// How a reader waits for what is held.
+    listen: fn(&Turnstile<Held>, &mut Vec<u8>, &Waker) -> Poll<()>,
+}
+
+/// A future of a task.
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+pub(crate) type BenchHub = Hub<Bench>;
+pub(crate) type BenchServer = Server<Bench>;
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let world = World { now: AtomicU64::new(1), ..World::default() };
+        Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen }
+    }
+
+    /// One whose streams wait as they must not.
+    pub(crate) fn with_careless_streams() -> Self {
+        Self { listen: listen_carelessly, ..Self::new() }
+    }
+
+    /// From now on, and for so long, it is as late as the first one who sleeps wants it to be.
+    pub(crate) fn let_time_fly(&self, time: Duration) {
+        self.world.flies_until.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn advance(&self, time: Duration) {
+        self.world.now.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn refuse(&self) {
+        self.world.refuses.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn mute(&self) {
+        self.world.mute.store(true, Ordering::Relaxed);
+    }
+
+    /// Replies to `ping` wait for [`Bench::release`].
+    pub(crate) fn hold(&self) {
+        self.world.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets the reply go that is held, or will be. May be explored.
+    pub(crate) fn release(&self) {
+        let reader = self.held.with(|held| {
+            held.released = true;
+            held.reader.take()
+        });
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn become_(&self, role: Role) {
+        self.world.role.store(role as usize, Ordering::Relaxed);
+    }
+
+    pub(crate) fn hello_count(&self) -> usize {
+        self.world.hello_count.load(Ordering::Relaxed)
+    }
+}
+
+fn listen(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {
+    held.with(|held| {
+        if held.released && !held.reply.is_empty() {
+            unread.append(&mut held.reply);
+            return Poll::Ready(());
+        }
+        held.reader = Some(waker.clone());
+        Poll::Pending
+    })
+}
+
+/// Looks first and says later that it waits, when what it waits for may have come.
+fn listen_carelessly(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {
+    let is_there = held.with(|held| {
+        let is_there = held.released && !held.reply.is_empty();
+        if is_there {
+            unread.append(&mut held.reply);
+        }
+        is_there
+    });
+    if is_there {
+        return Poll::Ready(());
+    }
+    held.with(|held| held.reader = Some(waker.clone()));
+    Poll::Pending
+}
+
+/// A socket to a peer that has its answer ready before the request is written.
+pub(crate) struct Stream {
+    bench: Bench,
+    unread: Vec<u8>,
+}
+
+impl ErrorType for Stream {
+    type Error = Infallible;
+}
+
+impl Read for Stream {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
+        let Self { bench, unread } = self;
+        poll_fn(|context| {
+            if !unread.is_empty() {
+                return Poll::Ready(());
+            }
+            if !bench.world.holds.load(Ordering::Relaxed) {
+                return Poll::Pending;
+            }
+            (bench.listen)(&bench.held, unread, context.waker())
+        })
+        .await;
+        let count = buf.len().min(unread.len());
+        buf[..count].copy_from_slice(&unread[..count]);
+        unread.drain(..count);
+        Ok(count)
+    }
+}
+
+impl Write for Stream {
+    /// Takes one whole message.
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
+            panic!("no whole message")
+        };
+        let world = &self.bench.world;
+        let is_ping = message.body().iter().next().and_then(Result::ok).is_some_and(|first| first.key == "ping");
+        if !is_ping {
+            world.hello_count.fetch_add(1, Ordering::Relaxed);
+        }
+        if world.mute.load(Ordering::Relaxed) {
+            return Ok(buf.len());
+        }
+        let reply = reply(message.header().request_id, world.role.load(Ordering::Relaxed));
+        if is_ping && world.holds.load(Ordering::Relaxed) {
+            self.bench.held.with(|held| held.reply.extend_from_slice(&reply));
+        } else {
+            self.unread.extend_from_slice(&reply);
+        }
+        Ok(buf.len())
+    }
+
+    async fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// To whatever is asked.
+fn reply(request_id: i32, role: usize) -> Vec<u8> {
+    let mut reply = Vec::new();
+    encode_message(&mut reply, Outgoing::reply(1, request_id), &Limits::DEFAULT, |message| {
+        message.body(|body| {
+            if role != Role::Standalone as usize {
+                body.str("setName", "rs")?.str("me", "a:27017")?;
+                body.array("hosts", |hosts| hosts.str("a:27017")?.str("b:27017").map(drop))?;
+            }
+            body.boolean("secondary", role == Role::Secondary as usize)?;
+            body.boolean("isWritablePrimary", role != Role::Secondary as usize)?;
+            body.boolean("helloOk", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+            body.double("ok", 1.0).map(drop)
+        })
+    })
+    .expect("a reply");
+    reply
+}
+
+impl Runtime for Bench {
+    type Stream = Stream;
+    type Buffer = Vec<u8>;
+    type Lock<T> = Turnstile<T>;
+    type Memory = Fixed<1, 4>;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerLock = Turnstile<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
+    type Events = ();
+
+    fn now(&self) -> Instant {
+        Instant::from_nanos(self.world.now.load(Ordering::Relaxed))
+    }
+
+    fn entropy(&self) -> u32 {
+        0
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        poll_fn(|_| {
+            if at.as_nanos() <= self.world.flies_until.load(Ordering::Relaxed) {
+                self.world.now.fetch_max(at.as_nanos(), Ordering::Relaxed);
+                return Poll::Ready(());
+            }
+            if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
+        if self.world.refuses.load(Ordering::Relaxed) {
+            return Err(ConnectError(Cause::Network));
+        }
+        Ok(Stream { bench: self.clone(), unread: Vec::new() })
+    }
+
+    fn buffers(&self, _stream: &Stream) -> Result<(Vec<u8>, Vec<u8>), Full> {
+        Ok((Vec::new(), Vec::new()))
+    }
+
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        server.share(|state| Ok(Lock::new(state))).map(Arc::new)
+    }
+}
+
+/// A client of one server.
+#[derive(Clone)]
+pub(crate) struct Client {
+    pub(crate) bench: Bench,
+    pub(crate) hub: Arc<BenchHub>,
+    pub(crate) server: Arc<BenchServer>,
+}
+
+impl Client {
+    /// One that knows nothing of its server.
+    pub(crate) fn new(bench: Bench) -> Self {
+        Self::with(bench, |_| ())
+    }
+
+    pub(crate) fn with(bench: Bench, change: impl FnOnce(&mut HubConfig)) -> Self {
+        let role = bench.world.role.load(Ordering::Relaxed);
+        let options = TopologyOptions {
+            seeds: &["a"],
+            direct_connection: role == Role::Standalone as usize,
+            replica_set: (role != Role::Standalone as usize).then_some("rs"),
+            ..Default::default()
+        };
+        let metadata = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "x", ..Default::default() };
+        let mut config = HubConfig {
+            pool: PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT }.validate().expect("valid"),
+            monitor: MonitorOptions::DEFAULT.validate().expect("valid"),
+            connect_timeout: Duration::ZERO,
+            command_timeout: Duration::ZERO,
+            server_selection_timeout: Duration::from_secs(30),
+            compressors: Compressors::NONE,
+            zlib_compression_level: None,
+            late_reply: Duration::ZERO,
+            metadata: ClientMetadata::new(&metadata).expect("short"),
+            login: None,
+            first_pool: 0,
+        };
+        change(&mut config);
+        let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), ()).expect("room");
+        let server = done(hub.next_server()).expect("the seed");
+        // Told once: nobody starts them by that.
+        drop(hub.server_tasks(&server));
+        Self { bench, hub: Arc::new(hub), server }
+    }
+
+    /// One whose server was checked, and its monitor, which waits to be called.
+    pub(crate) fn checked(self) -> (Self, Boxed<()>) {
+        let mut check = self.check();
+        for _ in 0..4 {
+            assert!(poll(&mut check).is_pending());
+        }
+        assert_eq!(self.server.pool_snapshot().state, PoolState::Ready);
+        (self, check)
+    }
+
+    /// One that has a connection, which is there to be checked out.
+    pub(crate) fn connected(self) -> Self {
+        self.connected_and_check().0
+    }
+
+    /// Such a one, and its monitor.
+    pub(crate) fn connected_and_check(self) -> (Self, Boxed<()>) {
+        let (client, check) = self.checked();
+        let checking = client.clone();
+        let mut check_out: Boxed<()> = Box::pin(async move { drop(checking.check_out().await.expect("established")) });
+        assert!(poll(&mut check_out).is_pending());
+        let mut worker = client.worker();
+        for _ in 0..2 {
+            assert!(poll(&mut worker).is_pending());
+        }
+        assert!(poll(&mut check_out).is_ready());
+        assert_eq!(client.counts(), PoolCounts { available: 1, ..PoolCounts::default() });
+        (client, check)
+    }
+
+    pub(crate) fn check(&self) -> Boxed<()> {
+        let Self { hub, server, .. } = self.clone();
+        Box::pin(async move { hub.run_check(&server).await })
+    }
+
+    pub(crate) fn worker(&self) -> Boxed<()> {
+        let Self { hub, server, .. } = self.clone();
+        Box::pin(async move { hub.run_worker(&server).await })
+    }
+
+    pub(crate) fn pool_clock(&self) -> Boxed<()> {
+        let Self { hub, server, .. } = self.clone();
+        Box::pin(async move { hub.run_pool_clock(&server).await })
+    }
+
+    pub(crate) fn clock(&self) -> Boxed<()> {
+        let hub = Arc::clone(&self.hub);
+        Box::pin(async move { hub.run_clock().await })
+    }
+
+    /// Checks a connection of the server out.
+    pub(crate) async fn check_out(&self) -> Result<Guard<'_, Bench>, OperationError> {
+        self.hub.check_out_of(Arc::clone(&self.server), None, None).await
+    }
+
+    /// Selects the server, checks a connection out, exchanges one message, and checks the connection in.
+    pub(crate) async fn ping(self) -> Result<(), OperationError> {
+        let mut guard = self.hub.check_out(&Wanted::WRITE, None).await?;
+        ping(&mut guard).await
+    }
+
+    pub(crate) fn counts(&self) -> PoolCounts {
+        self.server.pool_snapshot().counts
+    }
+}
+
+/// One command and its reply.
+pub(crate) async fn ping(guard: &mut Guard<'_, Bench>) -> Result<(), OperationError> {
+    guard.run_command("db", |body| body.int32("ping", 1).map(drop)).await.map(drop)
+}

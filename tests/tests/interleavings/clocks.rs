@@ -1,0 +1,83 @@
+//! Deadlines that are set while a clock goes to sleep. Time passes only by sleeping: a clock that sleeps on is never early.
+
+use super::bench::{Bench, Client, ping};
+use super::model::{Depth, block_on, explore, join, task};
+use core::future::poll_fn;
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
+use poolhouse_core::shell::{OperationError, Runtime as _};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// CMAP-28
+#[test]
+fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
+    explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
+        let bench = Bench::new();
+        let options = PoolOptions { max_pool_size: 1, wait_queue_timeout: SECOND, ..PoolOptions::DEFAULT };
+        let client = Client::with(bench.clone(), |config| config.pool = options.validate().expect("valid")).connected();
+        bench.let_time_fly(SECOND);
+        let held = client.clone();
+        block_on(async move {
+            let guard = held.check_out().await.expect("there");
+            let begun = bench.now();
+            let clock = task(held.pool_clock());
+            let waiting = held.clone();
+            let waiting = task(async move { waiting.check_out().await.map(drop) });
+            let error = join(waiting).expect_err("it is not returned");
+            assert!(matches!(error.check_out(), Some(CheckOutError::WaitQueueTimeout { .. })), "{error:?}");
+            assert_eq!(bench.now(), begun.saturating_add(SECOND));
+            drop(guard);
+            held.hub.close();
+            join(clock);
+        });
+        "timeout"
+    });
+}
+
+/// CMAP-60
+#[test]
+fn an_operation_takes_no_longer_than_it_may() {
+    explore("the clock of a pool, and an operation", Depth::Preemptions(4), || {
+        let bench = Bench::new();
+        let client = Client::new(bench.clone()).connected();
+        bench.mute();
+        bench.let_time_fly(SECOND);
+        let deadline = bench.now().saturating_add(SECOND);
+        let clock = task(client.pool_clock());
+        let operation = client.clone();
+        let operation = task(async move {
+            let mut guard = operation.hub.check_out_of(operation.server.clone(), None, Some(deadline)).await?;
+            ping(&mut guard).await
+        });
+        assert_eq!(join(operation), Err(OperationError::Timeout));
+        assert_eq!(bench.now(), deadline);
+        assert_eq!(client.counts(), PoolCounts::default());
+        client.hub.close();
+        join(clock);
+        "timeout"
+    });
+}
+
+/// MON-15: the next check is to be sooner than the clock knows, of which it hears while it goes to sleep.
+#[test]
+fn a_server_is_checked_as_soon_as_it_is_asked_for() {
+    explore("the clock of monitors, a monitor, and who asks for a check", Depth::Preemptions(4), || {
+        let bench = Bench::new();
+        let (client, mut check) = Client::new(bench.clone()).checked();
+        // Not as long as until the check that is due in any case.
+        bench.let_time_fly(SECOND);
+        let clock = task(client.clock());
+        let checks = bench.clone();
+        let check = task(poll_fn(move |context| {
+            assert!(check.as_mut().poll(context).is_pending(), "nobody closes");
+            if checks.hello_count() < 2 { Poll::Pending } else { Poll::Ready(()) }
+        }));
+        client.hub.request_check();
+        join(check);
+        client.hub.close();
+        join(clock);
+        "checked"
+    });
+}

@@ -1,0 +1,143 @@
+//! The end of a client, and of a server, while operations are under way.
+
+use super::bench::{Bench, Client, ping};
+use super::model::{Depth, block_on, explore, join, poll, task};
+use core::time::Duration;
+use poolhouse_core::pool::{CheckOutError, PoolCounts};
+use poolhouse_core::shell::{OperationError, Runtime as _};
+
+fn is_closed(error: &OperationError) -> bool {
+    *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed)
+}
+
+/// CMAP-36
+#[test]
+fn close_ends_a_task_that_waits() {
+    explore("close, and a task that waits", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let waiting = client.clone();
+        block_on(async move {
+            let guard = waiting.check_out().await.expect("there");
+            let task = task(waiting.clone().ping());
+            waiting.hub.close();
+            let error = join(task).expect_err("it was never returned");
+            assert!(is_closed(&error), "{error:?}");
+            drop(guard);
+        });
+        assert_eq!(client.counts(), PoolCounts::default());
+        "closed"
+    });
+}
+
+#[test]
+fn close_meets_a_check_out() {
+    let outcomes = explore("close, and a task that pings", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let task = task(client.clone().ping());
+        client.hub.close();
+        let pinged = join(task);
+        assert_eq!(client.counts(), PoolCounts::default());
+        match pinged {
+            Ok(()) => "answered",
+            Err(error) => {
+                assert!(is_closed(&error), "{error:?}");
+                "closed"
+            }
+        }
+    });
+    assert_eq!(outcomes, ["answered", "closed"]);
+}
+
+#[test]
+fn close_meets_check_outs() {
+    let outcomes = explore("close, and two tasks that ping", Depth::Preemptions(4), || {
+        let client = Client::new(Bench::new()).connected();
+        let tasks = [task(client.clone().ping()), task(client.clone().ping())];
+        client.hub.close();
+        let mut answered = 0;
+        for task in tasks {
+            match join(task) {
+                Ok(()) => answered += 1,
+                Err(error) => assert!(is_closed(&error), "{error:?}"),
+            }
+        }
+        assert_eq!(client.counts(), PoolCounts::default());
+        ["both closed", "one answered", "both answered"][answered]
+    });
+    assert_eq!(outcomes, ["both answered", "both closed", "one answered"]);
+}
+
+#[test]
+fn close_ends_the_tasks_of_a_server() {
+    explore("close, a worker and the clock of a pool", Depth::Preemptions(4), || {
+        let client = Client::new(Bench::new()).connected();
+        let tasks = [task(client.worker()), task(client.pool_clock())];
+        client.hub.close();
+        tasks.into_iter().for_each(join);
+        "ended"
+    });
+    explore("close, a monitor and the clock of monitors", Depth::Preemptions(4), || {
+        let (client, check) = Client::new(Bench::new()).checked();
+        let tasks = [task(check), task(client.clock())];
+        client.hub.close();
+        tasks.into_iter().for_each(join);
+        "ended"
+    });
+}
+
+/// From then on it keeps its time itself.
+#[test]
+fn an_operation_that_outlives_its_client_ends_in_time() {
+    let outcomes = explore("close, and an operation with a deadline", Depth::All, || {
+        let bench = Bench::new();
+        let client = Client::new(bench.clone()).connected();
+        let deadline = Some(bench.now().saturating_add(Duration::from_secs(1)));
+        bench.mute();
+        bench.let_time_fly(Duration::from_secs(10));
+        let operation = client.clone();
+        let operation = task(async move {
+            let mut guard = operation.hub.check_out_of(operation.server.clone(), None, deadline).await?;
+            ping(&mut guard).await
+        });
+        client.hub.close();
+        let error = join(operation).expect_err("nobody answers");
+        assert_eq!(client.counts(), PoolCounts::default());
+        if error == OperationError::Timeout {
+            return "timeout";
+        }
+        assert!(is_closed(&error), "{error:?}");
+        "closed"
+    });
+    assert_eq!(outcomes, ["closed", "timeout"]);
+}
+
+/// CMAP-83, CMAP-84: the monitor's check takes too long, which interrupts what is in use.
+#[test]
+fn an_operation_is_interrupted_when_its_server_is_found_gone() {
+    let outcomes = explore("a check times out, and an operation", Depth::AllInTime, || {
+        let bench = Bench::new();
+        let (client, mut check) = Client::new(bench.clone()).connected_and_check();
+        let mut clock = client.clock();
+        bench.mute();
+        bench.advance(Duration::from_secs(10));
+        assert!(poll(&mut clock).is_pending(), "a check is due");
+        assert!(poll(&mut check).is_pending(), "which nobody answers");
+        bench.let_time_fly(Duration::from_secs(10));
+        let operation = client.clone();
+        let operation = task(async move {
+            let mut guard = operation.check_out().await?;
+            ping(&mut guard).await
+        });
+        let clock = task(clock);
+        let error = join(operation).expect_err("nobody answers");
+        client.hub.close();
+        join(clock);
+        assert_eq!(client.counts(), PoolCounts::default());
+        match error {
+            OperationError::Interrupted(_) => "interrupted",
+            OperationError::CheckOut(_) => "before it was sent",
+            _ => panic!("{error:?}"),
+        }
+    });
+    assert_eq!(outcomes, ["before it was sent", "interrupted"]);
+}

@@ -1,0 +1,70 @@
+//! Connections that are established for those who wait.
+
+use super::bench::{Bench, Client};
+use super::model::{Depth, explore, join, task};
+use poolhouse_core::Cause;
+use poolhouse_core::pool::{CheckOutError, PoolCounts};
+use poolhouse_core::shell::OperationError;
+
+async fn check_out(client: Client) -> Result<(), OperationError> {
+    client.check_out().await.map(drop)
+}
+
+#[test]
+fn two_tasks_have_the_connection_that_is_established_for_one() {
+    explore("two tasks wait for a worker", Depth::Preemptions(3), || {
+        let (client, _) = Client::new(Bench::new()).checked();
+        let worker = task(client.worker());
+        let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
+        for task in tasks {
+            assert_eq!(join(task), Ok(()));
+        }
+        assert_eq!(client.counts(), PoolCounts { available: 1, ..PoolCounts::default() });
+        client.hub.close();
+        join(worker);
+        "both"
+    });
+}
+
+/// CMAP-35: the pool is cleared, so both have their answer.
+#[test]
+fn two_tasks_hear_that_no_connection_could_be_established() {
+    explore("two tasks wait for a worker that fails", Depth::Preemptions(2), || {
+        let (client, _) = Client::new(Bench::new()).checked();
+        client.bench.refuse();
+        let worker = task(client.worker());
+        let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
+        for task in tasks {
+            let error = join(task).expect_err("nobody is at home");
+            let cause = Some(Cause::Network);
+            match error.check_out() {
+                Some(CheckOutError::PoolCleared { cause: why }) if *why == cause => {}
+                Some(CheckOutError::EstablishFailed { cause: Cause::Network, .. }) => {}
+                _ => panic!("{error:?}"),
+            }
+        }
+        assert_eq!(client.counts(), PoolCounts::default());
+        client.hub.close();
+        join(worker);
+        "both"
+    });
+}
+
+#[test]
+fn a_pool_that_is_warmed_up_is_filled() {
+    explore("a task warms the pool up, another one checks out", Depth::Preemptions(2), || {
+        let (client, _) = Client::new(Bench::new()).checked();
+        let worker = task(client.worker());
+        let warmer = client.clone();
+        let warmer = task(async move {
+            let wanted = poolhouse_core::shell::Wanted::WRITE;
+            warmer.hub.warm_up(&wanted, Some(1), None).await
+        });
+        let other = task(check_out(client.clone()));
+        assert_eq!(join(warmer), Ok(()));
+        assert_eq!(join(other), Ok(()));
+        client.hub.close();
+        join(worker);
+        "both"
+    });
+}

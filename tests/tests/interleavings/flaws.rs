@@ -1,0 +1,45 @@
+//! What the model finds in tasks that lose wake-ups.
+
+use super::bench::{Bench, Client};
+use super::model::{Depth, Parker, block_on_with, explore, join, task};
+
+fn reply_comes_while_it_is_awaited(bench: fn() -> Bench) {
+    explore("a reply that comes while it is awaited", Depth::All, move || {
+        let bench = bench();
+        let client = Client::new(bench.clone()).connected();
+        bench.hold();
+        let reader = task(client.ping());
+        bench.release();
+        assert_eq!(join(reader), Ok(()));
+        "answered"
+    });
+}
+
+#[test]
+fn a_reply_that_comes_while_it_is_awaited_is_read() {
+    reply_comes_while_it_is_awaited(Bench::new);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_stream_that_looks_before_it_registers_its_reader_is_found_out() {
+    reply_comes_while_it_is_awaited(Bench::with_careless_streams);
+}
+
+/// Forgets what woke it while it was awake.
+fn sleep_anyway(parker: &Parker) {
+    parker.take();
+    parker.sleep();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_executor_that_forgets_is_found_out() {
+    explore("two tasks, one of which forgets", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let careful = task(client.clone().ping());
+        block_on_with(sleep_anyway, client.ping()).expect("answered");
+        assert_eq!(join(careful), Ok(()));
+        "both"
+    });
+}

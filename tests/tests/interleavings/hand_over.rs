@@ -1,0 +1,98 @@
+//! Connections that go from one task to another.
+
+use super::bench::{Bench, Client, ping};
+use super::model::{Depth, block_on, explore, join, poll, poll_once, task};
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::pool::PoolCounts;
+
+/// Nothing is in use, and nobody waits.
+const AT_REST: PoolCounts = PoolCounts { pending: 0, available: 1, in_use: 0, waiting: 0 };
+
+/// CMAP-31
+#[test]
+fn two_tasks_share_the_one_connection() {
+    explore("two tasks ping over one connection", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let tasks = [task(client.clone().ping()), task(client.clone().ping())];
+        for task in tasks {
+            assert_eq!(join(task), Ok(()));
+        }
+        assert_eq!(client.counts(), AT_REST);
+        "both"
+    });
+}
+
+/// A check-out that is begun, and dropped whatever has become of it.
+async fn give_up(client: Client) -> &'static str {
+    match poll_once(client.check_out()).await {
+        Poll::Ready(granted) => {
+            drop(granted.expect("a connection"));
+            "granted at once"
+        }
+        Poll::Pending => "waited",
+    }
+}
+
+#[test]
+fn a_connection_goes_past_a_task_that_gives_up() {
+    let outcomes = explore("one of two tasks gives up", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        let (other, quitter) = (task(client.clone().ping()), task(give_up(client.clone())));
+        assert_eq!(join(other), Ok(()));
+        let outcome = join(quitter);
+        assert_eq!(client.counts(), AT_REST);
+        outcome
+    });
+    assert_eq!(outcomes, ["granted at once", "waited"]);
+}
+
+/// What one who gives up was granted is the other's.
+#[test]
+fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
+    let outcomes = explore("one of two tasks gives up while a third returns the connection", Depth::AllInTime, || {
+        let client = Client::new(Bench::new()).connected();
+        let (other, quitter) = {
+            let client = client.clone();
+            block_on(async move {
+                let guard = client.check_out().await.expect("there");
+                let tasks = (task(client.clone().ping()), task(give_up(client.clone())));
+                drop(guard);
+                tasks
+            })
+        };
+        assert_eq!(join(other), Ok(()));
+        let outcome = join(quitter);
+        assert_eq!(client.counts(), AT_REST);
+        outcome
+    });
+    assert_eq!(outcomes, ["granted at once", "waited"]);
+}
+
+/// The clock task takes the connection over, reads the reply, and returns it; whoever waits for it has it then.
+#[test]
+fn a_connection_whose_reply_is_late_goes_to_who_waits() {
+    explore("a late reply", Depth::Preemptions(4), || {
+        let bench = Bench::new();
+        let client = Client::with(bench.clone(), |config| config.late_reply = Duration::from_secs(1)).connected();
+        bench.hold();
+        let mut clock = client.pool_clock();
+        assert!(poll(&mut clock).is_pending(), "from now on it attends to late replies");
+        let clock = task(clock);
+        let quitter = client.clone();
+        let other = block_on(async move {
+            let mut guard = quitter.check_out().await.expect("there");
+            assert!(poll_once(ping(&mut guard)).await.is_pending());
+            let other = quitter.clone();
+            let other = task(async move { other.check_out().await.map(drop) });
+            drop(guard);
+            other
+        });
+        bench.release();
+        assert_eq!(join(other), Ok(()));
+        assert_eq!(client.counts(), AT_REST);
+        client.hub.close();
+        join(clock);
+        "kept"
+    });
+}

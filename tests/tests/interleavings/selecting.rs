@@ -1,0 +1,76 @@
+//! Tasks that wait for a server while the topology learns of it.
+
+use super::bench::{Bench, Client, Role};
+use super::model::{Depth, explore, join, task};
+use core::time::Duration;
+use poolhouse_core::shell::Wanted;
+use std::sync::Arc;
+
+#[test]
+fn a_task_has_the_server_that_a_check_finds() {
+    explore("a first check, and a task that waits for a server", Depth::AllInTime, || {
+        let client = Client::new(Bench::new());
+        let check = task(client.check());
+        let hub = Arc::clone(&client.hub);
+        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        assert_eq!(join(selecting), Ok(()));
+        client.hub.close();
+        join(check);
+        "found"
+    });
+}
+
+/// SDAM-85: the monitor sleeps, and is woken by the one who waits.
+#[test]
+fn a_task_that_waits_for_a_server_has_it_checked() {
+    explore("a check that a task asks for", Depth::Preemptions(2), || {
+        let bench = Bench::new();
+        bench.become_(Role::Secondary);
+        let (client, check) = Client::new(bench.clone()).checked();
+        bench.become_(Role::Primary);
+        bench.let_time_fly(Duration::from_secs(1));
+        let tasks = [task(check), task(client.clock())];
+        let hub = Arc::clone(&client.hub);
+        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        assert_eq!(join(selecting), Ok(()));
+        client.hub.close();
+        tasks.into_iter().for_each(join);
+        "found"
+    });
+}
+
+#[test]
+fn a_task_that_waits_for_a_server_gives_up() {
+    explore("a first check, a task that waits and one that gives up", Depth::Preemptions(3), || {
+        let client = Client::new(Bench::new());
+        let check = task(client.check());
+        let hub = Arc::clone(&client.hub);
+        let quitter = task(async move {
+            let _ = super::model::poll_once(hub.select_server(&Wanted::WRITE, None)).await;
+        });
+        let hub = Arc::clone(&client.hub);
+        let selecting = task(async move { hub.select_server(&Wanted::WRITE, None).await.map(drop) });
+        assert_eq!(join(selecting), Ok(()));
+        join(quitter);
+        client.hub.close();
+        join(check);
+        "found"
+    });
+}
+
+/// A server that the first one names is given to the one who starts its tasks.
+#[test]
+fn who_starts_tasks_hears_of_a_new_server() {
+    explore("a check that adds a server, and who waits for servers", Depth::Preemptions(4), || {
+        let bench = Bench::new();
+        bench.become_(Role::Primary);
+        let client = Client::new(bench);
+        let hub = Arc::clone(&client.hub);
+        let starter = task(async move { hub.next_server().await.map(|server| server.address().to_owned()) });
+        let check = task(client.check());
+        assert_eq!(join(starter).as_deref(), Some("b:27017"));
+        client.hub.close();
+        join(check);
+        "started"
+    });
+}

@@ -1,0 +1,590 @@
+//! The suite itself: the client against a real mongod, on whichever runtime the crate's root has a module `runtime` of names of.
+
+mod authentication;
+mod compression;
+mod preferences;
+mod replica_set;
+mod tls;
+mod tls_users;
+mod watch;
+
+use alloc::sync::Arc;
+use core::future::Future;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::time::Duration;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::runtime::poolhouse_core::monitor::MonitorEvent;
+use crate::runtime::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
+use crate::runtime::poolhouse_core::shell::OperationError;
+use crate::runtime::poolhouse_core::{Cause, ServerType};
+use crate::runtime::{
+    Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription, Task, block_on, sleep, spawn,
+};
+use bson::doc;
+use futures_lite::FutureExt;
+use poolhouse_tests::mongod::{self, FailPointMode, Mongod, MongodOptions};
+use poolhouse_tests::suite::Suite;
+
+type Outcome = Result<(), Box<dyn core::error::Error>>;
+
+/// How long anything may take that is waited for; far beyond what it needs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The application name of the clients under test.
+const APP_NAME: &str = "poolhouse-suite";
+
+pub(crate) fn main(name: &str) -> ExitCode {
+    let suite = Suite::new(name)
+        .skip_if(mongod::available().err())
+        .case("sixty_four_tasks_share_ten_connections", || run(sixty_four_tasks_share_ten_connections()))
+        .case("documents_are_inserted_and_found", || run(documents_are_inserted_and_found()))
+        .case("hello_that_fails_with_91_clears_the_pool", || run(hello_that_fails_with_91_clears_the_pool()))
+        .case("hello_that_is_hung_up_on_clears_nothing", || run(hello_that_is_hung_up_on_clears_nothing()))
+        .case("hello_that_is_blocked_ends_at_the_connect_timeout", || {
+            run(hello_that_is_blocked_ends_at_the_connect_timeout())
+        })
+        .case("check_that_fails_with_91_clears_the_pool", || run(check_that_fails_with_91_clears_the_pool()))
+        .case("command_that_fails_with_91_clears_the_pool", || run(command_that_fails_with_91_clears_the_pool()))
+        .case("blocked_command_ends_at_its_deadline", || run(blocked_command_ends_at_its_deadline()))
+        .case("replies_are_streamed", || run(replies_are_streamed()))
+        .case("killed_server_comes_back_under_load", || run(killed_server_comes_back_under_load()))
+        .case("stopped_server_interrupts_and_goes_on", || run(stopped_server_interrupts_and_goes_on()))
+        .case("shut_down_server_clears_the_pool", || run(shut_down_server_clears_the_pool()))
+        .case("closed_client_leaves_no_connection", || run(closed_client_leaves_no_connection()))
+        .case("users_get_in_and_nobody_else_does", || run(authentication::users_get_in_and_nobody_else_does()))
+        .case("members_of_a_set_know_the_user", || run(authentication::members_of_a_set_know_the_user()))
+        .case("each_compressor_is_counted_by_the_server", || run(compression::each_compressor_is_counted()))
+        .case("connections_read_from_secondaries", || run(preferences::connections_read_from_secondaries()))
+        .case("replica_set_under_load", || run(replica_set::survives_what_befalls_it()));
+    let suite = suite.case("set_with_tls_and_users_survives_faults", || {
+        watch::program().and_then(|_| run(tls_users::survives_faults()))
+    });
+    watch::cases(tls::cases(suite)).run()
+}
+
+/// Runs a case, which fails when it hangs.
+fn run(case: impl Future<Output = Outcome>) -> Result<(), String> {
+    let limit = async {
+        sleep(Duration::from_secs(240)).await;
+        Err("the case hangs".into())
+    };
+    block_on(case.or(limit)).map_err(|error| error.to_string())
+}
+
+fn start() -> Result<Mongod, mongod::MongodError> {
+    Mongod::start(MongodOptions::default())
+}
+
+/// Options whose monitor polls, so that no other hello meets a fail point and connection counts are exact.
+fn polling(mongod: &Mongod) -> ClientOptions {
+    let mut options = ClientOptions::new(mongod.address().to_string());
+    options.app_name = Some(APP_NAME.to_owned());
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.timeout = Some(PATIENCE);
+    options
+}
+
+fn streaming(mongod: &Mongod) -> ClientOptions {
+    let mut options = polling(mongod);
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Auto;
+    options
+}
+
+/// One attempt, without the client's own second one.
+async fn ping(client: &Client) -> Result<(), Error> {
+    client.check_out().await?.run_command("admin", doc! { "ping": 1 }).await.map(drop)
+}
+
+/// Waits for a state that nothing announces.
+async fn eventually(what: &str, mut condition: impl FnMut() -> Result<bool, mongod::MongodError>) -> Outcome {
+    let begun = Instant::now();
+    while !condition()? {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("never came true: {what}").into());
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}
+
+async fn known(client: &Client) -> Outcome {
+    eventually("the server is known", || Ok(client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready)))
+        .await
+}
+
+/// Waits until nothing is under way and the server counts the client's connections: those of its pool and `monitoring` more.
+async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outcome {
+    let begun = Instant::now();
+    loop {
+        let counts = client.pool_snapshot().ok_or("no server")?.counts;
+        let open = mongod.server_status_connections()?.others();
+        let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
+        if quiet && open == monitoring + u64::from(counts.total()) {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err(
+                format!("the server counts {open} connections, {monitoring} for checks; the pool {counts:?}").into()
+            );
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The next event that is wanted.
+async fn next(
+    events: &mut Subscription,
+    what: &str,
+    mut wanted: impl FnMut(&Event) -> bool,
+) -> Result<Event, Box<dyn core::error::Error>> {
+    let found = async {
+        loop {
+            match events.next().await {
+                Some(Notice::Event { event, .. }) if wanted(&event) => return Ok(event),
+                Some(Notice::Event { .. }) => {}
+                Some(Notice::Lost { count }) => return Err(format!("{count} events were lost").into()),
+                None => return Err(format!("the client ended before {what}").into()),
+            }
+        }
+    };
+    let limit = async {
+        sleep(PATIENCE).await;
+        Err(format!("never seen: {what}").into())
+    };
+    found.or(limit).await
+}
+
+fn is_cleared(event: &Event) -> bool {
+    matches!(event, Event::Pool(PoolEvent::PoolCleared { .. }))
+}
+
+fn is_ready(event: &Event) -> bool {
+    matches!(event, Event::Pool(PoolEvent::PoolReady { .. }))
+}
+
+/// How often the pool was cleared and made ready in the events that have come.
+fn turns(events: &mut Subscription) -> Result<(usize, usize), String> {
+    let (mut cleared, mut ready) = (0, 0);
+    while let Some(notice) = events.try_next() {
+        match notice {
+            Notice::Event { event, .. } => {
+                cleared += usize::from(is_cleared(&event));
+                ready += usize::from(is_ready(&event));
+            }
+            Notice::Lost { count } => return Err(format!("{count} events were lost")),
+        }
+    }
+    Ok((cleared, ready))
+}
+
+/// The error of something that must not succeed.
+fn refused<T: core::fmt::Debug>(result: Result<T, Error>) -> Result<Error, String> {
+    result.map_or_else(Ok, |value| Err(format!("not refused: {value:?}")))
+}
+
+fn operation(error: &Error) -> Result<OperationError, String> {
+    if let Error::Operation(error) = error {
+        Ok(error.clone())
+    } else {
+        Err(format!("no error of an operation: {error:?}"))
+    }
+}
+
+/// Waits until a load has filled a pool of ten.
+async fn is_full(client: &Client) -> Outcome {
+    let full = || Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 10));
+    eventually("the pool is full", full).await
+}
+
+async fn sixty_four_tasks_share_ten_connections() -> Outcome {
+    const TASKS: usize = 64;
+    let mongod = start()?;
+    eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    let mut options = streaming(&mongod);
+    options.pool.max_pool_size = 10;
+    let client = Client::new(options)?;
+    let load = Load::start(&client, TASKS, PATIENCE);
+    is_full(&client).await?;
+    let mut most = 0;
+    for _ in 0..20 {
+        load.more_successes(TASKS * 5).await?;
+        most = most.max(mongod.server_status_connections()?.others());
+    }
+    assert!(most <= 12, "{most} connections: more than ten and the monitor's two");
+    assert!(most >= 10, "{most} connections: the load is too low to prove anything");
+    assert_eq!(load.end().await, 0, "operations failed");
+    counts_agree(&mongod, &client, 2).await?;
+    let [status] = &client.servers()[..] else { return Err("one server".into()) };
+    assert_eq!(status.server_type, ServerType::Standalone);
+    assert!(status.round_trip_average.is_some());
+    assert_eq!((status.pool.generation, status.pool.counts.total()), (0, 10));
+    client.close().await;
+    Ok(())
+}
+
+async fn documents_are_inserted_and_found() -> Outcome {
+    let mongod = start()?;
+    let client = Client::connect(&mongod.uri()).await?;
+    let documents: Vec<_> =
+        (0..500).map(|id| doc! { "_id": id, "text": "x".repeat(1000), "nested": [{ "id": id }] }).collect();
+    let inserted = client.run_command("db", doc! { "insert": "some", "documents": documents }).await?;
+    assert_eq!(inserted.get_i32("n")?, 500);
+    let found = client.run_command("db", doc! { "find": "some", "sort": { "_id": 1 }, "batchSize": 1000 }).await?;
+    let batch = found.get_document("cursor")?.get_array("firstBatch")?;
+    assert_eq!(batch.len(), 500);
+    for (id, document) in batch.iter().enumerate() {
+        let document = document.as_document().ok_or("a document")?;
+        assert_eq!(document.get_i32("_id")?, i32::try_from(id)?);
+        assert_eq!(document.get_str("text")?.len(), 1000);
+    }
+    // The same again, which the server refuses document by document but not as a whole.
+    let again = client.run_command("db", doc! { "insert": "some", "documents": [{ "_id": 1 }] }).await?;
+    assert_eq!(again.get_array("writeErrors")?.len(), 1);
+    let Error::Command(error) = refused(client.run_command("db", doc! { "noSuchCommand": 1 }).await)? else {
+        return Err("a refusal by the server".into());
+    };
+    assert_eq!((error.code, error.code_name.as_deref()), (59, Some("CommandNotFound")));
+    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 1);
+    client.close().await;
+    Ok(())
+}
+
+async fn hello_that_fails_with_91_clears_the_pool() -> Outcome {
+    let mongod = start()?;
+    let client = Client::new(polling(&mongod))?;
+    known(&client).await?;
+    let mut events = client.subscribe();
+    let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), data)?;
+    let error = refused(ping(&client).await)?;
+    let expected = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
+    assert_eq!(error.check_out(), Some(&expected));
+    ping(&client).await?;
+    assert_eq!(turns(&mut events)?, (1, 1));
+    counts_agree(&mongod, &client, 1).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
+    let mongod = start()?;
+    let client = Client::new(polling(&mongod))?;
+    known(&client).await?;
+    let mut events = client.subscribe();
+    let data = doc! { "failCommands": ["hello", "isMaster"], "closeConnection": true, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), data)?;
+    let error = refused(ping(&client).await)?;
+    let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
+    assert_eq!(error.check_out(), Some(&expected));
+    assert!(error.is_retryable());
+    ping(&client).await?;
+    assert_eq!(turns(&mut events)?, (0, 0));
+    counts_agree(&mongod, &client, 1).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
+    let mongod = start()?;
+    let mut options = polling(&mongod);
+    options.monitor.connect_timeout = Duration::from_secs(1);
+    let client = Client::new(options)?;
+    known(&client).await?;
+    let mut events = client.subscribe();
+    let hello = ["hello", "isMaster"].to_vec();
+    let data = doc! { "failCommands": hello, "blockConnection": true, "blockTimeMS": 4000, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), data)?;
+    let begun = Instant::now();
+    let error = refused(ping(&client).await)?;
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
+    assert_eq!(error.check_out(), Some(&expected));
+    // A busy machine may not keep within so short a limit at once.
+    let begun = Instant::now();
+    while let Err(error) = ping(&client).await {
+        assert_eq!(error.check_out(), Some(&expected));
+        assert!(begun.elapsed() < PATIENCE, "no handshake is in time");
+    }
+    assert_eq!(turns(&mut events)?, (0, 0));
+    counts_agree(&mongod, &client, 1).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn check_that_fails_with_91_clears_the_pool() -> Outcome {
+    let mongod = start()?;
+    let mut options = streaming(&mongod);
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    let client = Client::new(options)?;
+    ping(&client).await?;
+    let mut events = client.subscribe();
+    let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::AlwaysOn, data)?;
+    next(&mut events, "a check that failed", |event| {
+        matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause: Cause::Command { code: 91 }, .. }))
+    })
+    .await?;
+    let cleared = next(&mut events, "PoolCleared", is_cleared).await?;
+    let flag = matches!(&cleared, Event::Pool(PoolEvent::PoolCleared { interrupt_in_use_connections: false, .. }));
+    assert!(flag, "{cleared:?}");
+    mongod.fail_command(FailPointMode::Off, doc! {})?;
+    next(&mut events, "PoolReady", is_ready).await?;
+    ping(&client).await?;
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn command_that_fails_with_91_clears_the_pool() -> Outcome {
+    let mongod = start()?;
+    let client = Client::new(streaming(&mongod))?;
+    ping(&client).await?;
+    let mut events = client.subscribe();
+    let data = doc! { "failCommands": ["ping"], "errorCode": 91, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), data)?;
+    let Error::Command(error) = refused(ping(&client).await)? else { return Err("a refusal by the server".into()) };
+    assert_eq!(error.code, 91);
+    next(&mut events, "PoolCleared", is_cleared).await?;
+    ping(&client).await?;
+    assert_eq!(turns(&mut events)?, (0, 1));
+    let hangup = doc! { "failCommands": ["ping"], "closeConnection": true, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), hangup)?;
+    let error = operation(&refused(ping(&client).await)?)?;
+    assert_eq!(error.connection_cause(), Some(Cause::Network));
+    next(&mut events, "PoolCleared", is_cleared).await?;
+    ping(&client).await?;
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn blocked_command_ends_at_its_deadline() -> Outcome {
+    let mongod = start()?;
+    let client = Client::new(streaming(&mongod))?;
+    ping(&client).await?;
+    let mut events = client.subscribe();
+    let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 6000, "appName": APP_NAME };
+    mongod.fail_command(FailPointMode::Times(1), data)?;
+    let begun = Instant::now();
+    let mut guard = client.check_out_by(Some(Duration::from_millis(200))).await?;
+    let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
+    assert_eq!(operation(&error)?, OperationError::Timeout);
+    // The reply comes after six seconds.
+    assert!((200..5500).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    drop(guard);
+    ping(&client).await?;
+    assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation says nothing of the server");
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn replies_are_streamed() -> Outcome {
+    let mongod = start()?;
+    let mut options = streaming(&mongod);
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    let (client, mut events) = Client::new_subscribed(options)?;
+    let mut connections = Vec::new();
+    for round in 0..4 {
+        let awaited = next(&mut events, "a streamed reply", |event| {
+            matches!(event, Event::Heartbeat(MonitorEvent::HeartbeatSucceeded { awaited: true, .. }))
+        })
+        .await?;
+        let Event::Heartbeat(event) = awaited else { return Err("a heartbeat".into()) };
+        connections.push(event.id().connection);
+        let status = mongod.run_command(doc! { "serverStatus": 1 })?;
+        let counts = status.get_document("connections")?;
+        let streams: i64 = ["exhaustHello", "exhaustIsMaster"]
+            .iter()
+            .filter_map(|name| counts.get(name))
+            .filter_map(|count| count.as_i64().or_else(|| count.as_i32().map(i64::from)))
+            .sum();
+        assert!(streams >= 1, "round {round}: {counts}");
+    }
+    assert!(connections.windows(2).all(|pair| pair[0] == pair[1]), "one stream: {connections:?}");
+    let hellos = |mongod: &Mongod| -> Result<i64, Box<dyn core::error::Error>> {
+        let status = mongod.run_command(doc! { "serverStatus": 1 })?;
+        Ok(status.get_document("metrics")?.get_document("commands")?.get_document("hello")?.get_i64("total")?)
+    };
+    assert!(hellos(&mongod)? >= 4);
+    let [status] = &client.servers()[..] else { return Err("one server".into()) };
+    assert!(status.round_trip_average.is_some());
+    client.close().await;
+    Ok(())
+}
+
+/// How long each operation of a load may take.
+const DEADLINE: Duration = Duration::from_secs(2);
+/// What a busy machine may add to that: a process may stand still for seconds when others have the cores.
+const SLACK: Duration = Duration::from_secs(5);
+
+struct Load {
+    stop: Arc<AtomicBool>,
+    succeeded: Arc<AtomicUsize>,
+    failed: Arc<AtomicUsize>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Load {
+    /// Tasks that ping until they are stopped. Each operation ends within its deadline, one way or the other.
+    fn start(client: &Client, tasks: usize, deadline: Duration) -> Self {
+        let (stop, succeeded, failed) = <(Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
+        let tasks = (0..tasks)
+            .map(|_| {
+                let (client, stop) = (client.clone(), Arc::clone(&stop));
+                let (succeeded, failed) = (Arc::clone(&succeeded), Arc::clone(&failed));
+                spawn(async move {
+                    while !stop.load(Ordering::Acquire) {
+                        let begun = Instant::now();
+                        let outcome = match client.check_out_by(Some(deadline)).await {
+                            Ok(mut guard) => guard.run_command("admin", doc! { "ping": 1 }).await.map(drop),
+                            Err(error) => Err(error),
+                        };
+                        assert!(begun.elapsed() < deadline + SLACK, "{:?}: {outcome:?}", begun.elapsed());
+                        let counter = if outcome.is_ok() { &succeeded } else { &failed };
+                        counter.fetch_add(1, Ordering::Release);
+                        if outcome.is_err() {
+                            sleep(Duration::from_millis(5)).await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        Self { stop, succeeded, failed, tasks }
+    }
+
+    async fn more_successes(&self, count: usize) -> Outcome {
+        let from = self.succeeded.load(Ordering::Acquire);
+        eventually("operations succeed", || Ok(self.succeeded.load(Ordering::Acquire) >= from + count)).await
+    }
+
+    /// Ends the load, and tells how many operations failed.
+    async fn end(self) -> usize {
+        self.stop.store(true, Ordering::Release);
+        for task in self.tasks {
+            task.await;
+        }
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// Events of a pool's states only, so that a load does not fill the subscription.
+fn turning(client: &Client) -> Subscription {
+    client.subscribe_where(|event| {
+        matches!(event, crate::runtime::EventRef::Pool(PoolEvent::PoolCleared { .. } | PoolEvent::PoolReady { .. }))
+    })
+}
+
+async fn killed_server_comes_back_under_load() -> Outcome {
+    let mut mongod = start()?;
+    let mut options = streaming(&mongod);
+    options.pool.max_pool_size = 10;
+    let client = Client::new(options)?;
+    let load = Load::start(&client, 64, DEADLINE);
+    load.more_successes(500).await?;
+    for round in 1..=2 {
+        let mut events = turning(&client);
+        mongod.kill9()?;
+        next(&mut events, "PoolCleared", is_cleared).await?;
+        eventually("its connections are closed", || {
+            Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0))
+        })
+        .await?;
+        mongod.restart()?;
+        let begun = Instant::now();
+        next(&mut events, "PoolReady", is_ready).await?;
+        load.more_successes(1).await?;
+        println!("round {round}: recovered {:?} after the server's first answer", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+        load.more_successes(500).await?;
+        assert_eq!(turns(&mut events)?, (0, 0), "round {round}: cleared once, ready once");
+    }
+    is_full(&client).await?;
+    assert!(load.end().await > 0, "nobody noticed");
+    counts_agree(&mongod, &client, 2).await?;
+    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 10);
+    client.close().await;
+    eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await
+}
+
+async fn stopped_server_interrupts_and_goes_on() -> Outcome {
+    let mut mongod = start()?;
+    let mut options = streaming(&mongod);
+    options.timeout = None;
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    options.monitor.connect_timeout = Duration::from_secs(2);
+    options.pool.max_pool_size = 4;
+    let client = Client::new(options)?;
+    ping(&client).await?;
+    let mut events = turning(&client);
+    mongod.stop()?;
+    let begun = Instant::now();
+    // No deadline: only the monitor can end them.
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let client = client.clone();
+            spawn(async move { ping(&client).await })
+        })
+        .collect();
+    let cleared = next(&mut events, "PoolCleared", is_cleared).await?;
+    let flag = matches!(&cleared, Event::Pool(PoolEvent::PoolCleared { interrupt_in_use_connections: true, .. }));
+    assert!(flag, "{cleared:?}");
+    let mut interrupted = 0;
+    for task in tasks {
+        let error = operation(&refused(task.await)?)?;
+        if matches!(error, OperationError::Interrupted(_)) {
+            interrupted += 1;
+        } else if !matches!(error, OperationError::CheckOut(_)) {
+            return Err(format!("{error:?}").into());
+        }
+    }
+    assert!(interrupted >= 1, "none was in flight");
+    println!("in flight: {interrupted}, ended after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    mongod.cont()?;
+    ping(&client).await?;
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn shut_down_server_clears_the_pool() -> Outcome {
+    let mut mongod = start()?;
+    let client = Client::new(streaming(&mongod))?;
+    ping(&client).await?;
+    let mut events = turning(&client);
+    let load = Load::start(&client, 8, DEADLINE);
+    load.more_successes(50).await?;
+    mongod.shutdown()?;
+    next(&mut events, "PoolCleared", is_cleared).await?;
+    eventually("its connections are closed", || {
+        Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0 && pool.state == PoolState::Paused))
+    })
+    .await?;
+    mongod.restart()?;
+    load.more_successes(50).await?;
+    assert!(load.end().await > 0, "nobody noticed");
+    counts_agree(&mongod, &client, 2).await?;
+    client.close().await;
+    Ok(())
+}
+
+async fn closed_client_leaves_no_connection() -> Outcome {
+    let mongod = start()?;
+    eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    for _ in 0..5 {
+        let client = Client::new(streaming(&mongod))?;
+        let load = Load::start(&client, 8, PATIENCE);
+        load.more_successes(20).await?;
+        let begun = Instant::now();
+        client.close().await;
+        // The monitor's awaitable hello would have taken ten seconds.
+        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        let refused = refused(ping(&client).await)?;
+        assert_eq!(operation(&refused)?, OperationError::Closed);
+        load.end().await;
+        eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
+    }
+    Ok(())
+}
