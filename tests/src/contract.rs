@@ -74,10 +74,11 @@ pub trait Subject: Sized + 'static {
     /// A runtime to be used by itself.
     fn runtime(&self) -> &Self::Runtime;
 
-    /// Makes it so that the runtime reaches a socket of this process by its own address.
+    /// Makes it so that the runtime reaches a socket of this process by its own address. It is called for each that listens; at any other address
+    /// nobody is there.
     fn open_way_to(&self, _peer: SocketAddr) {}
 
-    /// An address at which nobody answers the runtime, not even that nobody is there, as long as what it is given by is held.
+    /// An address at which nobody answers the runtime, not even that nobody is there, as long as the hole is held.
     fn black_hole(&self) -> impl Future<Output = Hole> {
         Hole::dig()
     }
