@@ -248,7 +248,7 @@ impl<P: Platform> Client<P> {
         self.subscribe_where(|_| true)
     }
 
-    /// Listens to the events that pass a filter, which must only look.
+    /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)

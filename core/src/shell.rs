@@ -14,6 +14,9 @@
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
 //! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
 //!
+//! The tasks in the background are what everybody else relies on: one that is dropped closes the client ([`Attendance`]). Where the runtime catches panics
+//! ([`Runtime::contain`]), one of a timer, a socket or a waker costs one attempt, and the task begins again.
+//!
 //! # Forking
 //!
 //! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`], and [`Runtime::is_inherited`], which tells.

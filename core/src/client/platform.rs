@@ -13,6 +13,9 @@ use std::path::Path;
 /// A [`Client`](super::Client) is written once over this; an adapter such as `poolhouse-smol` implements it and names the
 /// client after itself. The futures are `Send`, so that the client's tasks and its users' may run on any thread. Dropping one gives
 /// up what it does, without waiting and without a trace: a half-made connection is closed.
+///
+/// A panic of what is called here, or of a future of it, is contained where it is the client's own work that called: it costs one attempt, and that work goes on
+/// after 500 ms. In an operation of the user's it is the user's; a connection that the operation has is returned.
 pub trait Platform: Clone + Send + Sync + 'static {
     /// What a server is told of the driver: its name, at most 32 bytes.
     const DRIVER_NAME: &'static str;
@@ -102,7 +105,8 @@ pub trait Platform: Clone + Send + Sync + 'static {
     /// The system's.
     fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Runs a future in the background until it ends or the task is dropped.
+    /// Runs a future in the background until it ends or the task is dropped. A future that is dropped before, because the executor ends, closes its client:
+    /// operations then fail with [`OperationError::Abandoned`](crate::shell::OperationError::Abandoned).
     fn spawn<F>(&self, work: F) -> Self::Task
     where
         F: Future<Output = ()> + Send + 'static;

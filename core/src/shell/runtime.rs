@@ -37,8 +37,7 @@ pub trait Runtime: Sized + 'static {
     /// Where events go.
     type Events: Publish;
 
-    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back. It does not panic: it is asked for when connections are
-    /// returned, too.
+    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
     fn now(&self) -> Instant;
 
     /// Uniform random bits, for choices among equals; need not be secret.
