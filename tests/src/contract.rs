@@ -26,16 +26,20 @@
 //! ([`Subject::client`]), whose background work goes on beside the case. `client.hub().check_out(..)` is polled by hand, so that it can be
 //! dropped at any poll; then the case looks at the server's pool ([`counts`]), at the server's open connections, and does the next operation.
 
+mod alarm;
 mod crowd;
+mod dialing;
 mod dropping;
 mod ending;
 mod faults;
 pub mod hosted;
 pub mod peer;
 mod rig;
+mod streams;
 mod timers;
 
 pub use hosted::Hosted;
+pub use peer::Hole;
 
 use crate::suite::Suite;
 use core::future::Future;
@@ -70,6 +74,11 @@ pub trait Subject: Sized + 'static {
 
     /// Makes it so that the runtime reaches a socket of this process by its own address.
     fn open_way_to(&self, _peer: SocketAddr) {}
+
+    /// An address at which nobody answers the runtime, not even that nobody is there, as long as what it is given by is held.
+    fn black_hole(&self) -> impl Future<Output = Hole> {
+        Hole::dig()
+    }
 
     /// A client whose background work goes on until it is dropped.
     fn client(&self, shape: &Shape) -> Self::Client;
@@ -207,7 +216,7 @@ impl Contract {
     /// Runs every case of the contract with what implements [`Platform`], as the command line asks.
     #[must_use]
     pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
-        self.in_processes(|suite| hosted::add::<P>(add::<Hosted<P>>(suite)))
+        self.in_processes(|suite| add_hosted::<P>(add::<Hosted<P>>(suite)))
     }
 
     /// Runs those cases that need no threads and no heap.
@@ -239,10 +248,20 @@ impl Contract {
 /// Adds the cases that any subject is up to.
 fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = timers::add::<S>(suite);
+    let suite = dialing::add::<S>(suite);
+    let suite = streams::add::<S>(suite);
     let suite = dropping::add::<S>(suite);
     let suite = ending::add::<S>(suite);
     let suite = crowd::add::<S>(suite);
     faults::add::<S>(suite)
+}
+
+/// Adds the cases that want threads, a heap, or names.
+fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
+    let suite = timers::add_hosted::<P>(suite);
+    let suite = dialing::add_hosted::<P>(suite);
+    let suite = streams::add_hosted::<P>(suite);
+    hosted::add::<P>(suite)
 }
 
 /// One case, within its time.

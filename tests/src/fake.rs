@@ -61,6 +61,7 @@ pub use self::wire::BadInput;
 
 use self::shared::{Order, Shared, Sockets, Wanted};
 use self::store::Documents;
+pub(crate) use self::thread::bind;
 use crate::tls::ServerTls;
 
 /// How long the server's thread may take to do what it is told; far beyond what it needs.

@@ -1,17 +1,167 @@
 //! The clock and its timers: never early, in order, as far away as there is, and gone when they are dropped.
 
-use super::{Subject, run_case};
+use super::alarm::Alarm;
+use super::{Hosted, Subject, run_case};
+use crate::patience::eventually;
 use crate::suite::Suite;
+use alloc::sync::Arc;
+use core::pin::pin;
 use core::time::Duration;
+use futures_lite::FutureExt;
+use poolhouse_core::Instant;
+use poolhouse_core::client::{Net, Platform};
 use poolhouse_core::shell::Runtime;
+use std::thread;
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
-    suite.case("timers::never_ring_early", || run_case::<S>(never_ring_early))
+    suite
+        .case("timers::never_ring_early", || run_case::<S>(never_ring_early))
+        .case("timers::ring_in_the_order_of_their_times", || run_case::<S>(ring_in_the_order_of_their_times))
+        .case("timers::far_deadlines_never_come", || run_case::<S>(far_deadlines_never_come))
+        .case("timers::wake_who_polled_last", || run_case::<S>(wake_who_polled_last))
+        .case("timers::dropped_ones_keep_no_waker", || run_case::<S>(dropped_ones_keep_no_waker))
+}
+
+/// What takes memory for each timer, or threads.
+pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
+    suite
+        .case("timers::many_that_are_far_are_dropped_at_once", || {
+            run_case::<Hosted<P>>(many_that_are_far_are_dropped_at_once)
+        })
+        .case("timers::may_go_to_other_threads", || run_case::<Hosted<P>>(may_go_to_other_threads))
 }
 
 async fn never_ring_early<S: Subject>(subject: &S) {
     let runtime = subject.runtime();
-    let at = runtime.now().saturating_add(Duration::from_millis(20));
-    runtime.sleep_until(at).await;
+    runtime.sleep_until(Instant::ORIGIN).await;
+    for nanos in [0, 1, 2, 999, 1_000, 1_001, 65_537, 999_999, 1_000_001, 3_333_333, 10_000_000, 50_000_000] {
+        let at = runtime.now().saturating_add(Duration::from_nanos(nanos));
+        runtime.sleep_until(at).await;
+        let now = runtime.now();
+        assert!(now >= at, "{now:?} is before {at:?}, which was in {nanos} ns");
+    }
+}
+
+/// Several in one task: each is ready when a later one is.
+async fn ring_in_the_order_of_their_times<S: Subject>(subject: &S) {
+    let runtime = subject.runtime();
+    let begun = runtime.now();
+    let count = S::LIMITS.open.min(24);
+    let mut timers = Vec::new();
+    for i in 0..count {
+        // Neither the order of time nor its opposite.
+        let at = begun.saturating_add(Duration::from_micros(1_700) * u32::try_from(i * 7 % count).expect("a few"));
+        timers.push((at, Box::pin(runtime.sleep_until(at))));
+    }
+    let alarm = Arc::new(Alarm::default());
+    while !timers.is_empty() {
+        let mut rung = Vec::new();
+        for (i, (at, timer)) in timers.iter_mut().enumerate() {
+            if alarm.poll(timer.as_mut()).is_ready() {
+                let now = runtime.now();
+                assert!(now >= *at, "{now:?} is before {at:?}");
+                rung.push(i);
+            }
+        }
+        let latest = rung.iter().map(|i| timers[*i].0).max();
+        while let Some(i) = rung.pop() {
+            drop(timers.swap_remove(i));
+        }
+        for (at, timer) in timers.iter_mut().filter(|(at, _)| latest.is_some_and(|latest| *at < latest)) {
+            assert!(alarm.poll(timer.as_mut()).is_ready(), "the timer of {at:?} is behind that of {latest:?}");
+        }
+        timers.retain(|(at, _)| latest.is_none_or(|latest| *at >= latest));
+        if !timers.is_empty() {
+            alarm.rung().await;
+        }
+    }
+}
+
+async fn far_deadlines_never_come<S: Subject>(subject: &S) {
+    let runtime = subject.runtime();
+    let begun = runtime.now();
+    let before_the_end = Instant::from_nanos(Instant::MAX.as_nanos() - 1);
+    let far = [Instant::MAX, before_the_end, begun.saturating_add(DAY * 366), begun.saturating_add(DAY * 366 * 300)];
+    for at in far {
+        let never = async {
+            runtime.sleep_until(at).await;
+            panic!("{at:?} has come");
+        };
+        let near = runtime.now().saturating_add(Duration::from_millis(10));
+        never.or(runtime.sleep_until(near)).await;
+        assert!(runtime.now() >= near);
+    }
+}
+
+async fn wake_who_polled_last<S: Subject>(subject: &S) {
+    let runtime = subject.runtime();
+    let (first, last) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+    let at = runtime.now().saturating_add(Duration::from_millis(30));
+    let mut timer = pin!(runtime.sleep_until(at));
+    for alarm in [&first, &last, &first, &last] {
+        if alarm.poll(timer.as_mut()).is_ready() {
+            // The machine was slow.
+            assert!(runtime.now() >= at);
+            return;
+        }
+    }
+    while {
+        last.rung().await;
+        last.poll(timer.as_mut()).is_pending()
+    } {}
     assert!(runtime.now() >= at);
+}
+
+/// At the latest when it would have rung.
+async fn dropped_ones_keep_no_waker<S: Subject>(subject: &S) {
+    let runtime = subject.runtime();
+    let alarm = Arc::new(Alarm::default());
+    for i in 0..10_000 {
+        let at = runtime.now().saturating_add(Duration::from_millis(20) + Duration::from_micros(i % 50));
+        // Each is polled, most of them are not done.
+        let _ = alarm.poll(pin!(runtime.sleep_until(at)));
+    }
+    eventually("the wakers are dropped", || alarm.wakers() == 0).await;
+}
+
+async fn many_that_are_far_are_dropped_at_once<P: Platform + Default>(subject: &Hosted<P>) {
+    let runtime: &Net<_> = subject.runtime();
+    let alarm = Arc::new(Alarm::default());
+    for far in [DAY, DAY * 366 * 300] {
+        let begin = runtime.now().saturating_add(far);
+        let begin_all = || (0..5_000).map(|i| Box::pin(runtime.sleep_until(begin.saturating_add(DAY * i))));
+        let mut timers: Vec<_> = begin_all().collect();
+        for timer in &mut timers {
+            assert!(alarm.poll(timer.as_mut()).is_pending());
+        }
+        drop(timers);
+        for mut timer in begin_all() {
+            assert!(alarm.poll(timer.as_mut()).is_pending());
+        }
+        eventually("the wakers are dropped", || alarm.wakers() == 0).await;
+    }
+}
+
+/// Polled on one, awaited or dropped on another.
+async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
+    let platform = subject.runtime().platform();
+    let (alarm, elsewhere) = (Arc::new(Alarm::default()), Arc::new(Alarm::default()));
+    let at = platform.now().saturating_add(Duration::from_millis(20));
+    let mut timer = Box::pin(platform.sleep_until(at));
+    let mut dropped = Box::pin(platform.sleep_until(at.saturating_add(DAY)));
+    let _ = alarm.poll(timer.as_mut());
+    assert!(alarm.poll(dropped.as_mut()).is_pending());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            drop(dropped);
+            while elsewhere.poll(timer.as_mut()).is_pending() {
+                elsewhere.wait();
+            }
+            drop(timer);
+        });
+    });
+    assert!(platform.now() >= at);
+    eventually("the wakers are dropped", || alarm.wakers() + elsewhere.wakers() == 0).await;
 }

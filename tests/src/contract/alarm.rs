@@ -1,0 +1,59 @@
+//! Futures that are polled by hand, and who is woken for them.
+
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::{Context, Poll, Waker};
+use event_listener::{Event, Listener};
+
+/// The waker of a future that is polled by hand; tells when it was woken.
+#[derive(Debug, Default)]
+pub(super) struct Alarm {
+    woken: AtomicBool,
+    event: Event,
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::SeqCst);
+        self.event.notify(usize::MAX);
+    }
+}
+
+impl Alarm {
+    /// Polls a future, once, with this waker.
+    pub(super) fn poll<F: Future>(self: &Arc<Self>, future: Pin<&mut F>) -> Poll<F::Output> {
+        let waker = Waker::from(Arc::clone(self));
+        future.poll(&mut Context::from_waker(&waker))
+    }
+
+    /// Returns once somebody has woken it since the last time.
+    pub(super) async fn rung(&self) {
+        while !self.woken.swap(false, Ordering::SeqCst) {
+            let listener = self.event.listen();
+            if !self.woken.load(Ordering::SeqCst) {
+                listener.await;
+            }
+        }
+    }
+
+    /// [`Alarm::rung`], where no task is to be kept.
+    pub(super) fn wait(&self) {
+        while !self.woken.swap(false, Ordering::SeqCst) {
+            let listener = self.event.listen();
+            if !self.woken.load(Ordering::SeqCst) {
+                listener.wait();
+            }
+        }
+    }
+
+    /// How many wakers there are.
+    pub(super) fn wakers(self: &Arc<Self>) -> usize {
+        Arc::strong_count(self) - 1
+    }
+}

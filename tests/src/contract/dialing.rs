@@ -1,0 +1,293 @@
+//! Connecting: refused, never answered, cut at once, given up; and how long a client waits for it.
+
+use super::alarm::Alarm;
+use super::peer::{Hole, Peer, Sink, UnixPeer, deaf};
+use super::{Client, Hosted, Shape, Subject, note_drop_point, run_case};
+use crate::fake::{FakeOptions, FakeServer};
+use crate::patience::eventually;
+use crate::suite::Suite;
+use alloc::sync::Arc;
+use core::fmt::Debug;
+use core::net::{Ipv6Addr, SocketAddr};
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use embedded_io_async::{Read, Write};
+use futures_lite::FutureExt;
+use poolhouse_core::Cause;
+use poolhouse_core::client::Platform;
+use poolhouse_core::shell::{ConnectError, Endpoint, OperationError, Runtime, Wanted};
+use poolhouse_core::topology::ServerError;
+use std::net::{TcpListener, UdpSocket};
+
+pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
+    suite
+        .case("dialing::refused_is_a_network_error", || run_case::<S>(refused_is_a_network_error))
+        .case("dialing::black_hole_is_waited_for_until_dropped", || {
+            run_case::<S>(black_hole_is_waited_for_until_dropped)
+        })
+        .case("dialing::cut_at_once_ends", || run_case::<S>(cut_at_once_ends))
+        .case("dialing::dropped_at_each_poll_leaves_no_connection", || {
+            run_case::<S>(dropped_at_each_poll_leaves_no_connection)
+        })
+        .case("dialing::connect_timeout_of_the_default", || run_case::<S>(connect_timeout_of_the_default))
+        .case("dialing::connect_timeout_of_1_ms_ends_at_a_black_hole", || {
+            run_case::<S>(connect_timeout_of_1_ms_ends_at_a_black_hole)
+        })
+        .case("dialing::connect_timeout_of_0_is_for_ever", || run_case::<S>(connect_timeout_of_0_is_for_ever))
+        .case("dialing::connect_timeout_of_0_waits_for_a_late_server", || {
+            run_case::<S>(connect_timeout_of_0_waits_for_a_late_server)
+        })
+}
+
+/// What wants names, or other sockets than those of IPv4.
+pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
+    let suite = suite
+        .case("dialing::unknown_host_is_a_dns_error", || run_case::<Hosted<P>>(unknown_host_is_a_dns_error))
+        .case("dialing::known_host_is_found", || run_case::<Hosted<P>>(known_host_is_found))
+        .case("dialing::black_hole_that_closes_refuses", || run_case::<Hosted<P>>(black_hole_that_closes_refuses))
+        .case("dialing::datagrams_are_exchanged_with_nobody_else", || {
+            run_case::<Hosted<P>>(datagrams_are_exchanged_with_nobody_else)
+        });
+    let suite = suite.case("dialing::unix_sockets_are_reached", || run_case::<Hosted<P>>(unix_sockets_are_reached));
+    match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
+        Ok(_) => suite.case("dialing::ipv6_is_reached", || run_case::<Hosted<P>>(ipv6_is_reached)),
+        Err(error) => suite.missing("dialing::ipv6", error),
+    }
+}
+
+/// Connects to an address, in its own time.
+pub(super) async fn dial<R: Runtime>(runtime: &R, address: SocketAddr) -> Result<R::Stream, ConnectError> {
+    let host = address.ip().to_string();
+    runtime.connect(&Endpoint::Tcp { host: &host, port: address.port() }, None).await
+}
+
+/// Sends a byte to and fro.
+async fn exchange<R: Runtime>(runtime: &R, endpoint: &Endpoint<'_>, peer: &Peer) {
+    let mut stream = runtime.connect(endpoint, None).await.expect("somebody listens");
+    let line = peer.accept().await;
+    assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
+    assert_eq!(line.read(1).await, b"?");
+    line.write(b"!".to_vec(), 1).await;
+    let mut byte = [0];
+    assert_eq!((stream.read(&mut byte).await.expect("a connection"), byte), (1, *b"!"));
+}
+
+async fn refused_is_a_network_error<S: Subject>(subject: &S) {
+    let (_held, address) = deaf();
+    for _ in 0..3 {
+        assert_eq!(dial(subject.runtime(), address).await.err(), Some(ConnectError(Cause::Network)));
+    }
+}
+
+async fn black_hole_is_waited_for_until_dropped<S: Subject>(subject: &S) {
+    let (runtime, hole) = (subject.runtime(), subject.black_hole().await);
+    let given_up = runtime.now().saturating_add(Duration::from_millis(60));
+    let connected = async {
+        let outcome = dial(runtime, hole.address()).await.map(drop);
+        panic!("nobody answers, and yet: {outcome:?}");
+    };
+    connected.or(runtime.sleep_until(given_up)).await;
+    eventually("nobody tries any more", || hole.tried_by() == 0).await;
+}
+
+/// Reset when it is accepted, or without that, when it was made and when it is being made: an error or an end, sooner or later.
+async fn cut_at_once_ends<S: Subject>(subject: &S) {
+    for round in 0..24 {
+        let peer = Peer::listen();
+        subject.open_way_to(peer.address());
+        let stream = if round % 2 == 0 {
+            // As soon as the peer can.
+            let cut = peer.reset_next();
+            let stream = dial(subject.runtime(), peer.address()).await;
+            cut.await;
+            stream
+        } else {
+            let stream = dial(subject.runtime(), peer.address()).await;
+            drop(peer);
+            stream
+        };
+        let Ok(mut stream) = stream else { continue };
+        let mut byte = [0];
+        assert!(matches!(stream.read(&mut byte).await, Ok(0) | Err(_)), "nothing was sent");
+        assert_fails::<S>(&mut stream).await;
+    }
+}
+
+/// Writes fail by and by, after a reset.
+pub(super) async fn assert_fails<S: Subject>(stream: &mut <S::Runtime as Runtime>::Stream) {
+    for _ in 0..1_000 {
+        match stream.write(&[0; 64]).await {
+            Ok(1..) => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
+    panic!("writes go on after a reset");
+}
+
+async fn dropped_at_each_poll_leaves_no_connection<S: Subject>(subject: &S) {
+    let (runtime, sink) = (subject.runtime(), Sink::open());
+    subject.open_way_to(sink.address());
+    for polls in 0.. {
+        let alarm = Arc::new(Alarm::default());
+        let mut connect = pin!(dial(runtime, sink.address()));
+        let mut connected = None;
+        for _ in 0..polls {
+            if let Poll::Ready(stream) = alarm.poll(connect.as_mut()) {
+                connected = Some(stream.expect("it listens"));
+                break;
+            }
+            alarm.rung().await;
+        }
+        let Some(mut stream) = connected else {
+            note_drop_point();
+            continue;
+        };
+        // What came of the others came before.
+        assert_eq!(stream.write(b"!").await.expect("a connection"), 1);
+        eventually("the byte arrives", || sink.bytes() == 1).await;
+        drop(stream);
+        break;
+    }
+    eventually("all connections are closed", || sink.open_count() == 0).await;
+    assert_eq!(sink.bytes(), 1);
+}
+
+fn shape(server: SocketAddr, connect_timeout: Duration, server_selection_timeout: Duration) -> Shape {
+    Shape { connect_timeout, server_selection_timeout, ..Shape::of(server) }
+}
+
+fn server<S: Subject>(subject: &S) -> FakeServer {
+    let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
+    subject.open_way_to(server.address());
+    server
+}
+
+async fn ping<C: Client>(client: &C) {
+    let mut guard = client.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+    guard.run_command("admin", |command| command.int32("ping", 1).map(drop)).await.expect("an answer");
+}
+
+async fn connect_timeout_of_the_default<S: Subject>(subject: &S) {
+    let server = server(subject);
+    ping(&subject.client(&Shape::of(server.address()))).await;
+    assert_eq!(server.accepted_count(), 2, "one is the monitor's");
+}
+
+/// Checks out where nobody answers; the error of the server after the time for selecting one.
+async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Duration) -> Option<ServerError> {
+    let hole = subject.black_hole().await;
+    let selecting = Duration::from_secs(1);
+    let client = subject.client(&shape(hole.address(), connect_timeout, selecting));
+    let begun = subject.runtime().now();
+    let Err(error) = client.hub().check_out(&Wanted::WRITE, None).await.map(drop) else {
+        panic!("nobody answers");
+    };
+    assert!(subject.runtime().now().saturating_since(begun) >= selecting, "{error}");
+    let OperationError::ServerSelection(report) = error else { panic!("another error: {error}") };
+    let error = report.topology().servers().next().expect("there is one").error();
+    drop(client);
+    eventually("nobody tries any more", || hole.tried_by() == 0).await;
+    error
+}
+
+async fn connect_timeout_of_1_ms_ends_at_a_black_hole<S: Subject>(subject: &S) {
+    let error = error_at_a_black_hole(subject, Duration::from_millis(1)).await;
+    assert_eq!(error, Some(ServerError::Failed(Cause::NetworkTimeout)));
+}
+
+async fn connect_timeout_of_0_is_for_ever<S: Subject>(subject: &S) {
+    assert_eq!(error_at_a_black_hole(subject, Duration::ZERO).await, None, "its first check goes on");
+}
+
+async fn connect_timeout_of_0_waits_for_a_late_server<S: Subject>(subject: &S) {
+    let (runtime, server) = (subject.runtime(), server(subject));
+    server.freeze();
+    let client = subject.client(&shape(server.address(), Duration::ZERO, Duration::from_secs(60)));
+    let late = async {
+        let thaw = runtime.now().saturating_add(Duration::from_millis(100));
+        runtime.sleep_until(thaw).await;
+        server.thaw();
+        core::future::pending().await
+    };
+    ping(&client).or(late).await;
+    assert_eq!(server.accepted_count(), 2, "the monitor has tried once");
+}
+
+async fn unknown_host_is_a_dns_error<P: Platform + Default>(subject: &Hosted<P>) {
+    let runtime = subject.runtime();
+    // The first is a name that nobody may have; the others are none.
+    for host in ["nobody.poolhouse.invalid", "not a host", &"a".repeat(64), "127.0.0.1.", "a\0b"] {
+        // Name servers may be silent. That means the same.
+        let deadline = runtime.now().saturating_add(Duration::from_secs(2));
+        let error = runtime.connect(&Endpoint::Tcp { host, port: 9 }, Some(deadline)).await.err();
+        assert_eq!(error, Some(ConnectError(Cause::Dns)), "{host:?}");
+    }
+}
+
+async fn known_host_is_found<P: Platform + Default>(subject: &Hosted<P>) {
+    let found = subject.runtime().platform().resolve("localhost", 27_018).await.expect("every machine has it");
+    assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 27_018), "{found:?}");
+    let peer = Peer::listen_on(found.first().expect("an address").ip()).expect("a free port");
+    let port = peer.address().port();
+    exchange(subject.runtime(), &Endpoint::Tcp { host: "localhost", port }, &peer).await;
+}
+
+/// One that has been tried for a while: the next packet of the system's finds nobody.
+async fn black_hole_that_closes_refuses<P: Platform + Default>(subject: &Hosted<P>) {
+    let (runtime, hole) = (subject.runtime(), Hole::dig().await);
+    let alarm = Arc::new(Alarm::default());
+    let address = hole.address();
+    let mut connect = pin!(dial(runtime, address));
+    assert!(alarm.poll(connect.as_mut()).is_pending());
+    drop(hole);
+    assert_eq!(connect.await.err(), Some(ConnectError(Cause::Network)));
+}
+
+async fn ipv6_is_reached<P: Platform + Default>(subject: &Hosted<P>) {
+    let peer = Peer::listen_on(Ipv6Addr::LOCALHOST.into()).expect("a free port");
+    exchange(subject.runtime(), &Endpoint::Tcp { host: "::1", port: peer.address().port() }, &peer).await;
+}
+
+async fn unix_sockets_are_reached<P: Platform + Default>(subject: &Hosted<P>) {
+    let (runtime, peer) = (subject.runtime(), UnixPeer::listen());
+    let path = peer.path().to_str().expect("a path of ours");
+    let mut stream = runtime.connect(&Endpoint::Unix { path }, None).await.expect("somebody listens");
+    assert!(runtime.is_private(&stream));
+    let line = peer.accept().await;
+    assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
+    assert_eq!(line.read(1).await, b"?");
+    line.write(b"!".to_vec(), 1).await;
+    let mut byte = [0];
+    assert_eq!((stream.read(&mut byte).await.expect("a connection"), byte), (1, *b"!"));
+    drop(stream);
+    assert_eq!(line.read_to_end().await, (Vec::new(), true), "the end is seen");
+    let nobody = format!("{path}.nobody.sock");
+    let error = runtime.connect(&Endpoint::Unix { path: &nobody }, None).await.err();
+    assert_eq!(error, Some(ConnectError(Cause::Network)));
+}
+
+async fn datagrams_are_exchanged_with_nobody_else<P: Platform + Default>(subject: &Hosted<P>) {
+    fn sockets(any: &str) -> Option<(UdpSocket, UdpSocket)> {
+        Some((UdpSocket::bind(any).ok()?, UdpSocket::bind(any).ok()?))
+    }
+    fn ok<T>(result: Result<T, impl Debug>) -> T {
+        result.expect("a socket of ours")
+    }
+    let platform = subject.runtime().platform();
+    for (peer, stranger) in ["127.0.0.1:0", "[::1]:0"].into_iter().filter_map(sockets) {
+        let socket = ok(platform.connect_udp(ok(peer.local_addr())).await);
+        let mut buffer = [0; 16];
+        // One that is given up loses nothing.
+        let alarm = Arc::new(Alarm::default());
+        assert!(alarm.poll(pin!(platform.receive_udp(&socket, &mut buffer))).is_pending());
+        assert_eq!(ok(platform.send_udp(&socket, b"question").await), 8);
+        let (length, from) = ok(peer.recv_from(&mut buffer));
+        assert_eq!(buffer.get(..length), Some(b"question".as_slice()));
+        ok(stranger.send_to(b"forged", from));
+        ok(peer.send_to(b"a long answer", from));
+        let mut short = [0; 6];
+        assert_eq!(ok(platform.receive_udp(&socket, &mut short).await), 6);
+        assert_eq!(&short, b"a long");
+    }
+}

@@ -1,0 +1,13 @@
+//! The contract with the example of a runtime of one's own.
+
+#[expect(clippy::std_instead_of_alloc, clippy::std_instead_of_core, reason = "an example of the standard library")]
+#[path = "../../core/examples/std_runtime/runtime.rs"]
+mod runtime;
+
+use poolhouse_tests::contract::Contract;
+use runtime::Std;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    Contract::new("std").with_threads_variable("STD_THREADS").run_hosted::<Std>()
+}
