@@ -3,6 +3,8 @@
 //! The shell knows locks, sockets and time by its runtime only, so a runtime whose locks are loom's is enough: the code under test is that
 //! which ships. A wake-up that is lost, or locks that are taken in different orders, leave a model in which no thread can go on.
 
+extern crate alloc;
+
 #[path = "interleavings/bench.rs"]
 mod bench;
 #[path = "interleavings/clocks.rs"]

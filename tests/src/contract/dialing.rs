@@ -44,10 +44,7 @@ pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
         .case("dialing::unknown_host_is_a_dns_error", || run_case::<Hosted<P>>(unknown_host_is_a_dns_error))
         .case("dialing::known_host_is_found", || run_case::<Hosted<P>>(known_host_is_found))
-        .case("dialing::black_hole_that_closes_refuses", || run_case::<Hosted<P>>(black_hole_that_closes_refuses))
-        .case("dialing::datagrams_are_exchanged_with_nobody_else", || {
-            run_case::<Hosted<P>>(datagrams_are_exchanged_with_nobody_else)
-        });
+        .case("dialing::black_hole_that_closes_refuses", || run_case::<Hosted<P>>(black_hole_that_closes_refuses));
     let suite = suite.case("dialing::unix_sockets_are_reached", || run_case::<Hosted<P>>(unix_sockets_are_reached));
     match TcpListener::bind((Ipv6Addr::LOCALHOST, 0)) {
         Ok(_) => suite.case("dialing::ipv6_is_reached", || run_case::<Hosted<P>>(ipv6_is_reached)),

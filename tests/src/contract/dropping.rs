@@ -213,7 +213,7 @@ async fn used_guard<S: Subject>(subject: &S) {
 }
 
 /// Between two bytes of a reply, each of which wakes who waits for it.
-const GAP: Duration = Duration::from_micros(100);
+const GAP: Duration = Duration::from_millis(1);
 
 /// A command over a connection that is checked out is dropped, and the guard with it.
 ///

@@ -1,6 +1,7 @@
 //! A client in memory, whose locks are the model's.
 
 use super::model::{Turnstile, done, poll};
+use alloc::sync::Arc;
 use core::convert::Infallible;
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -20,7 +21,6 @@ use poolhouse_core::wire::compress::Compressors;
 use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
 use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use poolhouse_core::{Cause, Instant};
-use std::sync::Arc;
 
 /// What is the matter with the peers. It changes only while nothing is explored, as the model knows nothing of it.
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Connections that go from one task to another.
 
-use super::bench::{Bench, Client, ping};
+use super::bench::{Bench, Boxed, Client, ping};
 use super::model::{Depth, block_on, explore, join, poll, poll_once, task};
 use core::task::Poll;
 use core::time::Duration;
@@ -67,6 +67,25 @@ fn a_connection_goes_past_a_task_that_gives_up_while_it_is_returned() {
         outcome
     });
     assert_eq!(outcomes, ["granted at once", "waited"]);
+}
+
+/// Its first executor's waker is of no use any more.
+#[test]
+fn a_connection_goes_to_a_task_that_has_moved() {
+    explore("a task that waits moves to another executor", Depth::All, || {
+        let client = Client::new(Bench::new()).connected();
+        block_on(async move {
+            let guard = client.check_out().await.expect("there");
+            let waiting = client.clone();
+            let mut waiting: Boxed<_> = Box::pin(async move { waiting.check_out().await.map(drop) });
+            assert!(poll(&mut waiting).is_pending());
+            let waiting = task(waiting);
+            drop(guard);
+            assert_eq!(join(waiting), Ok(()));
+            assert_eq!(client.counts(), AT_REST);
+        });
+        "moved"
+    });
 }
 
 /// The clock task takes the connection over, reads the reply, and returns it; whoever waits for it has it then.

@@ -1,5 +1,8 @@
 //! Threads, locks and wakers whose every interleaving is tried.
 
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use alloc::task::Wake;
 use core::future::poll_fn;
 use core::mem::ManuallyDrop;
 use core::pin::{Pin, pin};
@@ -8,9 +11,6 @@ use core::task::{Context, Poll, Waker};
 use loom::sync::{Mutex, MutexGuard};
 use loom::thread::{self, JoinHandle, Thread};
 use poolhouse_core::shell::{Lock, Locked};
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::task::Wake;
 
 /// How many switches between threads one run may have; what the allocations of a model are sized by.
 const BRANCHES_MAX: usize = 4_000;
