@@ -67,7 +67,7 @@ impl<R: Runtime> Server<R> {
             (Ok(()), state.clock.take(), waker)
         });
         if let Some(clock) = clock {
-            clock.wake();
+            let _ = R::contain(|| clock.wake());
         }
         result
     }

@@ -476,7 +476,7 @@ impl<R: Runtime> Server<R> {
             (Watch::Going, if late { state.clock.take() } else { None }, replaced)
         });
         if let Some(clock) = clock {
-            clock.wake();
+            let _ = R::contain(|| clock.wake());
         }
         watch
     }

@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use futures_lite::FutureExt;
+use futures_lite::future::poll_once;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_core::selection::SelectionCriteria;
 use poolhouse_core::shell::{Guard, Hub, OperationError, PoolSnapshot, Runtime, Wanted};
@@ -28,7 +29,11 @@ pub(crate) struct Rig<S: Subject> {
     pub(crate) server: FakeServer,
     pub(crate) client: S::Client,
     late_reply: bool,
+    /// The server as the client has it, once a connection to it was checked out. Its pool is still there when the client has ended.
+    seen: Mutex<Option<Handle<S>>>,
 }
+
+type Handle<S> = <<S as Subject>::Runtime as Runtime>::ServerHandle;
 
 /// A fake server whose collections are filled, and which nobody is connected to.
 ///
@@ -57,11 +62,12 @@ impl<S: Subject> Rig<S> {
     pub(crate) fn of(subject: &S, server: FakeServer, change: impl FnOnce(&mut Shape)) -> Self {
         subject.open_way_to(server.address());
         let (client, late_reply) = client_of(subject, &server, change);
-        Self { server, client, late_reply }
+        Self { server, client, late_reply, seen: Mutex::new(None) }
     }
 
     /// Another client of the same server takes the place of this one, which has ended.
     pub(crate) fn renew(&mut self, subject: &S, change: impl FnOnce(&mut Shape)) {
+        *self.seen.lock().expect("whole") = None;
         (self.client, self.late_reply) = client_of(subject, &self.server, change);
     }
 
@@ -84,7 +90,9 @@ impl<S: Subject> Rig<S> {
     }
 
     pub(crate) async fn check_out(&self) -> Guard<'_, S::Runtime> {
-        self.hub().check_out(&Wanted::WRITE, None).await.expect("a connection")
+        let guard = self.hub().check_out(&Wanted::WRITE, None).await.expect("a connection");
+        *self.seen.lock().expect("whole") = Some(guard.server().clone());
+        guard
     }
 
     /// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.
@@ -121,11 +129,21 @@ impl<S: Subject> Rig<S> {
         self.at_rest().await;
     }
 
-    /// Closes the client; the server sees all connections closed.
+    /// Closes the client; the server sees all connections closed, and the pool has none and nobody who waits.
     pub(crate) async fn end(&self) {
+        if let Some(Ok(known)) = poll_once(self.hub().select_server(&Wanted::WRITE, None)).await {
+            *self.seen.lock().expect("whole") = Some(known);
+        }
         self.hub().close();
         eventually("the server has no connection", || self.server.open_count() == 0).await;
-        assert_eq!(ended_counts(self.hub()), None, "the pool is empty");
+        let seen = self.seen.lock().expect("whole").clone();
+        if let Some(seen) = seen {
+            let is_empty = || {
+                let counts = seen.pool_snapshot().counts;
+                counts.total() == 0 && counts.waiting == 0
+            };
+            eventually("the pool is empty", is_empty).await;
+        }
     }
 }
 
@@ -141,13 +159,6 @@ pub(crate) fn pool<R: Runtime>(hub: &Hub<R>) -> PoolSnapshot {
     let mut found = None;
     hub.for_each_server(|server| found = Some(server.pool));
     found.expect("the client has a server")
-}
-
-/// The counts of a pool that still has connections, of a client that was closed.
-fn ended_counts<R: Runtime>(hub: &Hub<R>) -> Option<PoolCounts> {
-    let mut found = None;
-    hub.for_each_server(|server| found = Some(server.pool.counts));
-    found.filter(|counts| counts.total() > 0 || counts.waiting > 0)
 }
 
 /// Waits until nothing is under way in the pool, and the server has as many connections open as the client has.

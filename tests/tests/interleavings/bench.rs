@@ -283,6 +283,20 @@ pub(crate) struct Client {
     pub(crate) bench: Bench,
     pub(crate) hub: Arc<BenchHub>,
     pub(crate) server: Arc<BenchServer>,
+    idle: Arc<Idle>,
+}
+
+/// Tasks of a client that wait as long as it is there: without them it would be closed.
+#[derive(Default)]
+struct Idle(std::sync::Mutex<Vec<Boxed<()>>>);
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // A model that fails unwinds its threads when their locks are no more.
+            core::mem::forget(core::mem::take(self.0.get_mut().expect("whole")));
+        }
+    }
 }
 
 impl Client {
@@ -318,7 +332,7 @@ impl Client {
         let server = done(hub.next_server()).expect("the seed");
         // Told once: nobody starts them by that.
         drop(hub.server_tasks(&server));
-        Self { bench, hub: Arc::new(hub), server }
+        Self { bench, hub: Arc::new(hub), server, idle: Arc::default() }
     }
 
     /// One whose server was checked, and its monitor, which waits to be called.
@@ -331,9 +345,18 @@ impl Client {
         (self, check)
     }
 
+    /// One whose server was checked, and will not be again.
+    pub(crate) fn known(self) -> Self {
+        let (client, check) = self.checked();
+        client.keep(check);
+        client
+    }
+
     /// One that has a connection, which is there to be checked out.
     pub(crate) fn connected(self) -> Self {
-        self.connected_and_check().0
+        let (client, check) = self.connected_and_check();
+        client.keep(check);
+        client
     }
 
     /// Such a one, and its monitor.
@@ -348,7 +371,12 @@ impl Client {
         }
         assert!(poll(&mut check_out).is_ready());
         assert_eq!(client.counts(), PoolCounts { available: 1, ..PoolCounts::default() });
+        client.keep(worker);
         (client, check)
+    }
+
+    fn keep(&self, task: Boxed<()>) {
+        self.idle.0.lock().expect("whole").push(task);
     }
 
     pub(crate) fn check(&self) -> Boxed<()> {

@@ -13,7 +13,7 @@ async fn check_out(client: Client) -> Result<(), OperationError> {
 #[test]
 fn two_tasks_have_the_connection_that_is_established_for_one() {
     explore("two tasks wait for a worker", Depth::Preemptions(3), || {
-        let (client, _) = Client::new(Bench::new()).checked();
+        let client = Client::new(Bench::new()).known();
         let worker = task(client.worker());
         let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
         for task in tasks {
@@ -30,7 +30,7 @@ fn two_tasks_have_the_connection_that_is_established_for_one() {
 #[test]
 fn two_tasks_hear_that_no_connection_could_be_established() {
     explore("two tasks wait for a worker that fails", Depth::Preemptions(2), || {
-        let (client, _) = Client::new(Bench::new()).checked();
+        let client = Client::new(Bench::new()).known();
         client.bench.refuse();
         let worker = task(client.worker());
         let tasks = [task(check_out(client.clone())), task(check_out(client.clone()))];
@@ -51,7 +51,7 @@ fn two_tasks_hear_that_no_connection_could_be_established() {
 #[test]
 fn a_pool_that_is_warmed_up_is_filled() {
     explore("a task warms the pool up, another one checks out", Depth::Preemptions(2), || {
-        let (client, _) = Client::new(Bench::new()).checked();
+        let client = Client::new(Bench::new()).known();
         let worker = task(client.worker());
         let warmer = client.clone();
         let warmer = task(async move {
