@@ -25,8 +25,8 @@ const RESET: Duration = Duration::from_millis(200);
 /// Everything that a client does in the background. It runs in a task of its own, and not in that of the network stack.
 ///
 /// Dropping it, or the future of [`Runner::run`], closes the client: whoever waits, and whoever comes later, is told at once with
-/// [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections in use go on; when they are returned, nobody is there to close their
-/// sockets any more, so that servers find out by their own means.
+/// [`OperationError::Abandoned`](crate::OperationError::Abandoned). Connections in use go on. Those that are given back are
+/// closed by the network stack alone: nobody waits for their servers any more.
 #[must_use = "without it a client is closed"]
 pub struct Runner<L: Layout> {
     attendance: Attendance<Embassy<L>, &'static Hub<Embassy<L>>>,
@@ -155,7 +155,9 @@ pub(crate) async fn hang_up<L: Layout>(runtime: &'static Embassy<L>, slot: Optio
     let Some(slot) = slot else { return pending().await };
     loop {
         let mut socket = poll_fn(|context| slot.poll_returned(context.waker())).await;
-        close(&mut socket).await;
+        if let Some(socket) = socket.as_mut() {
+            close(socket).await;
+        }
         slot.put_back(socket);
         runtime.call_dialers();
     }

@@ -124,7 +124,7 @@ impl Slot {
     }
 
     /// A socket that was given back; else `waker` is woken when there is one.
-    pub(crate) fn poll_returned(&self, waker: &Waker) -> Poll<TcpSocket<'static>> {
+    pub(crate) fn poll_returned(&'static self, waker: &Waker) -> Poll<Socket> {
         let (socket, _replaced) = self.state.with(|state| match core::mem::replace(&mut state.socket, Home::Away) {
             Home::Returned(socket) => (Poll::Ready(socket), None),
             other @ (Home::Away | Home::Free(_)) => {
@@ -132,12 +132,14 @@ impl Slot {
                 (Poll::Pending, state.closer.replace(waker.clone()))
             }
         });
-        socket
+        socket.map(|socket| Socket { slot: self, socket: Some(socket) })
     }
 
     /// The socket is closed.
-    pub(crate) fn put_back(&self, socket: TcpSocket<'static>) {
-        self.state.with(|state| state.socket = Home::Free(socket));
+    pub(crate) fn put_back(&self, mut socket: Socket) {
+        if let Some(socket) = socket.socket.take() {
+            self.state.with(|state| state.socket = Home::Free(socket));
+        }
     }
 
     /// The buffers of the connection that has the socket.
@@ -225,7 +227,9 @@ impl Write for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        let Some(socket) = self.socket.take() else { return };
+        let Some(mut socket) = self.socket.take() else { return };
+        // The network stack tells the peer, even where nobody hangs up any more.
+        socket.close();
         let closer = self.slot.state.with(|state| {
             state.socket = Home::Returned(socket);
             state.closer.take()

@@ -99,9 +99,8 @@ pub trait Client {
     fn drop_runner(&self);
 }
 
-/// What a subject can do.
+/// What a subject can do. There may be more of it one day: begin with [`Limits::NONE`].
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub struct Limits {
     /// How many connections a pool may have.
     pub connections: u32,

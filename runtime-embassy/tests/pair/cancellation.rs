@@ -9,10 +9,9 @@ use alloc::sync::Arc;
 use core::future::Future;
 use core::task::{Context, Waker};
 use core::time::Duration;
-use poolhouse_embassy::poolhouse_core::Cause;
 use poolhouse_embassy::poolhouse_core::pool::ClosedReason;
 use poolhouse_embassy::{OperationError, Options, PoolOptions, Sizes};
-use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
+use poolhouse_tests::fake::FakeServer;
 
 /// Polls that no operation here needs more of.
 const POLLS_MAX: usize = 200;
@@ -36,39 +35,6 @@ async fn all_is_well<const C: usize, const W: usize>(
 fn one_connection(server: &FakeServer) -> Options {
     let pool = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
     Options { pool, ..options(server) }
-}
-
-/// The whole way of an operation: selection, check-out, establishing, sending, receiving one byte after the other.
-#[test]
-fn operation_dropped_at_any_poll_leaves_nothing_behind() {
-    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
-        run(async |net| {
-            let server = server();
-            net.open_to(&server);
-            let rig: Rig<Small> = rig(net, one_connection(&server));
-            fill(&rig).await;
-            let trickle = || FaultRule::always(Fault::Trickle { gap: Duration::from_micros(200) }).on_command("find");
-            server.inject(trickle());
-            let mut most = 0;
-            for times in 1..=POLLS_MAX {
-                if let Some(found) = poll_times(find(&rig.client, "one"), times, drop_it).await {
-                    assert_eq!(found.expect("it succeeds"), 1);
-                    break;
-                }
-                most = times;
-                // Every tenth in full; the others leave the next one a pool as it is.
-                if times % 10 == 1 {
-                    server.clear_faults();
-                    all_is_well(&server, &rig).await;
-                    server.inject(trickle());
-                }
-            }
-            assert!(most > 3, "{drop_it:?}: dropped after {most} polls at most");
-            server.clear_faults();
-            all_is_well(&server, &rig).await;
-            rig.end(&[&server]).await;
-        });
-    }
 }
 
 /// From the first operation of a client, which waits for the server and for its connection. Every other runs while frames are late.
@@ -96,41 +62,6 @@ fn first_operation_dropped_at_any_poll_leaves_nothing_behind() {
     }
 }
 
-/// A check-out that waits for a connection in use: dropped while it waits, or when the connection was granted to it and
-/// it has not noticed.
-#[test]
-fn check_out_dropped_at_any_poll_gives_the_connection_to_the_next() {
-    for drop_it in [DropIt::AtOnce, DropIt::WhenWoken] {
-        run(async |net| {
-            let server = server();
-            net.open_to(&server);
-            let rig: Rig<Small> = rig(net, one_connection(&server));
-            fill(&rig).await;
-            let guard = rig.client.check_out().await.expect("a connection");
-            let bell = Arc::new(Bell::default());
-            let waker = Waker::from(Arc::clone(&bell));
-            let mut waiting = Box::pin(rig.client.check_out());
-            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            if drop_it == DropIt::AtOnce {
-                drop(waiting);
-                drop(guard);
-            } else {
-                drop(guard);
-                bell.rung().await;
-                let counts = rig.pool().counts;
-                assert_eq!((counts.in_use, counts.available), (1, 0), "granted, not noticed");
-                drop(waiting);
-            }
-            let counts = rig.pool().counts;
-            assert_eq!((counts.in_use, counts.available, counts.waiting), (0, 1, 0), "{drop_it:?}");
-            all_is_well(&server, &rig).await;
-            // The same connection all the time.
-            assert_eq!(server.accepted_count(), 2);
-            rig.end(&[&server]).await;
-        });
-    }
-}
-
 /// Nothing waits for late replies here: the connection is closed.
 #[test]
 fn guard_dropped_before_its_reply_closes_the_connection() {
@@ -148,26 +79,6 @@ fn guard_dropped_before_its_reply_closes_the_connection() {
             assert_eq!(rig.log.closed(), [ClosedReason::Error]);
         }
         all_is_well(&server, &rig).await;
-        rig.end(&[&server]).await;
-    });
-}
-
-/// The same guard, used again after its caller gave up waiting for a reply: an error, not a panic and not the old reply.
-#[test]
-fn guard_whose_command_was_dropped_is_of_no_more_use() {
-    run(async |net| {
-        let server = server();
-        let rig = small(net, &server);
-        let mut guard = rig.client.check_out().await.expect("a connection");
-        server.freeze();
-        let command = guard.run_command("admin", |it| it.int32("buildInfo", 1).map(drop));
-        assert!(poll_times(command, 1, DropIt::AtOnce).await.is_none());
-        server.thaw();
-        let error = refused(guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await);
-        assert_eq!(error, OperationError::Broken(Cause::Cancelled));
-        drop(guard);
-        rig.ping().await.expect("a ping");
-        rig.at_rest(&server, 1).await;
         rig.end(&[&server]).await;
     });
 }
@@ -224,22 +135,6 @@ fn selection_dropped_while_no_server_is_known_leaves_nothing() {
         for task in waiting {
             task.await.expect("a ping");
         }
-        rig.at_rest(&server, 1).await;
-        rig.end(&[&server]).await;
-    });
-}
-
-/// Warming up that is dropped fills no further, and its place is free again.
-#[test]
-fn warming_up_dropped_at_any_poll_leaves_nothing() {
-    run(async |net| {
-        let server = server();
-        let rig = small(net, &server);
-        rig.known().await;
-        for times in 1..=20 {
-            let _ = poll_times(rig.client.warm_up(Some(4)), times, DropIt::AtOnce).await;
-        }
-        rig.client.warm_up(Some(4)).await.expect("there is a place");
         rig.at_rest(&server, 1).await;
         rig.end(&[&server]).await;
     });

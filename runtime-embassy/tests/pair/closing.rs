@@ -3,7 +3,7 @@
 use super::net::run;
 use super::support::{Log, Rig, Small, eventually, made, options, ping, refused, rig, server, small};
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
-use poolhouse_embassy::{OperationError, Options, PoolOptions, ServerMonitoringMode, Sizes};
+use poolhouse_embassy::{OperationError, ServerMonitoringMode, Sizes};
 use poolhouse_tests::fake::{Ended, Fault, FaultRule};
 
 /// From the server's side: every connection was ended by the client, in order.
@@ -24,43 +24,6 @@ fn closed_client_leaves_no_connection() {
         assert_eq!(refused(rig.client.check_out().await), OperationError::Closed);
         assert_eq!(refused(rig.client.warm_up(None).await), OperationError::Closed);
         // Once more changes nothing.
-        rig.end(&[&server]).await;
-    });
-}
-
-#[test]
-fn close_fails_those_who_wait_and_lets_those_at_work_finish() {
-    run(async |net| {
-        let server = server();
-        net.open_to(&server);
-        let pool = PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT };
-        let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
-        let mut guard = rig.client.check_out().await.expect("a connection");
-        let client = rig.client;
-        let waiting: Vec<_> = (0..8).map(|_| net.spawn_task(async move { ping(&client).await })).collect();
-        net.idle().await;
-        assert_eq!(rig.pool().counts.waiting, 8);
-        rig.client.close();
-        for task in waiting {
-            assert_eq!(refused(task.await).check_out(), Some(&CheckOutError::PoolClosed));
-        }
-        guard.run_command("admin", |it| it.int32("ping", 1).map(drop)).await.expect("its reply");
-        eventually("only the guard's is left", || server.open_count() == 1).await;
-        drop(guard);
-        rig.end(&[&server]).await;
-    });
-}
-
-#[test]
-fn close_ends_whoever_waits_for_a_server() {
-    run(async |net| {
-        let server = server();
-        let rig: Rig<Small> = rig(net, options(&server));
-        let client = rig.client;
-        let waiting = net.spawn_task(async move { ping(&client).await });
-        net.idle().await;
-        client.close();
-        assert_eq!(refused(waiting.await), OperationError::Closed);
         rig.end(&[&server]).await;
     });
 }

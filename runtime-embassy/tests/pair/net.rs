@@ -38,7 +38,7 @@ const CONNECTIONS: usize = 30;
 
 /// Two stacks and what joins them.
 pub(crate) struct Net {
-    executor: Rc<LocalExecutor<'static>>,
+    pub(crate) executor: Rc<LocalExecutor<'static>>,
     polls: Rc<Cell<u64>>,
     pub(crate) cable: Rc<Cable>,
     /// The client's stack.
@@ -53,13 +53,15 @@ pub(crate) fn run(test: impl AsyncFnOnce(&Net)) {
     let executor = Rc::new(LocalExecutor::new());
     let running = Rc::clone(&executor);
     patience::run(executor.run(async move {
-        let net = Net::new(running);
+        let net = Net::on(running);
+        net.spawn(clock::run());
         test(&net).await;
     }));
 }
 
 impl Net {
-    fn new(executor: Rc<LocalExecutor<'static>>) -> Self {
+    /// A network on this executor, on which a clock runs.
+    pub(crate) fn on(executor: Rc<LocalExecutor<'static>>) -> Self {
         let cable = Rc::new(Cable::default());
         let client = End::new(CLIENT, &cable);
         let bridge = End::new(BRIDGE, &cable);
@@ -72,7 +74,6 @@ impl Net {
             traffic: Rc::default(),
             bridges: RefCell::default(),
         };
-        net.spawn(clock::run());
         cable::join(&net, &cable, client, bridge);
         net
     }

@@ -164,7 +164,8 @@ async fn ended_while_everybody_waits<S: Subject>(subject: &S, end: End) {
 
 /// As many operations as there can be wait, until the end comes.
 async fn waiting_ends<S: Subject>(rig: &Rig<S>, end: End, awaited: Awaited) {
-    let tasks = S::LIMITS.waiters.min(32);
+    // One place is for the pool to be filled.
+    let tasks = (S::LIMITS.waiters - 1).min(32);
     let executor = LocalExecutor::new();
     let hub = rig.hub();
     let mut waiting: Vec<_> = (0..tasks).map(|_| executor.spawn(async { refused(ping(hub).await) })).collect();

@@ -4,7 +4,7 @@
 use super::rig::{Rig, at_rest, filled_server, find, find_again, find_by, ping_by, pool};
 use super::{Client, Shape, Subject, run_case};
 use crate::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
-use crate::patience::{PATIENCE, eventually, refused};
+use crate::patience::{eventually, refused};
 use crate::suite::Suite;
 use core::time::Duration;
 use poolhouse_core::Cause;
@@ -39,7 +39,7 @@ async fn killed<S: Subject>(subject: &S) {
     {
         let mut finding = core::pin::pin!(find_by(&mut guard, "one"));
         assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
-        rig.server.wait_until(PATIENCE, |view| view.fault_count(FaultKind::Trickle) > 0).expect("it answers");
+        eventually("it answers", || rig.server.look(|view| view.fault_count(FaultKind::Trickle)) > 0).await;
         rig.server.kill().expect("it is killed");
         assert_eq!(refused(finding.await), OperationError::Exchange(ExchangeError::Network));
     }

@@ -12,7 +12,7 @@ use embassy_time::Timer;
 const MTU: usize = 1514;
 const FRAMES: usize = 32;
 /// Sockets of a stack.
-const SOCKETS: usize = 96;
+const SOCKETS: usize = 128;
 
 /// What happens to frames.
 #[derive(Default)]

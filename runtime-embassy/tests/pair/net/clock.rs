@@ -7,13 +7,13 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 use embassy_time::Instant;
 use embassy_time_driver::Driver;
-use embassy_time_queue_utils::Queue;
 
 struct Local {
     origin: std::time::Instant,
     /// Ticks that tests have skipped.
     skipped: Cell<u64>,
-    queue: RefCell<Queue>,
+    /// Tasks, each by its earliest time. There is room for any number: those of clients that have gone stay until then.
+    queue: RefCell<Vec<(u64, Waker)>>,
     /// Whoever calls the queue when its time has come.
     caller: RefCell<Option<Waker>>,
 }
@@ -22,7 +22,7 @@ thread_local! {
     static LOCAL: Local = Local {
         origin: std::time::Instant::now(),
         skipped: Cell::new(0),
-        queue: RefCell::new(Queue::new()),
+        queue: RefCell::new(Vec::new()),
         caller: RefCell::new(None),
     };
 }
@@ -31,6 +31,15 @@ impl Local {
     fn now(&self) -> u64 {
         let elapsed = Instant::MIN + embassy_time::Duration::from_micros(micros(self.origin.elapsed()));
         elapsed.as_ticks() + self.skipped.get()
+    }
+
+    /// Wakes those whose time has come by `now`, and tells when that of the next one is.
+    fn wake_until(&self, now: u64) -> u64 {
+        let mut queue = self.queue.borrow_mut();
+        for (_, waker) in queue.extract_if(.., |(at, _)| *at <= now) {
+            waker.wake();
+        }
+        queue.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX)
     }
 
     fn call(&self) {
@@ -53,9 +62,14 @@ impl Driver for Clock {
 
     fn schedule_wake(&self, at: u64, waker: &Waker) {
         LOCAL.with(|local| {
-            if local.queue.borrow_mut().schedule_wake(at, waker) {
-                local.call();
+            let mut queue = local.queue.borrow_mut();
+            match queue.iter_mut().find(|(_, kept)| kept.will_wake(waker)) {
+                Some((kept, _)) if *kept <= at => return,
+                Some((kept, _)) => *kept = at,
+                None => queue.push((at, waker.clone())),
             }
+            drop(queue);
+            local.call();
         });
     }
 }
@@ -74,7 +88,7 @@ pub(super) async fn run() {
         poll_fn(|context| {
             LOCAL.with(|local| {
                 let now = local.now();
-                let next = local.queue.borrow_mut().next_expiration(now);
+                let next = local.wake_until(now);
                 local.caller.replace(Some(context.waker().clone()));
                 let ticks = embassy_time::Duration::from_ticks(next.saturating_sub(now));
                 timer = (next != u64::MAX).then(|| async_io::Timer::after(Duration::from_micros(ticks.as_micros())));
@@ -95,7 +109,7 @@ pub(super) fn step(end: Duration) -> bool {
             return false;
         }
         // What is due already is woken before the clock goes on.
-        let next = local.queue.borrow_mut().next_expiration(0).min(end);
+        let next = local.wake_until(0).min(end);
         local.skipped.set(local.skipped.get() + next.saturating_sub(now));
         local.call();
         true

@@ -1,0 +1,152 @@
+//! The contract that every adapter must pass, with a client in static memory.
+//!
+//! The runtime and each client are devices of their own: a network stack, and a cable to a bridge, by which sockets of this process are reached. The clock is the
+//! host's, and nothing puts it forward: a case waits for servers and for time at once, and nobody can tell which of them comes first.
+
+extern crate alloc;
+
+mod pair {
+    #[allow(dead_code, reason = "the contract puts no clock forward, and breaks no cable")]
+    pub(crate) mod net;
+}
+
+use alloc::rc::Rc;
+use async_executor::{LocalExecutor, Task};
+use core::cell::{Cell, RefCell};
+use core::net::SocketAddr;
+use core::time::Duration;
+use pair::net::{self, Net};
+use poolhouse_embassy::poolhouse_core::shell::Hub;
+use poolhouse_embassy::{
+    Buffers, Client, Embassy, MonitorOptions, Options, PoolOptions, Resources, Runner, ServerMonitoringMode, Sizes,
+};
+use poolhouse_tests::contract::{self, Contract, Hole, Limits, Shape, Subject};
+use std::process::ExitCode;
+
+/// Connections of a pool.
+const CONNECTIONS: u32 = 4;
+/// Who may wait for one of them.
+const WAITERS: u32 = 32;
+/// Bytes of a message, in either direction.
+const MESSAGE: usize = 4096;
+
+type Small = Sizes<1, { CONNECTIONS as usize }, { WAITERS as usize }, MESSAGE, MESSAGE, 1024>;
+
+/// An address on the cable that no device has.
+const NOBODY: [u8; 4] = [127, 0, 0, 9];
+
+/// Connections at a time to the socket of a case, and to the server of a client.
+const WAYS: usize = 4;
+const WAYS_OF_A_CLIENT: usize = 12;
+
+fn main() -> ExitCode {
+    Contract::new("embassy").run::<Pair>()
+}
+
+/// Devices, and what is reached from them.
+struct Pair {
+    executor: Rc<LocalExecutor<'static>>,
+    /// Whose runtime is used by itself.
+    device: Device,
+    ways: RefCell<Vec<SocketAddr>>,
+}
+
+/// A client on a network of its own.
+struct Device {
+    net: Net,
+    client: Client<Small>,
+    runner: Cell<Option<Task<()>>>,
+}
+
+impl Device {
+    fn new(
+        executor: &Rc<LocalExecutor<'static>>,
+        options: Options,
+        run: impl FnOnce(&Net, Runner<Small>) -> Task<()>,
+    ) -> Self {
+        let net = Net::on(Rc::clone(executor));
+        let config = Box::leak(Box::new(options.validate().expect("the options are right")));
+        let (resources, buffers) = (Box::leak(Box::new(Resources::new())), Box::leak(Box::new(Buffers::new())));
+        let (client, runner) = Client::new(resources, buffers, net.stack, config).expect("it can begin");
+        let runner = Cell::new(Some(run(&net, runner)));
+        Self { net, client, runner }
+    }
+}
+
+/// Options for this server, whose monitor checks only when it is asked to.
+fn options(server: SocketAddr) -> Options {
+    let seed: &'static str = server.to_string().leak();
+    Options {
+        seeds: vec![seed].leak(),
+        direct_connection: true,
+        monitor: MonitorOptions {
+            server_monitoring_mode: ServerMonitoringMode::Poll,
+            heartbeat_frequency: Duration::from_secs(1000),
+            ..MonitorOptions::DEFAULT
+        },
+        ..Options::DEFAULT
+    }
+}
+
+impl Subject for Pair {
+    type Runtime = Embassy<Small>;
+    type Client = Device;
+
+    const LIMITS: Limits =
+        Limits { connections: CONNECTIONS, waiters: WAITERS, message_bytes: MESSAGE, open: 96, late_replies: false };
+
+    fn with(case: impl AsyncFnOnce(&Self)) {
+        net::run(async |net| {
+            let executor = Rc::clone(&net.executor);
+            // It has no server: what runs is whoever closes sockets.
+            let device = Device::new(&executor, options((NOBODY, 9).into()), |net, runner| {
+                let (hub, _servers) = runner.split();
+                net.spawn_task(async move { hub.run().await })
+            });
+            case(&Self { executor, device, ways: RefCell::default() }).await;
+        });
+    }
+
+    fn runtime(&self) -> &Embassy<Small> {
+        self.device.client.hub().runtime()
+    }
+
+    fn open_way_to(&self, peer: SocketAddr) {
+        self.device.net.open_for(peer, WAYS);
+        self.ways.borrow_mut().push(peer);
+    }
+
+    async fn black_hole(&self) -> Hole {
+        Hole::at((NOBODY, 9).into())
+    }
+
+    fn client(&self, shape: &Shape) -> Device {
+        let mut options = options(shape.server);
+        options.pool = PoolOptions {
+            max_pool_size: shape.max_pool_size,
+            min_pool_size: shape.min_pool_size,
+            wait_queue_timeout: shape.wait_queue_timeout,
+            ..PoolOptions::DEFAULT
+        };
+        options.monitor.connect_timeout = shape.connect_timeout;
+        options.server_selection_timeout = shape.server_selection_timeout;
+        let device =
+            Device::new(&self.executor, options, |net, runner| net.spawn_task(async move { runner.run().await }));
+        if self.ways.borrow().contains(&shape.server) {
+            device.net.open_for(shape.server, WAYS_OF_A_CLIENT);
+        }
+        device
+    }
+}
+
+impl contract::Client for Device {
+    type Runtime = Embassy<Small>;
+
+    fn hub(&self) -> &Hub<Embassy<Small>> {
+        self.client.hub()
+    }
+
+    fn drop_runner(&self) {
+        drop(self.runner.take());
+    }
+}
