@@ -3,7 +3,7 @@
 use super::rig::{Rig, find, find_by, ping, ping_by, within};
 use super::{Client, Shape, Subject, run_case};
 use crate::fake::{Fault, FaultRule};
-use crate::patience::{eventually, refused};
+use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use async_executor::LocalExecutor;
 use core::cell::Cell;
@@ -27,7 +27,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
 }
 
 /// How long it may take that operations hear of the end; real time, for a machine that is slow.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = PATIENCE;
 /// All time limits: whoever ends before did not wait for one.
 const FAR: Duration = Duration::from_secs(100_000);
 

@@ -39,7 +39,9 @@ type Handle<S> = <<S as Subject>::Runtime as Runtime>::ServerHandle;
 ///
 /// - `large`: bytes of the document of the collection `large`.
 pub(crate) fn filled_server(large: usize) -> FakeServer {
-    let server = FakeServer::start(FakeOptions::default()).expect("the fake server starts");
+    // What is logged would be kept, and some of it is large.
+    let options = FakeOptions { log_max: 0, ..FakeOptions::default() };
+    let server = FakeServer::start(options).expect("the fake server starts");
     {
         let mut filler = BlockingClient::connect(server.address(), PATIENCE).expect("it listens");
         for (name, bytes) in [("one", 0), ("other", 0), ("large", large)] {
