@@ -32,7 +32,8 @@ static CLOCK: LazyLock<mpsc::Sender<(Key, Option<Waker>)>> = LazyLock::new(|| {
             match orders.recv_timeout(next.unwrap_or(Duration::MAX)) {
                 Ok((key, Some(waker))) => drop(timers.insert(key, waker)),
                 Ok((key, None)) => drop(timers.remove(&key)),
-                Err(_) => timers.pop_first().into_iter().for_each(|(_, waker)| waker.wake()),
+                // A waker that panics harms no other.
+                Err(_) => drop(catch_unwind(AssertUnwindSafe(|| timers.pop_first().map(|(_, waker)| waker.wake())))),
             }
         }
     });
