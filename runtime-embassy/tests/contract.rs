@@ -24,13 +24,13 @@ use poolhouse_tests::contract::{self, Contract, Hole, Limits, Shape, Subject};
 use std::process::ExitCode;
 
 /// Connections of a pool.
-const CONNECTIONS: usize = 4;
+const CONNECTIONS: u32 = 4;
 /// Who may wait for one of them.
-const WAITERS: usize = 32;
+const WAITERS: u32 = 32;
 /// Bytes of a message, in either direction.
 const MESSAGE: usize = 4096;
 
-type Small = Sizes<1, CONNECTIONS, WAITERS, MESSAGE, MESSAGE, 1024>;
+type Small = Sizes<1, { CONNECTIONS as usize }, { WAITERS as usize }, MESSAGE, MESSAGE, 1024>;
 
 /// An address on the cable that no device has.
 const NOBODY: [u8; 4] = [127, 0, 0, 9];
@@ -92,13 +92,14 @@ impl Subject for Pair {
     type Runtime = Embassy<Small>;
     type Client = Device;
 
-    const LIMITS: Limits = Limits {
-        connections: CONNECTIONS as u32,
-        waiters: WAITERS as u32,
-        message_bytes: MESSAGE,
-        open: 96,
-        late_replies: false,
-        ..Limits::NONE
+    const LIMITS: Limits = {
+        let mut limits = Limits::NONE;
+        limits.connections = CONNECTIONS;
+        limits.waiters = WAITERS;
+        limits.message_bytes = MESSAGE;
+        limits.open = 96;
+        limits.late_replies = false;
+        limits
     };
 
     fn with(case: impl AsyncFnOnce(&Self)) {
