@@ -65,7 +65,7 @@ use tasks::Tasks;
 /// the client's tasks are not there. The parent goes on as if nothing had happened. In the child
 ///
 /// - an inherited client is inert. Its operations, those on connections that were checked out before, and those that were under way fail at their next
-///   poll with [`OperationError::Forked`](crate::shell::OperationError::Forked), before a lock or a socket is touched; nobody wakes who waits. Its
+///   poll with [`OperationError::Forked`], before a lock or a socket is touched; nobody wakes who waits. Its
 ///   subscriptions have ended. [`Client::close`] and whatever else would change something does nothing.
 /// - all of it may be dropped. Sockets are neither closed nor taken from the reactor, which both would be heard by the parent: the child's copies of
 ///   their descriptors are leaked, and go with the child, or when it calls `exec` (a platform opens them with `CLOEXEC`). Until then a connection that

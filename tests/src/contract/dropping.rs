@@ -1,11 +1,15 @@
 //! Cancel-safety: each future of the shell is dropped at each of its polls. Nothing is lost, nothing is left behind, and nobody reads
 //! somebody else's reply.
 
-use super::rig::{Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
+use super::rig::{Bell, DropIt, DropPoint, Rig, at_every_point, filled_server, find, find_at_length, find_by, ping_by};
 use super::{Shape, Subject, run_case};
 use crate::fake::{Cut, Fault, FaultRule};
-use crate::patience::{PATIENCE, refused};
+use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
+use alloc::sync::Arc;
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_core::Cause;
 use poolhouse_core::shell::{OperationError, Wanted};
@@ -19,6 +23,7 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         })
         .case("dropping::first_check_out_of_a_client", || run_case::<S>(first_check_out))
         .case("dropping::selection_of_a_server", || run_case::<S>(selection))
+        .case("dropping::nobody_keeps_the_waker", || run_case::<S>(nobody_keeps_the_waker))
         .case("dropping::warming_up", || run_case::<S>(warming_up))
         .case("dropping::operation_from_its_beginning_to_its_end", || run_case::<S>(operation))
         .case("dropping::operation_that_has_a_second_attempt", || run_case::<S>(second_attempt))
@@ -127,12 +132,57 @@ async fn selection<S: Subject>(subject: &S) {
         rig.end().await;
         rig.server.freeze();
         rig.renew(subject, single);
+        // There is a place for as many as ever.
+        for _ in 0..=S::LIMITS.waiters.min(64) {
+            let once = DropPoint { polls: 1, drop_it: DropIt::AtOnce };
+            assert!(once.reach(rig.hub().select_server(&Wanted::WRITE, None)).await.is_none());
+        }
         let done = rig.reach_frozen(point, rig.hub().select_server(&Wanted::WRITE, None)).await;
         rig.all_is_well().await;
         done.is_some()
     })
     .await;
     rig.end().await;
+}
+
+/// What was dropped keeps nobody's task: its waker is gone at once, or when its timer would have rung.
+async fn nobody_keeps_the_waker<S: Subject>(subject: &S) {
+    let soon = |shape: &mut Shape| {
+        single(shape);
+        shape.server_selection_timeout = Duration::from_millis(100);
+    };
+    let mut rig = Rig::new(subject, soon);
+    rig.end().await;
+    rig.server.freeze();
+    rig.renew(subject, soon);
+    let bell = Arc::new(Bell::default());
+    // Who waits for the server.
+    poll_and_drop(&bell, rig.hub().select_server(&Wanted::WRITE, None));
+    eventually("the selector's waker is gone", || Arc::strong_count(&bell) == 1).await;
+    rig.server.thaw();
+    rig.known().await;
+    // For a connection that is established, for the pool to be filled, for a connection in use.
+    poll_and_drop(&bell, rig.hub().check_out(&Wanted::WRITE, None));
+    assert_eq!(Arc::strong_count(&bell), 1, "a waiter's");
+    rig.at_rest().await;
+    let mut guard = rig.check_out().await;
+    poll_and_drop(&bell, rig.hub().check_out(&Wanted::WRITE, None));
+    assert_eq!(Arc::strong_count(&bell), 1, "a waiter's");
+    rig.server.freeze();
+    poll_and_drop(&bell, ping_by(&mut guard));
+    drop(guard);
+    eventually("the waker of who waits for a reply is gone", || Arc::strong_count(&bell) == 1).await;
+    poll_and_drop(&bell, rig.hub().warm_up(&Wanted::WRITE, Some(1), None));
+    assert_eq!(Arc::strong_count(&bell), 1, "who warms it up");
+    rig.server.thaw();
+    rig.all_is_well().await;
+    rig.end().await;
+}
+
+/// Polls a future that waits, once.
+fn poll_and_drop<F: Future>(bell: &Arc<Bell>, future: F) {
+    let waker = Waker::from(Arc::clone(bell));
+    assert!(pin!(future).poll(&mut Context::from_waker(&waker)).is_pending());
 }
 
 /// The pool is filled no further once nobody waits for it.

@@ -25,8 +25,8 @@ use poolhouse_core::{Cause, Instant};
 /// What is the matter with the peers. It changes only while nothing is explored, as the model knows nothing of it.
 #[derive(Default)]
 struct World {
-    /// The exception: one task of a scenario makes time pass, and it does so only once there is a deadline to wait for. Nobody else decides anything
-    /// by the time from then on.
+    /// The exception: one task of a scenario makes time pass, and only when there is a deadline to wait for. What others begin then is later by so
+    /// much; nothing else of what they do depends on it.
     now: AtomicU64,
     /// Until when time passes whenever somebody sleeps; 0 is that it does not. Later than that it stands still.
     flies_until: AtomicU64,

@@ -10,7 +10,7 @@ use poolhouse_core::shell::{OperationError, Runtime as _};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// CMAP-28
+/// CMAP-25
 #[test]
 fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
     explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
@@ -42,7 +42,7 @@ fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
     });
 }
 
-/// CMAP-60
+/// Neither the pool nor a stream keeps its time, but the clock of the pool.
 #[test]
 fn an_operation_takes_no_longer_than_it_may() {
     explore("the clock of a pool, and an operation", Depth::Preemptions(4), || {

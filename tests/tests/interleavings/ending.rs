@@ -10,7 +10,7 @@ fn is_closed(error: &OperationError) -> bool {
     *error == OperationError::Closed || error.check_out() == Some(&CheckOutError::PoolClosed)
 }
 
-/// CMAP-36
+/// CMAP-38
 #[test]
 fn close_ends_a_task_that_waits() {
     explore("close, and a task that waits", Depth::All, || {

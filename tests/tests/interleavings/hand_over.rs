@@ -9,7 +9,7 @@ use poolhouse_core::pool::PoolCounts;
 /// Nothing is in use, and nobody waits.
 const AT_REST: PoolCounts = PoolCounts { pending: 0, available: 1, in_use: 0, waiting: 0 };
 
-/// CMAP-31
+/// CMAP-29
 #[test]
 fn two_tasks_share_the_one_connection() {
     explore("two tasks ping over one connection", Depth::All, || {
