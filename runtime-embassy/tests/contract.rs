@@ -92,8 +92,15 @@ impl Subject for Pair {
     type Runtime = Embassy<Small>;
     type Client = Device;
 
-    const LIMITS: Limits =
-        Limits { connections: CONNECTIONS, waiters: WAITERS, message_bytes: MESSAGE, open: 96, late_replies: false };
+    const LIMITS: Limits = {
+        let mut limits = Limits::NONE;
+        limits.connections = CONNECTIONS;
+        limits.waiters = WAITERS;
+        limits.message_bytes = MESSAGE;
+        limits.open = 96;
+        limits.late_replies = false;
+        limits
+    };
 
     fn with(case: impl AsyncFnOnce(&Self)) {
         net::run(async |net| {

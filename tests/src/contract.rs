@@ -99,8 +99,9 @@ pub trait Client {
     fn drop_runner(&self);
 }
 
-/// What a subject can do. There may be more of it one day: begin with [`Limits::NONE`].
+/// What a subject can do: [`Limits::NONE`], and what is less.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Limits {
     /// How many connections a pool may have.
     pub connections: u32,
