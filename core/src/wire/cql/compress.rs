@@ -95,12 +95,7 @@ impl Compression {
     /// Inflates the body of an envelope of v3 or v4 at the end of `output`.
     ///
     /// - `limit`: on the inflated body.
-    pub(super) fn inflate_body<S: Sink>(
-        self,
-        data: &[u8],
-        limit: usize,
-        output: &mut Pile<S>,
-    ) -> Result<(), CqlError> {
+    pub(super) fn inflate_body<S: Sink>(self, data: &[u8], limit: usize, output: &mut Pile<S>) -> Result<(), CqlError> {
         match self {
             Self::Lz4 => {
                 let Some((size, block)) = data.split_first_chunk::<SIZE_BYTES>() else {
@@ -242,6 +237,7 @@ impl Deflater {
     }
 
     #[cfg(feature = "lz4")]
+    #[cfg_attr(not(feature = "alloc"), expect(clippy::needless_pass_by_ref_mut, reason = "the table is on the stack"))]
     fn deflate_lz4<S: Sink>(&mut self, sized: bool, data: &[u8], sink: &mut S) -> Result<Option<usize>, Full> {
         use lz4_flex::block;
         if sized {
@@ -261,7 +257,7 @@ impl Deflater {
     }
 
     #[cfg(not(feature = "lz4"))]
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
     const fn deflate_lz4<S: Sink>(&mut self, _: bool, _: &[u8], _: &mut S) -> Result<Option<usize>, Full> {
         Ok(None)
     }
@@ -276,7 +272,7 @@ impl Deflater {
     }
 
     #[cfg(not(feature = "snappy"))]
-    #[expect(clippy::unused_self, clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
     const fn deflate_snappy<S: Sink>(&mut self, _: &[u8], _: &mut S) -> Result<Option<usize>, Full> {
         Ok(None)
     }

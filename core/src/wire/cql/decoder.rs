@@ -115,8 +115,7 @@ impl<S: Sink> Decoder<S> {
     /// - `compression`: one that this build or the version does not have is never accepted.
     pub fn set_compression(&mut self, compression: Option<Compression>) {
         let version = self.expected.version;
-        let can_be =
-            |one: &Compression| one.is_available() && version.is_none_or(|version| one.is_in(version));
+        let can_be = |one: &Compression| one.is_available() && version.is_none_or(|version| one.is_in(version));
         self.compression = compression.filter(can_be);
     }
 
@@ -308,7 +307,8 @@ impl<S: Sink> Decoder<S> {
         if !self.in_parts {
             self.assembled.clear();
         }
-        let segment = if source == Source::Input { input.get(*at..).unwrap_or_default() } else { self.received.bytes() };
+        let segment =
+            if source == Source::Input { input.get(*at..).unwrap_or_default() } else { self.received.bytes() };
         let payload = segment.get(front..behind).unwrap_or_default();
         match (header.inflated_bytes, self.compression) {
             (Some(size), Some(compression)) => {

@@ -1,5 +1,8 @@
 //! What is wrong with bytes of Cassandra's protocol, and where.
 
+#[cfg(test)]
+mod tests;
+
 use core::fmt;
 
 use super::compress::Compression;

@@ -217,8 +217,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
     /// - `received`, `assembled`: the memory of the [`Decoder`].
     #[must_use]
     pub fn new(options: CqlHandshakeOptions<'a>, authenticator: A, received: S, assembled: S) -> Self {
-        let mut decoder =
-            Decoder::new(options.version, Direction::Response, Limits::HANDSHAKE, received, assembled);
+        let mut decoder = Decoder::new(options.version, Direction::Response, Limits::HANDSHAKE, received, assembled);
         // A server that does not speak the version says so in one of its own.
         decoder.expect(None);
         let step = if options.ask_supported { Step::OwesOptions } else { Step::OwesStartup };
@@ -373,12 +372,7 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         result
     }
 
-    fn encode_token_at<T: Sink>(
-        &self,
-        sink: &mut T,
-        start: usize,
-        outgoing: Outgoing,
-    ) -> Result<(), CqlEncodeError> {
+    fn encode_token_at<T: Sink>(&self, sink: &mut T, start: usize, outgoing: Outgoing) -> Result<(), CqlEncodeError> {
         let framed = outgoing.version.has_segments();
         let format = if self.compression.is_some() { Format::Compressed } else { Format::Plain };
         if framed {

@@ -280,12 +280,7 @@ impl Request<'_> {
     /// # Errors
     ///
     /// Those of [`encode_envelope`], [`Parameters::write`] and [`BodyWriter::string`].
-    pub fn encode<S: Sink>(
-        &self,
-        sink: &mut S,
-        outgoing: Outgoing,
-        limits: &Limits,
-    ) -> Result<usize, CqlEncodeError> {
+    pub fn encode<S: Sink>(&self, sink: &mut S, outgoing: Outgoing, limits: &Limits) -> Result<usize, CqlEncodeError> {
         encode_envelope(sink, outgoing, self.opcode(), limits, |body| match self {
             Self::Startup(startup) => startup.write(body),
             Self::Options => Ok(()),

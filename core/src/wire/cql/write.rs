@@ -232,10 +232,7 @@ impl<S: Sink> BodyWriter<'_, S> {
     /// # Errors
     ///
     /// [`CqlEncodeError::Full`], [`CqlEncodeError::StringTooLong`], [`CqlEncodeError::ListTooLong`].
-    pub fn strings<'a>(
-        &mut self,
-        texts: impl ExactSizeIterator<Item = &'a str>,
-    ) -> Result<&mut Self, CqlEncodeError> {
+    pub fn strings<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) -> Result<&mut Self, CqlEncodeError> {
         self.count(texts.len())?;
         for text in texts {
             self.string(text)?;
