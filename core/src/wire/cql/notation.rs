@@ -172,34 +172,16 @@ pub struct Multimap<'a> {
 impl Strings<'_> {
     /// None at all.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
-
-    /// How many there are.
-    #[must_use]
-    pub const fn count(self) -> u16 {
-        self.left
-    }
 }
 
 impl BytesMap<'_> {
     /// None at all.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
-
-    /// How many there are.
-    #[must_use]
-    pub const fn count(self) -> u16 {
-        self.left
-    }
 }
 
 impl<'a> Multimap<'a> {
     /// None at all.
     pub const EMPTY: Self = Self { left: 0, entries: Reader::new(&[], 0) };
-
-    /// How many there are.
-    #[must_use]
-    pub const fn count(self) -> u16 {
-        self.left
-    }
 
     /// All values of a key, those of all entries of that key one after the other. Cost: linear in the map.
     pub fn values<'k>(self, key: &'k str) -> impl Iterator<Item = &'a str> + use<'a, 'k> {
@@ -214,7 +196,13 @@ impl<'a> Iterator for Strings<'a> {
         self.left = self.left.checked_sub(1)?;
         self.entries.string().ok()
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        exactly(self.left)
+    }
 }
+
+impl ExactSizeIterator for Strings<'_> {}
 
 impl<'a> Iterator for BytesMap<'a> {
     type Item = (&'a str, Option<&'a [u8]>);
@@ -223,7 +211,13 @@ impl<'a> Iterator for BytesMap<'a> {
         self.left = self.left.checked_sub(1)?;
         Some((self.entries.string().ok()?, self.entries.bytes().ok()?))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        exactly(self.left)
+    }
 }
+
+impl ExactSizeIterator for BytesMap<'_> {}
 
 impl<'a> Iterator for Multimap<'a> {
     type Item = (&'a str, Strings<'a>);
@@ -232,6 +226,16 @@ impl<'a> Iterator for Multimap<'a> {
         self.left = self.left.checked_sub(1)?;
         Some((self.entries.string().ok()?, self.entries.strings().ok()?))
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        exactly(self.left)
+    }
+}
+
+impl ExactSizeIterator for Multimap<'_> {}
+
+fn exactly(left: u16) -> (usize, Option<usize>) {
+    (usize::from(left), Some(usize::from(left)))
 }
 
 impl fmt::Debug for Strings<'_> {

@@ -36,7 +36,7 @@ fn schema_changes_name_what_was_changed() {
     assert_eq!((found.change, found.target, found.keyspace, found.name), ("DROPPED", "KEYSPACE", "ks", None));
     let table = change(&["UPDATED", "TYPE", "ks", "t"], &[]);
     let Ok(Event::Schema(found)) = read(&table) else { panic!("a change") };
-    assert_eq!((found.target, found.name, found.arguments.count()), ("TYPE", Some("t"), 0));
+    assert_eq!((found.target, found.name, found.arguments.len()), ("TYPE", Some("t"), 0));
     let function = change(&["CREATED", "AGGREGATE", "ks", "f"], &[&[0, 2][..], &strings(&["int", "text"])].concat());
     let Ok(Event::Schema(found)) = read(&function) else { panic!("a change") };
     assert_eq!(found.arguments.collect::<Vec<_>>(), ["int", "text"]);

@@ -54,7 +54,7 @@ fn negative_lengths_of_bytes_stand_for_null() {
 fn lists_and_maps_are_walked_through_in_order() {
     let bytes = multimap(&[("k", &["a", "b"]), ("other", &[]), ("k", &["c"])]);
     let map = reader(&bytes).multimap().expect("good");
-    assert_eq!((map.count(), map.count()), (3, 3));
+    assert_eq!((map.len(), map.count()), (3, 3));
     assert_eq!(map.values("k").collect::<Vec<_>>(), ["a", "b", "c"]);
     assert_eq!(map.map(|(key, values)| (key, values.count())).collect::<Vec<_>>(), [("k", 2), ("other", 0), ("k", 1)]);
     assert_eq!(alloc::format!("{map:?}"), r#"{"k": ["a", "b"], "other": [], "k": ["c"]}"#);
@@ -63,7 +63,7 @@ fn lists_and_maps_are_walked_through_in_order() {
     let map = reader(&bytes).bytes_map().expect("good");
     assert_eq!(map.collect::<Vec<_>>(), [("x", Some(&[7][..])), ("y", None)]);
     assert_eq!(alloc::format!("{map:?}"), r#"{"x": Some(1), "y": None}"#);
-    assert_eq!((Multimap::EMPTY.count(), BytesMap::EMPTY.count(), Strings::EMPTY.count()), (0, 0, 0));
+    assert_eq!((Multimap::EMPTY.len(), BytesMap::EMPTY.len(), Strings::EMPTY.len()), (0, 0, 0));
 }
 
 /// The largest that can be claimed with the fewest bytes, many times over: each entry takes some, so the work is bounded by them.

@@ -57,7 +57,7 @@ fn supported_lists_options_and_versions() {
     let Ok(Response::Supported(supported)) = open(&whole).response() else { panic!("supported") };
     assert_eq!(supported.values("COMPRESSION").collect::<Vec<_>>(), ["snappy", "lz4"]);
     assert_eq!(supported.values("compression").count(), 0);
-    assert_eq!(supported.options().count(), 3);
+    assert_eq!(supported.options().len(), 3);
     let versions: Vec<_> = supported.protocol_versions().collect();
     let known = [(3, false), (4, false), (5, false), (6, true), (65, false)].map(Some);
     assert_eq!(versions, [&known[..], &[None; 3]].concat());
@@ -92,7 +92,7 @@ fn outcome_tells_keyspace_id_and_schema_change() {
     let change = Outcome { kind: OutcomeKind::SchemaChange, body: &body };
     let found = change.schema_change().expect("well-formed").expect("there");
     assert_eq!((found.change, found.target, found.keyspace, found.name), ("CREATED", "TABLE", "ks", Some("t")));
-    assert_eq!(found.arguments.count(), 0);
+    assert_eq!(found.arguments.len(), 0);
     assert!(Outcome { kind: OutcomeKind::SetKeyspace, body: &[0] }.keyspace().is_err());
     assert!(Outcome { kind: OutcomeKind::Prepared, body: &[0, 1] }.prepared_id().is_err());
     assert!(Outcome { kind: OutcomeKind::SchemaChange, body: &[] }.schema_change().is_err());
@@ -117,7 +117,7 @@ fn trace_warnings_and_payload_are_passed_over_by_their_flags() {
             assert_eq!(parts.tracing_id, tracing.then_some(trace));
             let expected: &[&str] = if warning { &["careful", "slow"] } else { &[] };
             assert_eq!(parts.warnings.collect::<Vec<_>>(), expected);
-            assert_eq!(parts.custom_payload.count(), u16::from(custom));
+            assert_eq!(parts.custom_payload.len(), usize::from(custom));
             assert_eq!(parts.message(), hex("0000000100"));
             let void = Outcome { kind: OutcomeKind::Void, body: &[0] };
             assert_eq!(open(&bytes).response(), Ok(Response::Result(void)));
@@ -137,7 +137,7 @@ fn version_3_knows_only_the_trace() {
     let bytes = envelope(0x83, 0x0e, 3, 8, &body);
     let parts = open(&bytes).parts().expect("well-formed");
     assert_eq!((parts.tracing_id, parts.message()), (Some([7; 16]), &hex("00000001")[..]));
-    assert_eq!((parts.warnings.count(), parts.custom_payload.count()), (0, 0));
+    assert_eq!((parts.warnings.len(), parts.custom_payload.len()), (0, 0));
 }
 
 #[test]
