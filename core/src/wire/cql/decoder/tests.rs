@@ -230,12 +230,28 @@ fn segment_that_breaks_a_rule_is_refused() {
     assert_eq!(refused(framed, &over), (0, CqlErrorKind::SegmentTooLong { count_bytes: 5 }, 6));
 }
 
+/// Less than a header is enough to tell.
+#[test]
+fn front_of_a_header_in_a_segment_is_judged_too() {
+    let other = CqlErrorKind::VersionOther { expected: Version::V5, found: Version::V4 };
+    assert_eq!(refused(framed, &segment(&[0x84], true)), (0, other, 0));
+    assert_eq!(refused(framed, &segment(&[0x84], false)), (0, other, 0));
+    let (good, bytes) = (result(1, &[]), hex("8500000004"));
+    let unknown = CqlErrorKind::OpcodeUnknown { opcode: 4 };
+    assert_eq!(refused(framed, &segment(&[&good[..], &bytes].concat(), true)), (1, unknown, 4));
+    let parts = [segment(&bytes[..3], false), segment(&bytes[3..], false)].concat();
+    assert_eq!(refused(framed, &parts), (0, unknown, 4));
+}
+
 #[test]
 fn error_is_given_again() {
-    let mut decoder = decoder(Version::V4);
-    let error = decoder.decode(&[0x04]).expect_err("a request");
-    assert_eq!(decoder.decode(&envelope(0x84, 0, 1, 2, &[])), Err(error));
-    assert_eq!(decoder.decode(&[]), Err(error));
+    let good = envelope(0x84, 0, 1, 2, &[]);
+    for bad in [hex("04"), envelope(0x84, 1, 1, 8, &[1; 10])] {
+        let mut decoder = decoder(Version::V4);
+        let error = decoder.decode(&bad).expect_err("a request, or compressed");
+        assert_eq!(decoder.decode(&good), Err(error));
+        assert_eq!(decoder.decode(&[]), Err(error));
+    }
 }
 
 #[test]
