@@ -23,6 +23,7 @@ pub mod convert;
 pub mod dns;
 pub mod machine;
 pub mod monitor;
+pub mod mux;
 pub mod observe;
 pub mod pool;
 pub mod scan;

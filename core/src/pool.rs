@@ -48,7 +48,6 @@
 
 mod check;
 mod clear;
-mod deadlines;
 mod error;
 mod event;
 mod fill;
@@ -75,12 +74,12 @@ pub use types::{
 };
 
 use crate::machine::{Machine, Observer};
+use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{NIL, Table};
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ObjectId};
 use core::fmt;
 use core::time::Duration;
-use deadlines::Deadlines;
 use memory::{ConnSlot, ServiceSlot, Verdict, WaiterSlot};
 
 /// The lists of connections, which are their states.

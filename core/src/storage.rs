@@ -1,5 +1,6 @@
 //! Where a machine keeps its slots: in place with a fixed capacity, or on the heap.
 
+pub(crate) mod deadlines;
 pub(crate) mod table;
 pub(crate) mod tree;
 

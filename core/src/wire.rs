@@ -1,4 +1,4 @@
-//! Bytes and text: BSON, OP_MSG, hello, command replies and the establishment of a connection.
+//! Bytes and text: BSON, OP_MSG, hello, command replies and the establishment of a connection; Cassandra's protocol.
 //!
 //! Everything here borrows from the caller's buffers, allocates nothing, knows no machine and no clock,
 //! and treats its input as hostile: a value or a [`WireError`], in time linear in the bytes that are
@@ -9,6 +9,7 @@
 //! - [`hello`]: building hello, client metadata, reading the reply;
 //! - [`command`]: what every command's reply says;
 //! - [`compress`]: compressed messages;
+//! - [`cql`]: Cassandra's native protocol, from its segments to its handshake;
 //! - [`handshake`]: the conversation that makes a socket an application connection;
 //! - [`Authenticator`]: what the handshake wants to know of authentication.
 //!
@@ -18,6 +19,7 @@ mod authenticator;
 pub mod bson;
 pub mod command;
 pub mod compress;
+pub mod cql;
 mod error;
 mod fields;
 pub mod handshake;

@@ -2,6 +2,7 @@
 //! on seeds, on mutations of them, and exhaustively on tiny inputs.
 
 pub mod control;
+pub mod cql;
 pub mod decompress;
 pub mod dns;
 pub mod monitor;
@@ -13,6 +14,7 @@ pub mod uri;
 pub mod wire;
 
 pub use self::control::control;
+pub use self::cql::cql;
 pub use self::decompress::decompress;
 pub use self::dns::dns;
 pub use self::monitor::monitor;

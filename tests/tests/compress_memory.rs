@@ -9,6 +9,7 @@ use std::alloc::System;
 
 use poolhouse_core::wire::bson::DocumentWriter;
 use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, UnpackError, Unpacked};
+use poolhouse_core::wire::cql;
 use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
 use poolhouse_core::wire::{WireError, WireErrorKind};
 use poolhouse_tests::fake::{Algorithm, compressed, compressed_raw};
@@ -223,5 +224,128 @@ fn size_that_cannot_be_takes_nothing() {
             assert!(matches!(kind, WireErrorKind::UncompressedSize { .. }), "{kind}");
         });
         assert_eq!(taken.calls, 0, "{compressor}");
+    }
+}
+
+/// What Cassandra's protocol compresses, and how: bodies, or segments.
+const CQL: [(cql::Version, Option<cql::Compression>); 6] = [
+    (cql::Version::V4, None),
+    (cql::Version::V4, Some(cql::Compression::Lz4)),
+    (cql::Version::V4, Some(cql::Compression::Snappy)),
+    (cql::Version::V5, None),
+    (cql::Version::V5, Some(cql::Compression::Lz4)),
+    (cql::Version::V3, None),
+];
+
+fn cql_decoder(version: cql::Version, compression: Option<cql::Compression>) -> cql::Decoder<Vec<u8>> {
+    let response = cql::Direction::Response;
+    let mut decoder = cql::Decoder::new(version, response, cql::Limits::DEFAULT, Vec::new(), Vec::new());
+    decoder.set_compression(compression);
+    decoder.set_started();
+    decoder
+}
+
+fn cql_result(sink: &mut Vec<u8>, version: cql::Version, body: &[u8]) {
+    let (outgoing, opcode) = (cql::Outgoing::new(version, 1), cql::Opcode::Result);
+    cql::encode_envelope(sink, outgoing, opcode, &cql::Limits::DEFAULT, |writer| writer.raw(body).map(drop))
+        .expect("it fits");
+}
+
+/// How many envelopes there are in `bytes`, which come in pieces of that size.
+fn cql_decode(decoder: &mut cql::Decoder<Vec<u8>>, bytes: &[u8], size: usize) -> Result<usize, cql::CqlErrorKind> {
+    let mut count = 0;
+    for mut piece in bytes.chunks(size) {
+        loop {
+            let step = decoder.decode(piece).map_err(cql::CqlError::kind)?;
+            piece = &piece[step.consumed_bytes..];
+            if step.envelope.is_none() {
+                break;
+            }
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// Small envelopes that share segments, and large ones in parts, in both directions.
+#[test]
+fn warm_connection_of_cassandra_allocates_nothing() {
+    let text: Vec<u8> = "pool house ".bytes().cycle().take(300_000).collect();
+    for (version, compression) in CQL {
+        let (mut encoder, mut decoder) = (cql::Encoder::new(version, compression), cql_decoder(version, compression));
+        let (mut plain, mut travels) = (Vec::new(), Vec::new());
+        let mut round = || {
+            (plain.clear(), travels.clear());
+            for length in [10, 0, 3_000, 300_000, 20, 100_000] {
+                cql_result(&mut plain, version, &text[..length]);
+            }
+            encoder.encode(&plain, &mut travels).expect("it fits");
+            for size in [travels.len(), 1_000, 70_000] {
+                assert_eq!(cql_decode(&mut decoder, &travels, size), Ok(6));
+            }
+        };
+        round();
+        let taken = measure(|| (0..5).for_each(|_| round()));
+        assert_eq!((taken.calls, taken.kept_bytes), (0, 0), "{version} {compression:?}");
+    }
+}
+
+/// A few bytes that claim to inflate to megabytes cost nothing: they cannot; nor do those that can, but may not.
+#[test]
+fn bombs_of_cassandra_take_nothing() {
+    let refused = |version: cql::Version, compression, limit, bytes: &[u8]| {
+        let response = cql::Direction::Response;
+        let limits = cql::Limits { body_bytes_max: limit };
+        let mut decoder = cql::Decoder::new(version, response, limits, Vec::new(), Vec::new());
+        decoder.set_compression(Some(compression));
+        decoder.set_started();
+        let taken = measure(|| {
+            let kind = cql_decode(&mut decoder, bytes, bytes.len()).expect_err("a bomb");
+            assert!(matches!(kind, cql::CqlErrorKind::InflatedSize { .. }), "{kind}");
+        });
+        assert_eq!(taken.calls, 0, "{version} {compression} {taken:?}");
+    };
+    let lz4 = [&200_000_000_u32.to_be_bytes()[..], &[0x1f; 30]].concat();
+    let snappy = [&[0x80, 0x84, 0xaf, 0x5f][..], &[0x11; 30]].concat();
+    for (compression, body) in [(cql::Compression::Lz4, lz4), (cql::Compression::Snappy, snappy)] {
+        let mut lie = Vec::new();
+        cql_result(&mut lie, cql::Version::V4, &body);
+        lie[1] = 1;
+        refused(cql::Version::V4, compression, 1 << 28, &lie);
+
+        let mut truth = Vec::new();
+        cql_result(&mut truth, cql::Version::V4, &vec![0; 4_000_000]);
+        let mut bomb = Vec::new();
+        cql::Encoder::new(cql::Version::V4, Some(compression)).encode(&truth, &mut bomb).expect("it fits");
+        assert!(bomb.len() < 400_000);
+        refused(cql::Version::V4, compression, 3_999_999, &bomb);
+        let mut decoder = cql_decoder(cql::Version::V4, Some(compression));
+        let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &bomb, bomb.len()), Ok(1)));
+        // A vector that grows by steps may end up twice as long.
+        assert!(taken.most_bytes <= 12_000_000, "{compression} {taken:?}");
+    }
+}
+
+/// A quarter of a gigabyte, of which a hundred bytes have come.
+#[test]
+fn claims_of_cassandra_take_no_more_than_has_come() {
+    for (version, compression) in CQL.into_iter().filter(|(version, _)| *version != cql::Version::V5) {
+        let mut claim = Vec::new();
+        cql_result(&mut claim, version, &[7; 100]);
+        claim[5..9].copy_from_slice(&(1_u32 << 28).to_be_bytes());
+        let mut decoder = cql_decoder(version, compression);
+        let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &claim, 1), Ok(0)));
+        assert!(taken.most_bytes <= 512, "{version} {compression:?} {taken:?}");
+    }
+    // In version 5 a part is all that there is of it.
+    for compression in [None, Some(cql::Compression::Lz4)] {
+        let mut whole = Vec::new();
+        cql_result(&mut whole, cql::Version::V5, &vec![7; 4_000_000]);
+        let mut travels = Vec::new();
+        cql::Encoder::new(cql::Version::V5, compression).encode(&whole, &mut travels).expect("it fits");
+        let mut decoder = cql_decoder(cql::Version::V5, compression);
+        let first = if compression.is_some() { 600 } else { 131_081 };
+        let taken = measure(|| assert_eq!(cql_decode(&mut decoder, &travels[..first], first), Ok(0)));
+        assert!(taken.most_bytes <= 3 * 131_072, "{compression:?} {taken:?}");
     }
 }

@@ -1,8 +1,8 @@
 //! Where a pool keeps its slots, and what is in one.
 
-use super::deadlines::Node;
 use super::{CheckOutError, ConnId, Pinned};
 use crate::storage::Store;
+use crate::storage::deadlines::Node;
 use crate::storage::table::{NIL, Slot};
 use crate::{Instant, ObjectId};
 

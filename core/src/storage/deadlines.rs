@@ -29,7 +29,7 @@ impl Node {
 const _: () = assert!(size_of::<Node>() == 16);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Deadlines<N, L, U> {
+pub(crate) struct Deadlines<N, L, U> {
     nodes: N,
     head: u32,
     tail: u32,
@@ -38,7 +38,7 @@ pub(super) struct Deadlines<N, L, U> {
 
 impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     #[inline]
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { nodes: N::empty(), head: NIL, tail: NIL, tree: Tree::empty() }
     }
 
@@ -46,7 +46,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     ///
     /// Cost: O(1) in order, O(log n) else. Allocates when the place is new; an error is possible only then.
     #[inline]
-    pub(super) fn insert(&mut self, waiter: u32, at: Instant) -> Result<(), Full> {
+    pub(crate) fn insert(&mut self, waiter: u32, at: Instant) -> Result<(), Full> {
         if at == NEVER {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     ///
     /// Cost: as [`Deadlines::insert`], no allocation.
     #[inline]
-    pub(super) fn remove(&mut self, waiter: u32) {
+    pub(crate) fn remove(&mut self, waiter: u32) {
         let nodes = self.nodes.slots_mut();
         let Some(node) = nodes.get_mut(waiter as usize) else { return };
         if node.at == NEVER {
@@ -93,7 +93,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
 
     /// The earliest deadline. Cost: O(1).
     #[inline]
-    pub(super) fn earliest(&self) -> Option<Instant> {
+    pub(crate) fn earliest(&self) -> Option<Instant> {
         match (self.in_order(), self.tree.earliest()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -102,13 +102,13 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
 
     /// The deadline of a waiter.
     #[inline]
-    pub(super) fn of(&self, waiter: u32) -> Option<Instant> {
+    pub(crate) fn of(&self, waiter: u32) -> Option<Instant> {
         let node = self.nodes.slots().get(waiter as usize)?;
         if node.at == NEVER { self.tree.of(waiter) } else { Some(node.at) }
     }
 
     /// The waiter with the earliest deadline; of equal ones, any. Cost: O(log n).
-    pub(super) fn first(&self) -> Option<u32> {
+    pub(crate) fn first(&self) -> Option<u32> {
         match (self.in_order(), self.tree.earliest()) {
             (Some(one), other) if other.is_none_or(|other| one <= other) => Some(self.head),
             _ => self.tree.first(),
@@ -116,7 +116,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     }
 
     /// Makes room for `count` waiters.
-    pub(super) fn reserve(&mut self, count: u32) -> Result<(), Full> {
+    pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         self.nodes.reserve(count)?;
         self.tree.reserve(count)
     }
@@ -136,7 +136,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
     }
 
     /// The list is in order, the tree is right, and every waiter has the deadline that it should, once.
-    pub(super) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
+    pub(crate) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
         let nodes = self.nodes.slots();
         let mut in_order = 0;
         let (mut prev, mut at) = (NIL, self.head);

@@ -1,0 +1,245 @@
+//! How many connections there are: growth, trash, resurrection, retirement.
+
+use super::memory::MuxConnSlot;
+use super::streams::Streams;
+use super::{BACKOFF_LAST, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
+use crate::machine::Observer;
+use crate::storage::{Full, Store};
+use crate::{Cause, Instant};
+
+impl<M: MuxMemory> Mux<M> {
+    /// Connections that are established, or about to be.
+    pub(super) const fn pending_count(&self) -> u32 {
+        self.conns.len(conn::OWES_ESTABLISH) + self.conns.len(conn::ESTABLISHING)
+    }
+
+    /// Whether the load asks for one more connection.
+    ///
+    /// - `pressed`: somebody was just not served.
+    #[inline]
+    pub(super) fn wants_growth(&self, pressed: bool) -> bool {
+        let Some(host) = self.config.host() else { return false };
+        let pending = self.pending_count();
+        let count = self.conns.len(conn::OPEN) + pending;
+        if self.closed || count >= host.max_connections {
+            return false;
+        }
+        if count < host.core_connections {
+            return true;
+        }
+        if pending > 0 {
+            return false;
+        }
+        let full = match count.checked_sub(1) {
+            Some(others) => {
+                let capacity = u64::from(others) * u64::from(host.max_requests_per_connection);
+                u64::from(self.in_flight) > capacity + u64::from(host.new_connection_threshold)
+            }
+            None => false,
+        };
+        full || pressed || self.waiters.len(waiter::WAITING) > 0
+    }
+
+    /// Opens the connections that are kept open, and one more when the load asks for it. Those who wait have what was resurrected.
+    pub(super) fn provide(&mut self, now: Instant, pressed: bool, observer: &mut impl Observer<MuxEvent>) {
+        let mut pressed = pressed;
+        while self.wants_growth(pressed) {
+            if self.resurrect(now, observer) {
+                pressed = false;
+                self.serve(now, observer);
+            } else if self.down.is_some_and(|(_, at)| at > now) {
+                break;
+            } else if self.create(now, observer).is_err() {
+                self.note_failure(now, Cause::Resources);
+                break;
+            }
+        }
+    }
+
+    /// Another attempt is made after a pause. Of several that fail together, one counts.
+    pub(super) fn note_failure(&mut self, now: Instant, cause: Cause) {
+        if self.down.is_none_or(|(_, at)| at <= now) {
+            self.down = Some((cause, now.saturating_add(self.backoff)));
+            self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
+        }
+    }
+
+    /// Begins to establish one more.
+    fn create(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> Result<(), Full> {
+        let slot = MuxConnSlot { created: now, until: Instant::MAX, heard: now, in_flight: 0, heartbeat: None };
+        let key = self.conns.insert(conn::OWES_ESTABLISH, slot)?;
+        if self.prepare_streams(key.index).is_err() {
+            self.conns.remove(key.index);
+            return Err(Full);
+        }
+        observer.on_event(now, &MuxEvent::ConnectionCreated { mux: self.id, conn: MuxConnId(key) });
+        Ok(())
+    }
+
+    /// All ids of a place are free. As many as there is room for.
+    fn prepare_streams(&mut self, index: u32) -> Result<(), Full> {
+        while self.streams.slots().len() <= index as usize {
+            self.streams.try_push(Streams::empty())?;
+        }
+        let mut ids = self.config.options().streams_per_connection;
+        let room = M::Words::empty().limit() as usize;
+        while stream_words(ids) > room {
+            ids = ids.saturating_sub(64);
+            if ids == 0 {
+                return Err(Full);
+            }
+        }
+        match self.streams.slots_mut().get_mut(index as usize) {
+            Some(streams) => streams.reset(ids),
+            None => Err(Full),
+        }
+    }
+
+    /// Takes the newest connection out of the trash, if one may still be used.
+    fn resurrect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
+        let Some(index) = self.conns.back(conn::TRASHED) else { return false };
+        if self.conns.get(index).until <= now {
+            return false;
+        }
+        self.conns.move_to(index, conn::OPEN);
+        let conn = MuxConnId(self.conns.key(index));
+        observer.on_event(now, &MuxEvent::ConnectionResurrected { mux: self.id, conn });
+        self.arm_shrinking(now);
+        true
+    }
+
+    /// Sees to it that is looked whether there are more connections than are needed, as long as there may be.
+    pub(super) fn arm_shrinking(&mut self, now: Instant) {
+        let core = self.config.host().map_or(0, |host| host.core_connections);
+        if self.conns.len(conn::OPEN) <= core {
+            self.shrink_at = None;
+        } else if self.shrink_at.is_none() {
+            self.shrink_at = Some(now.saturating_add(self.config.options().shrink_interval));
+            self.in_flight_max = self.in_flight;
+        }
+    }
+
+    /// How many connections a load takes. The threshold is a quarter lower than for growth, so that load at the threshold opens and trashes none in turn.
+    pub(super) fn needed(&self, load: u32) -> u32 {
+        let Some(host) = self.config.host() else { return 0 };
+        let requests = host.max_requests_per_connection;
+        let kept = host.new_connection_threshold - host.new_connection_threshold / 4;
+        let more = u32::from(load % requests > kept);
+        (load / requests + 1 + more).max(host.core_connections)
+    }
+
+    /// Trashes those connections that the most requests in flight since the last look did not need.
+    pub(super) fn shrink(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        let needed = self.needed(self.in_flight_max);
+        // Those who wait need all there are.
+        if self.waiters.len(waiter::WAITING) == 0 {
+            self.trash_beyond(now, needed, observer);
+        }
+        self.shrink_at = None;
+        self.arm_shrinking(now);
+    }
+
+    /// Trashes open connections beyond this number, the least busy first, of these the newest.
+    fn trash_beyond(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
+        while self.conns.len(conn::OPEN) > count {
+            let mut least = u32::MAX;
+            let mut found = None;
+            self.for_each(conn::OPEN, |index| {
+                let in_flight = self.conns.get(index).in_flight;
+                if in_flight <= least {
+                    least = in_flight;
+                    found = Some(index);
+                }
+            });
+            let Some(index) = found else { return };
+            self.conns.move_to(index, conn::TRASHED);
+            self.conns.get_mut(index).until = now.saturating_add(self.config.options().idle_timeout);
+            let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
+            observer.on_event(now, &MuxEvent::ConnectionTrashed { mux, conn, in_flight: least });
+            self.close_if_empty(now, index, observer);
+        }
+    }
+
+    /// A connection takes no requests any more.
+    pub(super) fn retire(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
+        self.conns.move_to(index, conn::RETIRED);
+        let orphaned = self.streams.slots().get(index as usize).map_or(0, Streams::late_count);
+        let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
+        observer.on_event(now, &MuxEvent::ConnectionRetired { mux, conn, orphaned });
+        self.arm_shrinking(now);
+        self.close_if_empty(now, index, observer);
+    }
+
+    /// Closes a connection that is kept only for its requests, and has none.
+    pub(super) fn close_if_empty(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
+        let slot = self.conns.get(index);
+        if slot.in_flight > 0 {
+            return;
+        }
+        match self.conns.list_of(index) {
+            conn::RETIRED => {
+                let reason = if self.config.host().is_none() { MuxClosed::PoolClosed } else { MuxClosed::Worn };
+                self.drop_conn(now, index, reason, observer);
+            }
+            conn::TRASHED if slot.until <= now => self.drop_conn(now, index, MuxClosed::Idle, observer),
+            _ => {}
+        }
+    }
+
+    /// A connection is gone, with the requests on it.
+    pub(super) fn drop_conn(
+        &mut self,
+        now: Instant,
+        index: u32,
+        reason: MuxClosed,
+        observer: &mut impl Observer<MuxEvent>,
+    ) {
+        let slot = self.conns.get_mut(index);
+        let in_flight = core::mem::take(&mut slot.in_flight);
+        if slot.heartbeat.take().is_some_and(|heartbeat| !heartbeat.told) {
+            self.heartbeats_owed -= 1;
+        }
+        self.in_flight -= in_flight;
+        // Of one that was not given to the host nothing is owed.
+        let conn = MuxConnId(self.conns.key(index));
+        if self.conns.list_of(index) == conn::OWES_ESTABLISH {
+            self.conns.remove(index);
+        } else {
+            self.conns.move_to(index, conn::OWES_CLOSE);
+        }
+        observer.on_event(now, &MuxEvent::ConnectionClosed { mux: self.id, conn, reason, in_flight });
+        self.arm_shrinking(now);
+    }
+
+    /// Carries out what other options ask for.
+    pub(super) fn apply_limits(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        let Some(host) = self.config.host() else {
+            self.fail_waiters(now, super::AcquireError::Ignored, observer);
+            self.give_up_pending(now, 0, observer);
+            for list in [conn::OPEN, conn::TRASHED] {
+                while let Some(index) = self.conns.front(list) {
+                    self.retire(now, index, observer);
+                }
+            }
+            return;
+        };
+        let max = host.max_connections;
+        self.give_up_pending(now, max.saturating_sub(self.conns.len(conn::OPEN)), observer);
+        self.trash_beyond(now, max, observer);
+        self.shrink_at = None;
+        self.arm_shrinking(now);
+        self.serve(now, observer);
+        self.provide(now, false, observer);
+        self.fail_if_down(now, observer);
+    }
+
+    /// Gives up establishing beyond this number, those that have not begun first.
+    fn give_up_pending(&mut self, now: Instant, count: u32, observer: &mut impl Observer<MuxEvent>) {
+        for list in [conn::OWES_ESTABLISH, conn::ESTABLISHING] {
+            while self.pending_count() > count {
+                let Some(index) = self.conns.back(list) else { break };
+                self.drop_conn(now, index, MuxClosed::PoolClosed, observer);
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Requests: who gets a stream id, who waits, and what becomes of the id.
+
+use super::memory::{MuxWaiterSlot, Verdict};
+use super::streams::Use;
+use super::{
+    Acquire, AcquireError, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, MuxWaiterId, ReplyError, Written, conn,
+    waiter,
+};
+use crate::machine::Observer;
+use crate::storage::Store;
+use crate::{Cause, Instant};
+
+impl<M: MuxMemory> Mux<M> {
+    /// The connection that takes the next request: of those with the fewest in flight, the oldest.
+    #[inline]
+    pub(super) fn least_busy(&self) -> Option<u32> {
+        let host = self.config.host()?;
+        let mut least = host.max_requests_per_connection;
+        let mut found = None;
+        let mut at = self.conns.front(conn::OPEN);
+        while let Some(index) = at {
+            let in_flight = self.conns.at(index).map_or(u32::MAX, |slot| slot.in_flight);
+            let streams = self.streams.slots().get(index as usize);
+            if in_flight < least && streams.is_some_and(|streams| streams.free_count() > 0) {
+                least = in_flight;
+                found = Some(index);
+            }
+            at = self.conns.next(index);
+        }
+        found
+    }
+
+    /// Takes an id of a connection for a request that was asked for at `started`.
+    #[inline]
+    pub(super) fn grant(
+        &mut self,
+        now: Instant,
+        index: u32,
+        started: Instant,
+        observer: &mut impl Observer<MuxEvent>,
+    ) -> Option<(MuxConnId, u16)> {
+        let stream = self.take_id(index)?;
+        self.conns.get_mut(index).in_flight += 1;
+        self.in_flight += 1;
+        self.in_flight_max = self.in_flight_max.max(self.in_flight);
+        let conn = MuxConnId(self.conns.key(index));
+        let duration = now.saturating_since(started);
+        observer.on_event(now, &MuxEvent::StreamAcquired { mux: self.id, conn, stream, duration });
+        Some((conn, stream))
+    }
+
+    #[inline]
+    pub(super) fn take_id(&mut self, index: u32) -> Option<u16> {
+        let id = self.streams.slots_mut().get_mut(index as usize)?.take()?;
+        u16::try_from(id).ok()
+    }
+
+    #[inline]
+    pub(super) fn free_id(&mut self, index: u32, id: u16) {
+        if let Some(streams) = self.streams.slots_mut().get_mut(index as usize) {
+            streams.free(u32::from(id));
+        }
+    }
+
+    /// What the id of a reply is taken for, if a reply may come by it.
+    #[inline]
+    pub(super) fn use_of(&self, index: u32, stream: i32) -> Option<(u16, Use)> {
+        let id = u16::try_from(stream).ok()?;
+        let taken_for = self.streams.slots().get(index as usize)?.of(u32::from(id));
+        matches!(taken_for, Use::Waiting | Use::Late).then_some((id, taken_for))
+    }
+
+    /// A request that no connection takes at once: it waits, or is rejected.
+    #[cold]
+    pub(super) fn acquire_otherwise(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<MuxEvent>,
+    ) -> Result<Acquire, AcquireError> {
+        let outcome = self.try_acquire(now, deadline, observer);
+        if let Err(error) = outcome {
+            let duration = core::time::Duration::ZERO;
+            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, duration });
+        }
+        outcome
+    }
+
+    fn try_acquire(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<MuxEvent>,
+    ) -> Result<Acquire, AcquireError> {
+        if self.closed {
+            return Err(AcquireError::Closed);
+        }
+        if self.config.host().is_none() {
+            return Err(AcquireError::Ignored);
+        }
+        self.provide(now, true, observer);
+        // One may have been resurrected.
+        if self.waiters.len(waiter::WAITING) == 0 {
+            if let Some((conn, id)) = self.least_busy().and_then(|index| self.grant(now, index, now, observer)) {
+                return Ok(Acquire::Granted(super::Stream { conn, id, mux: self.id }));
+            }
+        }
+        if let Some(cause) = self.down_cause() {
+            return Err(AcquireError::Down { cause });
+        }
+        let options = self.config.options();
+        let (in_flight, queued, queue_max) =
+            (self.in_flight, self.waiters.len(waiter::WAITING), options.max_queue_size);
+        let busy = AcquireError::Busy { in_flight, queued, queue_max };
+        if queued >= queue_max || options.pool_timeout.is_zero() {
+            return Err(busy);
+        }
+        let until = now.saturating_add(options.pool_timeout);
+        let until = deadline.map_or(until, |deadline| deadline.min(until));
+        if until <= now {
+            return Err(AcquireError::TimedOut { in_flight, queued: queued + 1 });
+        }
+        let slot = MuxWaiterSlot { started: now, verdict: Verdict::Waiting };
+        let key = self.waiters.insert(waiter::WAITING, slot).map_err(|_| busy)?;
+        if self.deadlines.insert(key.index, until).is_err() {
+            self.waiters.remove(key.index);
+            return Err(busy);
+        }
+        observer.on_event(now, &MuxEvent::RequestQueued { mux: self.id, queued: queued + 1 });
+        Ok(Acquire::Queued(MuxWaiterId(key)))
+    }
+
+    /// Why there is no connection and none on the way, if that is so.
+    pub(super) fn down_cause(&self) -> Option<Cause> {
+        let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
+        // Without a place for a connection there never was an attempt.
+        none.then(|| self.down.map_or(Cause::Resources, |(cause, _)| cause))
+    }
+
+    /// Fails those who wait if nothing is coming that they could wait for.
+    pub(super) fn fail_if_down(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        if let Some(cause) = self.down_cause() {
+            self.fail_waiters(now, AcquireError::Down { cause }, observer);
+        }
+    }
+
+    pub(super) fn fail_waiters(&mut self, now: Instant, error: AcquireError, observer: &mut impl Observer<MuxEvent>) {
+        while let Some(index) = self.waiters.front(waiter::WAITING) {
+            self.settle(now, index, Verdict::Failed(error), observer);
+        }
+    }
+
+    /// Notes how a request that waits has ended.
+    pub(super) fn settle(
+        &mut self,
+        now: Instant,
+        index: u32,
+        verdict: Verdict,
+        observer: &mut impl Observer<MuxEvent>,
+    ) {
+        let slot = self.waiters.get_mut(index);
+        debug_assert!(slot.verdict == Verdict::Waiting, "a request ends once");
+        slot.verdict = verdict;
+        let started = slot.started;
+        self.deadlines.remove(index);
+        self.waiters.move_to(index, waiter::OWES_WAKE);
+        if let Verdict::Failed(error) = verdict {
+            let duration = now.saturating_since(started);
+            observer.on_event(now, &MuxEvent::AcquireFailed { mux: self.id, error, duration });
+        }
+    }
+
+    /// Gives ids to those who wait, the oldest first, as long as a connection takes requests.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        while let Some(waiting) = self.waiters.front(waiter::WAITING) {
+            let Some(index) = self.least_busy() else { return };
+            let started = self.waiters.get(waiting).started;
+            let Some((conn, id)) = self.grant(now, index, started, observer) else { return };
+            self.settle(now, waiting, Verdict::Granted(conn, id), observer);
+        }
+    }
+
+    /// An id comes back.
+    #[inline]
+    pub(super) fn return_stream(
+        &mut self,
+        now: Instant,
+        conn: MuxConnId,
+        id: u16,
+        written: Written,
+        observer: &mut impl Observer<MuxEvent>,
+    ) {
+        // With its connection its id is gone.
+        let Some(index) = self.established(conn) else { return };
+        let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
+        match streams.of(u32::from(id)) {
+            Use::Answered => {
+                streams.free(u32::from(id));
+                self.serve(now, observer);
+            }
+            Use::Waiting if written == Written::No => {
+                streams.free(u32::from(id));
+                self.conns.get_mut(index).in_flight -= 1;
+                self.in_flight -= 1;
+                self.after_reply(now, index, observer);
+            }
+            Use::Waiting => {
+                streams.give_up(u32::from(id));
+                let (orphaned, ids) = (streams.late_count(), streams.ids());
+                self.conns.get_mut(index).in_flight -= 1;
+                self.in_flight -= 1;
+                observer.on_event(now, &MuxEvent::StreamOrphaned { mux: self.id, conn, stream: id, orphaned });
+                // Less than three quarters are left.
+                if orphaned * 4 > ids && self.conns.list_of(index) != conn::RETIRED {
+                    self.retire(now, index, observer);
+                    self.provide(now, false, observer);
+                    self.fail_if_down(now, observer);
+                } else {
+                    self.after_reply(now, index, observer);
+                }
+            }
+            Use::Free | Use::Late => debug_assert!(false, "a stream that is out has its id"),
+        }
+    }
+
+    /// A connection has one request less in flight.
+    #[inline]
+    pub(super) fn after_reply(&mut self, now: Instant, index: u32, observer: &mut impl Observer<MuxEvent>) {
+        if self.conns.list_of(index) == conn::OPEN {
+            if self.waiters.len(waiter::WAITING) > 0 {
+                self.serve(now, observer);
+            }
+        } else {
+            self.close_if_empty(now, index, observer);
+        }
+    }
+
+    /// A reply that nobody waits for.
+    #[cold]
+    pub(super) fn refuse_reply(
+        &mut self,
+        now: Instant,
+        index: u32,
+        stream: i32,
+        observer: &mut impl Observer<MuxEvent>,
+    ) -> ReplyError {
+        let conn = MuxConnId(self.conns.key(index));
+        observer.on_event(now, &MuxEvent::UnknownReply { mux: self.id, conn, stream });
+        self.fail(now, index, Cause::Protocol, observer);
+        ReplyError::Unknown { stream }
+    }
+
+    /// An established connection has failed.
+    pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
+        self.drop_conn(now, index, MuxClosed::Error(cause), observer);
+        self.provide(now, false, observer);
+        self.fail_if_down(now, observer);
+    }
+}

@@ -1,0 +1,134 @@
+//! What time brings: requests that waited too long, silent peers, connections that are not needed.
+
+use super::memory::{Heartbeat, Verdict};
+use super::{AcquireError, Mux, MuxAction, MuxConnId, MuxEvent, MuxMemory, conn, waiter};
+use crate::machine::Observer;
+use crate::{Cause, Instant};
+
+/// The lists of connections that are established.
+const ESTABLISHED: [u8; 3] = [conn::OPEN, conn::TRASHED, conn::RETIRED];
+
+impl<M: MuxMemory> Mux<M> {
+    pub(super) fn expire(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        if self.closed {
+            return;
+        }
+        // First what gives room, then who waited too long.
+        self.look_at_peers(now, observer);
+        while let Some(index) = self.trash_over(now) {
+            self.drop_conn(now, index, super::MuxClosed::Idle, observer);
+        }
+        self.provide(now, false, observer);
+        while self.deadlines.earliest().is_some_and(|at| at <= now) {
+            let Some(index) = self.deadlines.first() else { break };
+            let queued = self.waiters.len(waiter::WAITING);
+            let error = AcquireError::TimedOut { in_flight: self.in_flight, queued };
+            self.settle(now, index, Verdict::Failed(error), observer);
+        }
+        if self.shrink_at.is_some_and(|at| at <= now) {
+            self.shrink(now, observer);
+        }
+        self.fail_if_down(now, observer);
+    }
+
+    /// A connection in the trash whose time is over and on which nothing is in flight.
+    fn trash_over(&self, now: Instant) -> Option<u32> {
+        let mut found = None;
+        self.for_each(conn::TRASHED, |index| {
+            let slot = self.conns.get(index);
+            if slot.until <= now && slot.in_flight == 0 {
+                found = found.or(Some(index));
+            }
+        });
+        found
+    }
+
+    /// Asks the peers that were not heard, and closes the connections of those that did not answer.
+    fn look_at_peers(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
+        while let Some((index, asked)) = self.silent(now) {
+            let (mux, conn) = (self.id, MuxConnId(self.conns.key(index)));
+            if !asked {
+                if let Some(stream) = self.take_id(index) {
+                    self.conns.get_mut(index).heartbeat = Some(Heartbeat { stream, asked: now, told: false });
+                    self.heartbeats_owed += 1;
+                    observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
+                    continue;
+                }
+                // All ids wait for replies, and for so long none came.
+            }
+            observer.on_event(now, &MuxEvent::HeartbeatFailed { mux, conn });
+            self.fail(now, index, Cause::NetworkTimeout, observer);
+        }
+    }
+
+    /// A connection whose peer is to be asked, or was and has not answered in time.
+    fn silent(&self, now: Instant) -> Option<(u32, bool)> {
+        let mut found = None;
+        for list in ESTABLISHED {
+            self.for_each(list, |index| {
+                if self.heartbeat_due(index).is_some_and(|at| at <= now) {
+                    found = found.or(Some((index, self.conns.get(index).heartbeat.is_some())));
+                }
+            });
+        }
+        found
+    }
+
+    /// When a peer's silence is of interest next.
+    fn heartbeat_due(&self, index: u32) -> Option<Instant> {
+        let slot = self.conns.get(index);
+        let options = self.config.options();
+        match slot.heartbeat {
+            Some(heartbeat) => Some(heartbeat.asked.saturating_add(options.heartbeat_timeout)),
+            None if options.heartbeat_interval.is_zero() => None,
+            None => Some(slot.heard.saturating_add(options.heartbeat_interval)),
+        }
+    }
+
+    /// The next heartbeat that the host is to be told of.
+    pub(super) fn owed_heartbeat(&mut self) -> Option<MuxAction> {
+        if self.heartbeats_owed == 0 {
+            return None;
+        }
+        let mut found = None;
+        for list in ESTABLISHED {
+            self.for_each(list, |index| {
+                if self.conns.get(index).heartbeat.is_some_and(|heartbeat| !heartbeat.told) {
+                    found = found.or(Some(index));
+                }
+            });
+        }
+        let index = found?;
+        self.heartbeats_owed -= 1;
+        let heartbeat = self.conns.get_mut(index).heartbeat.as_mut()?;
+        heartbeat.told = true;
+        let stream = heartbeat.stream;
+        Some(MuxAction::Heartbeat(MuxConnId(self.conns.key(index)), stream))
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let mut next = self.deadlines.earliest();
+        let mut earlier = |at: Option<Instant>| {
+            if let Some(at) = at {
+                next = Some(next.map_or(at, |next: Instant| next.min(at)));
+            }
+        };
+        earlier(self.shrink_at);
+        for list in ESTABLISHED {
+            self.for_each(list, |index| earlier(self.heartbeat_due(index)));
+        }
+        self.for_each(conn::TRASHED, |index| {
+            let slot = self.conns.get(index);
+            // One that is still busy then is closed when it is not.
+            if slot.in_flight == 0 || slot.until > self.now {
+                earlier(Some(slot.until));
+            }
+        });
+        let retries = self.wants_growth(false) && self.conns.has_place();
+        earlier(self.down.filter(|_| retries).map(|(_, at)| at.max(self.now)));
+        next
+    }
+}

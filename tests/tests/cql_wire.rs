@@ -1,0 +1,68 @@
+//! The fuzz body of Cassandra's protocol on its seeds, on mutations of them, and on every tiny input.
+
+use poolhouse_tests::fuzz;
+use poolhouse_tests::rng::Rng;
+
+fn below(random: &mut Rng, bound: usize) -> usize {
+    usize::try_from(random.next_u64() % u64::try_from(bound).expect("small")).expect("below a usize")
+}
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Rng) {
+    const TELLING: [u8; 12] = [0, 1, 2, 8, 9, 0x10, 0x7f, 0x80, 0x84, 0x85, 0xfe, 0xff];
+    for _ in 0..=below(random, 3) {
+        let at = below(random, bytes.len() + 1);
+        let byte = TELLING[below(random, TELLING.len())];
+        match below(random, 5) {
+            0 if at < bytes.len() => bytes[at] = byte,
+            1 => bytes.truncate(at),
+            2 => bytes.insert(at, byte),
+            3 if at < bytes.len() => drop(bytes.remove(at)),
+            _ => bytes.extend_from_within(at..),
+        }
+    }
+}
+
+#[test]
+fn fuzz_body_holds_on_seeds_and_on_cuts_of_them() {
+    for seed in fuzz::cql::seeds() {
+        fuzz::cql(&seed);
+        for end in (0..seed.len()).step_by(seed.len() / 60 + 1) {
+            fuzz::cql(&seed[..end]);
+        }
+    }
+}
+
+#[test]
+fn fuzz_body_holds_on_mutations_of_seeds() {
+    let seeds = fuzz::cql::seeds();
+    for number in 0..3_000 {
+        let mut random = Rng::new(number);
+        let mut bytes = seeds[below(&mut random, seeds.len())].clone();
+        mutate(&mut bytes, &mut random);
+        fuzz::cql(&bytes);
+    }
+}
+
+#[test]
+fn fuzz_body_holds_on_every_tiny_input() {
+    fuzz::cql(&[]);
+    for one in 0..=u8::MAX {
+        fuzz::cql(&[one]);
+        for two in 0..=u8::MAX {
+            fuzz::cql(&[one, two]);
+        }
+    }
+    // As it is, of each kind of connection: the bytes that headers begin with.
+    for kind in 0..9 {
+        for two in [0x83, 0x84, 0x85, 4, 5] {
+            for three in [0, 1, 0xff] {
+                for opcode in 0..=0x11 {
+                    for length in [0, 1, 0x7f, 0x80, 0xff] {
+                        fuzz::cql(&[kind, two, three, 0, 0, opcode, 0, 0, 0, length, 0]);
+                        fuzz::cql(&[kind, two, three, 0xff, 0xff, opcode, length, 0, 0, 0, 0]);
+                    }
+                }
+            }
+        }
+    }
+}
