@@ -275,7 +275,8 @@ fn warm_connection_of_cassandra_allocates_nothing() {
         let (mut encoder, mut decoder) = (cql::Encoder::new(version, compression), cql_decoder(version, compression));
         let (mut plain, mut travels) = (Vec::new(), Vec::new());
         let mut round = || {
-            (plain.clear(), travels.clear());
+            plain.clear();
+            travels.clear();
             for length in [10, 0, 3_000, 300_000, 20, 100_000] {
                 cql_result(&mut plain, version, &text[..length]);
             }

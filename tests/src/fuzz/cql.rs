@@ -259,7 +259,12 @@ fn read(envelope: &Envelope<'_>) {
         Response::Result(outcome) => {
             let _ = (outcome.keyspace(), outcome.prepared_id(), outcome.schema_change());
         }
-        _ => {}
+        Response::Ready
+        | Response::Authenticate(_)
+        | Response::Event(_)
+        | Response::AuthChallenge(_)
+        | Response::AuthSuccess(_)
+        | _ => {}
     }
     let _ = format!("{envelope:?} {response:?}");
 }
@@ -316,35 +321,31 @@ fn shake(options: CqlHandshakeOptions<'_>, who: impl CqlAuthenticator, data: &[u
         let reply = reply(options, said, part);
         let step = if bytewise { 1 } else { reply.len().max(1) };
         for mut piece in reply.chunks(step) {
-            loop {
-                let handled = match handshake.handle_input(piece) {
-                    Ok(handled) => handled,
-                    Err(error) => {
-                        assert_eq!(handshake.handle_input(piece), Err(CqlHandshakeError::Ended));
-                        return Some(Err(error));
+            let handled = match handshake.handle_input(piece) {
+                Ok(handled) => handled,
+                Err(error) => {
+                    assert_eq!(handshake.handle_input(piece), Err(CqlHandshakeError::Ended));
+                    return Some(Err(error));
+                }
+            };
+            piece = &piece[handled.consumed_bytes..];
+            match handled.next {
+                CqlNext::Reconnect { version } => {
+                    assert!(version < options.version, "older each time");
+                    return Some(Ok(handled.next));
+                }
+                CqlNext::Established(established) => {
+                    assert_eq!(established.version, options.version);
+                    return Some(Ok(handled.next));
+                }
+                // Whatever is left nobody has asked for; both ways must find out.
+                CqlNext::Transmit => {
+                    if !piece.is_empty() {
+                        return None;
                     }
-                };
-                piece = &piece[handled.consumed_bytes..];
-                match handled.next {
-                    CqlNext::Reconnect { version } => {
-                        assert!(version < options.version, "older each time");
-                        return Some(Ok(handled.next));
-                    }
-                    CqlNext::Established(established) => {
-                        assert_eq!(established.version, options.version);
-                        return Some(Ok(handled.next));
-                    }
-                    // Whatever is left nobody has asked for; both ways must find out.
-                    CqlNext::Transmit => {
-                        if !piece.is_empty() {
-                            return None;
-                        }
-                        break;
-                    }
-                    CqlNext::Receive => {
-                        assert!(piece.is_empty());
-                        break;
-                    }
+                }
+                CqlNext::Receive => {
+                    assert!(piece.is_empty());
                 }
             }
         }

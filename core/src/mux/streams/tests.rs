@@ -18,7 +18,7 @@ fn every_id_is_given_out_once_and_none_beyond() {
         while let Some(id) = streams.take() {
             assert!(id < ids && seen.insert(id), "{id} of {ids}");
         }
-        assert_eq!(seen.len() as u32, ids);
+        assert_eq!(seen.len(), ids as usize);
         assert_eq!(streams.free_count(), 0);
         streams.assert_invariants();
         streams.free(ids - 1);
@@ -118,7 +118,7 @@ fn random_lives_agree_with_a_set() {
                         assert!(id < ids && taken.iter().all(|(other, _)| *other != id), "seed {seed}");
                         taken.push((id, Use::Waiting));
                     }
-                    None => assert_eq!(taken.len() as u32, ids, "seed {seed}"),
+                    None => assert_eq!(taken.len(), ids as usize, "seed {seed}"),
                 },
                 2 if !taken.is_empty() => {
                     let place = draw(u32::try_from(taken.len()).expect("few")) as usize;
@@ -143,7 +143,7 @@ fn random_lives_agree_with_a_set() {
             for (id, taken_for) in &taken {
                 assert_eq!(streams.of(*id), *taken_for, "seed {seed}");
             }
-            assert_eq!(streams.free_count(), ids - taken.len() as u32, "seed {seed}");
+            assert_eq!(streams.free_count() as usize, ids as usize - taken.len(), "seed {seed}");
         }
         streams.assert_invariants();
     }
