@@ -15,6 +15,7 @@ mod dial;
 mod error;
 mod events;
 mod fork;
+pub mod mux;
 mod net;
 mod options;
 mod platform;

@@ -56,6 +56,8 @@ pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress}
 pub use event::Event;
 pub use event::{EventRef, Publish};
 #[cfg(feature = "client")]
+pub(crate) use event::Tap;
+#[cfg(feature = "client")]
 pub(crate) use fork::Birth;
 pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
@@ -63,6 +65,8 @@ pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};
 pub use operation::{AttemptError, Attempts, CommandOptions};
 pub use read_preference::append_read_preference;
+#[cfg(feature = "client")]
+pub(crate) use runtime::register;
 pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Locked, Runtime};
 pub use select::Wanted;
 pub use server::{NewServer, PoolSnapshot, Server, ServerState};

@@ -3,6 +3,7 @@
 use crate::Instant;
 use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
+use crate::mux::MuxEvent;
 use crate::observe::{EventContext, Tee};
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
@@ -17,6 +18,8 @@ pub enum EventRef<'a> {
     Heartbeat(&'a MonitorEvent),
     /// Of the topology.
     Sdam(&'a SdamEvent<'a>),
+    /// Of a multiplexed pool.
+    Mux(&'a MuxEvent),
 }
 
 /// Anything that may be watched of a client, to be kept.
@@ -30,6 +33,8 @@ pub enum Event {
     Heartbeat(MonitorEvent),
     /// Of the topology.
     Sdam(alloc::boxed::Box<crate::topology::OwnedSdamEvent>),
+    /// Of a multiplexed pool.
+    Mux(MuxEvent),
 }
 
 #[cfg(feature = "alloc")]
@@ -41,6 +46,7 @@ impl EventRef<'_> {
             Self::Pool(event) => Event::Pool(*event),
             Self::Heartbeat(event) => Event::Heartbeat(*event),
             Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.to_owned())),
+            Self::Mux(event) => Event::Mux(*event),
         }
     }
 }
@@ -53,6 +59,7 @@ impl core::fmt::Display for Event {
             Self::Pool(event) => event.fmt(f),
             Self::Heartbeat(event) => event.fmt(f),
             Self::Sdam(event) => event.fmt(f),
+            Self::Mux(event) => event.fmt(f),
         }
     }
 }
@@ -129,7 +136,7 @@ impl<A: Publish, B: Publish> Publish for Tee<A, B> {
 }
 
 /// The observer that the shell gives to its machines.
-pub(super) struct Tap<'a, E> {
+pub(crate) struct Tap<'a, E> {
     events: &'a E,
     active: bool,
     /// The server of whose pool the events are.
@@ -138,13 +145,13 @@ pub(super) struct Tap<'a, E> {
 
 impl<'a, E: Publish> Tap<'a, E> {
     #[inline]
-    pub(super) fn new(events: &'a E) -> Self {
+    pub(crate) fn new(events: &'a E) -> Self {
         Self { events, active: events.is_active(), address: None }
     }
 
     /// For the pool of the server at this address.
     #[inline]
-    pub(super) fn of_server(events: &'a E, address: &'a str) -> Self {
+    pub(crate) fn of_server(events: &'a E, address: &'a str) -> Self {
         Self { events, active: events.is_active(), address: Some(address) }
     }
 
@@ -198,6 +205,15 @@ impl<'e, E: Publish> Observer<SdamEvent<'e>> for Tap<'_, E> {
     fn on_event_in(&mut self, now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
         if self.active {
             self.publish(now, EventRef::Sdam(event), context);
+        }
+    }
+}
+
+impl<E: Publish> Observer<MuxEvent> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        if self.active {
+            self.publish(now, EventRef::Mux(event), &EventContext::NONE);
         }
     }
 }

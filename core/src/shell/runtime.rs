@@ -192,6 +192,12 @@ impl<'a> Endpoint<'a> {
     /// `None` for an empty host, port 0 or one that is no number up to 65535.
     #[must_use]
     pub fn parse(address: &'a str) -> Option<Self> {
+        Self::parse_with_port(address, Self::PORT_DEFAULT)
+    }
+
+    /// The same, with another port for an address that names none.
+    #[must_use]
+    pub fn parse_with_port(address: &'a str, port_default: u16) -> Option<Self> {
         if address.ends_with(".sock") || address.starts_with('/') {
             return Some(Self::Unix { path: address });
         }
@@ -206,7 +212,7 @@ impl<'a> Endpoint<'a> {
             },
         };
         let port = match port {
-            None => Self::PORT_DEFAULT,
+            None => port_default,
             Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
             Some(_) => return None,
         };
@@ -229,7 +235,7 @@ impl core::error::Error for ConnectError {}
 /// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock: that may run anybody's code.
 #[inline]
 #[must_use = "dropped outside the lock"]
-pub(super) fn register(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
+pub(crate) fn register(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
     match place {
         Some(kept) if kept.will_wake(waker) => None,
         _ => place.replace(waker.clone()),

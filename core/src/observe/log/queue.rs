@@ -86,6 +86,7 @@ impl LogQueue {
             Event::Pool(event) => self.logs.pool(event, &said),
             Event::Heartbeat(event) => self.logs.heartbeat(event, &said),
             Event::Sdam(event) => self.logs.sdam(&event.get()),
+            Event::Mux(_) => {}
         }
     }
 }
@@ -108,6 +109,8 @@ impl Publish for LogQueue {
             EventRef::Pool(_) => self.logs.logs_connections(),
             EventRef::Heartbeat(_) => self.logs.logs_topology(),
             EventRef::Sdam(event) => self.logs.logs_sdam(event),
+            // No specification has messages for them.
+            EventRef::Mux(_) => false,
         });
         if is_wanted != Some(true) {
             return;

@@ -1,0 +1,637 @@
+//! One host of a session: its pool, the requests that it has, and what its connections are to send, all under one lock.
+//!
+//! Whoever changes something takes a [`Turn`]. What follows from it for others - tasks to wake, connections to establish - is noted in [`Outside`] and done
+//! when the lock is free again.
+//!
+//! A request has a *slot* from the moment when the pool lets it wait or go until whoever made it has taken the outcome. A connection, here a *link*, knows by
+//! stream id which slot a reply is for.
+
+use super::link::Incoming;
+use super::options::HostAddress;
+use crate::client::lock;
+use crate::machine::{Machine, Observer, Stale};
+use crate::mux::{
+    Acquire, AcquireError, HostState, Mux, MuxAction, MuxClaim, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId,
+    MuxOnHeap, MuxWaiterId, ReplyError, Stream, Written,
+};
+use crate::observe::contain;
+use crate::shell::{Subscribers, Tap, register};
+use crate::storage::Heap;
+use crate::storage::deadlines::{Deadlines, Node};
+use crate::wire::cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Version};
+use crate::{Cause, Instant};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::task::{Poll, Waker};
+use std::sync::Mutex;
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+/// What a connection has to send at once is kept for the next time up to here.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+/// A host of a session.
+pub(super) struct Host {
+    pub(super) id: MuxId,
+    pub(super) address: String,
+    state: Mutex<State>,
+}
+
+struct State {
+    mux: Mux<MuxOnHeap>,
+    /// The newest version that its server may speak, as far as is known.
+    version: Version,
+    /// What its server said when it last refused a connection.
+    refusal: Option<String>,
+    limits: Limits,
+    /// By the place of a connection.
+    links: Vec<Option<Link>>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The slots of those that wait for a connection that takes them, by their place.
+    queued: Vec<u32>,
+    /// Until when requests may take, by slot.
+    deadlines: Deadlines<Heap<Node>, Heap<Instant>, Heap<Instant>>,
+    /// When the session's clock comes here next, at the latest.
+    alarm: Option<Instant>,
+}
+
+/// A connection, from the moment when the pool wants it until the pool wants it closed.
+struct Link {
+    conn: MuxConnId,
+    version: Version,
+    /// Envelopes that are to be sent.
+    out: Vec<u8>,
+    /// How many bytes were taken from there so far.
+    taken: u64,
+    /// The slots of the requests that are in flight, by stream id.
+    owners: Vec<u32>,
+    /// Who reads and writes.
+    task: Option<Waker>,
+}
+
+/// A request.
+struct Slot {
+    state: SlotState,
+    waker: Option<Waker>,
+}
+
+enum SlotState {
+    Free,
+    Queued(MuxWaiterId),
+    /// It is on its way.
+    Sent {
+        stream: Stream,
+        /// How many bytes its connection had to send before it.
+        start: u64,
+    },
+    Answered(Answer),
+    Failed(Failure),
+}
+
+/// A server's answer.
+pub(super) struct Answer {
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why a host has no answer to a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Failure {
+    /// The pool does not take it.
+    Rejected(AcquireError),
+    Encode(CqlEncodeError),
+    TimedOut {
+        sent: bool,
+    },
+    Lost {
+        cause: Cause,
+        sent: bool,
+    },
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'r> {
+    pub(super) request: &'r Request<'r>,
+    pub(super) flags: Flags,
+}
+
+/// What a connection has to send.
+pub(super) enum Output {
+    /// The pool wants the connection closed.
+    Gone,
+    Nothing,
+    /// This was put where it is sent from.
+    Taken,
+}
+
+/// What is to be done when the lock is free.
+#[derive(Default)]
+pub(super) struct Outside {
+    /// Most have one.
+    waker: Option<Waker>,
+    wakers: Vec<Waker>,
+    replaced: Option<Waker>,
+    /// Connections to establish.
+    pub(super) establish: Vec<MuxConnId>,
+    /// The clock is to look when it comes next.
+    pub(super) ring: bool,
+}
+
+impl Outside {
+    /// With room for wakers.
+    pub(super) fn with_room(wakers: Vec<Waker>) -> Self {
+        Self { wakers, ..Self::default() }
+    }
+
+    fn wake(&mut self, waker: &mut Option<Waker>) {
+        let Some(waker) = waker.take() else { return };
+        match &mut self.waker {
+            place @ None => *place = Some(waker),
+            Some(_) => self.wakers.push(waker),
+        }
+    }
+
+    /// Wakes whoever is to be woken. The room for the next.
+    pub(super) fn wake_all(mut self) -> Vec<Waker> {
+        for waker in self.waker.into_iter().chain(self.wakers.drain(..)) {
+            // The others hear of it whatever this one does.
+            let _ = contain(|| waker.wake());
+        }
+        self.wakers
+    }
+}
+
+/// Hears why connections are closed, and hands everything on.
+struct Ears<'a> {
+    tap: Tap<'a, Subscribers>,
+    closed: Vec<(MuxConnId, Cause)>,
+}
+
+impl Observer<MuxEvent> for Ears<'_> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        if let MuxEvent::ConnectionClosed { conn, reason: MuxClosed::Error(cause), .. } = event {
+            self.closed.push((*conn, *cause));
+        }
+        self.tap.on_event(now, event);
+    }
+}
+
+impl Host {
+    /// A host, which wants connections from its first turn on.
+    pub(super) fn new(
+        now: Instant,
+        id: MuxId,
+        address: &HostAddress,
+        config: MuxConfig,
+        version: Version,
+        limits: Limits,
+        events: &Subscribers,
+    ) -> Self {
+        let address = address.address.clone();
+        let mux = Mux::new(now, id, config, &mut Tap::of_server(events, &address));
+        let state = State {
+            mux,
+            version,
+            refusal: None,
+            limits,
+            links: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            queued: Vec::new(),
+            deadlines: Deadlines::empty(),
+            alarm: None,
+        };
+        Self { id, address, state: Mutex::new(state) }
+    }
+
+    /// Takes a turn, and after it what the pool wants.
+    pub(super) fn turn<T>(
+        &self,
+        now: Instant,
+        events: &Subscribers,
+        outside: &mut Outside,
+        act: impl FnOnce(&mut Turn<'_>) -> T,
+    ) -> T {
+        let ears = Ears { tap: Tap::of_server(events, &self.address), closed: Vec::new() };
+        let mut state = lock(&self.state);
+        let mut turn = Turn { state: &mut state, now, ears, outside };
+        let result = act(&mut turn);
+        turn.end();
+        result
+    }
+
+    /// The pool, to be looked at.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
+        let state = lock(&self.state);
+        look(&state.mux, state.version, state.refusal.as_deref())
+    }
+}
+
+/// The state of a host, while it is changed.
+pub(super) struct Turn<'a> {
+    state: &'a mut State,
+    now: Instant,
+    ears: Ears<'a>,
+    outside: &'a mut Outside,
+}
+
+/// For whoever has a request.
+impl Turn<'_> {
+    /// Begins a request: the slot that it has from now on.
+    ///
+    /// - `deadline`: of it all.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Rejected`], [`Failure::Encode`]: it has none.
+    pub(super) fn begin(
+        &mut self,
+        message: Message<'_>,
+        deadline: Option<Instant>,
+        waker: &Waker,
+    ) -> Result<u32, Failure> {
+        let acquired = self.state.mux.acquire(self.now, deadline, &mut self.ears).map_err(Failure::Rejected)?;
+        let slot = self.state.free.pop().unwrap_or_else(|| {
+            self.state.slots.push(Slot { state: SlotState::Free, waker: None });
+            self.state.slots.len() as u32 - 1
+        });
+        match acquired {
+            Acquire::Granted(stream) => {
+                if let Err(failure) = self.send(slot, stream, message) {
+                    self.state.free.push(slot);
+                    return Err(failure);
+                }
+            }
+            Acquire::Queued(waiter) => {
+                let place = waiter.index() as usize;
+                if self.state.queued.len() <= place {
+                    self.state.queued.resize(place + 1, NONE);
+                }
+                self.state.queued[place] = slot;
+                self.state.slots[slot as usize].state = SlotState::Queued(waiter);
+            }
+        }
+        self.state.slots[slot as usize].waker = Some(waker.clone());
+        if let Some(at) = deadline {
+            // Without memory for its place it has none; the pool's own still end it.
+            let _ = self.state.deadlines.insert(slot, at);
+        }
+        Ok(slot)
+    }
+
+    /// What became of a request. Once that is there, its slot is another's.
+    pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &Waker) -> Poll<Result<Answer, Failure>> {
+        let Some(place) = self.state.slots.get_mut(slot as usize) else {
+            return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }));
+        };
+        match core::mem::replace(&mut place.state, SlotState::Free) {
+            SlotState::Answered(answer) => {
+                self.free(slot);
+                return Poll::Ready(Ok(answer));
+            }
+            SlotState::Failed(failure) => {
+                self.free(slot);
+                return Poll::Ready(Err(failure));
+            }
+            SlotState::Queued(waiter) => match self.state.mux.claim(self.now, waiter) {
+                MuxClaim::Waiting => self.state.slots[slot as usize].state = SlotState::Queued(waiter),
+                MuxClaim::Granted(stream) => {
+                    if let Err(failure) = self.send(slot, stream, message) {
+                        self.free(slot);
+                        return Poll::Ready(Err(failure));
+                    }
+                }
+                MuxClaim::Failed(error) => {
+                    self.free(slot);
+                    return Poll::Ready(Err(Failure::Rejected(error)));
+                }
+                MuxClaim::Stale => {
+                    self.free(slot);
+                    return Poll::Ready(Err(Failure::Rejected(AcquireError::Closed)));
+                }
+            },
+            state @ SlotState::Sent { .. } => place.state = state,
+            SlotState::Free => {}
+        }
+        self.outside.replaced = register(&mut self.state.slots[slot as usize].waker, waker);
+        Poll::Pending
+    }
+
+    /// Whoever made a request wants to hear no more of it.
+    pub(super) fn give_up(&mut self, slot: u32) {
+        if let Some(place) = self.state.slots.get_mut(slot as usize) {
+            let state = core::mem::replace(&mut place.state, SlotState::Free);
+            self.call_off(state);
+            self.free(slot);
+        }
+    }
+
+    /// Gives what it has back to the pool. Whether some of it may have been sent.
+    fn call_off(&mut self, state: SlotState) -> bool {
+        match state {
+            SlotState::Queued(waiter) => {
+                self.state.mux.cancel(self.now, waiter, &mut self.ears);
+                false
+            }
+            SlotState::Sent { stream, start } => {
+                let link = link_of(&mut self.state.links, stream.conn());
+                let sent = link.as_ref().is_none_or(|link| start < link.taken);
+                if let Some(owner) = link.and_then(|link| link.owners.get_mut(usize::from(stream.id()))) {
+                    *owner = NONE;
+                }
+                // What is not sent yet will be: it stands between others.
+                let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+                debug_assert!(foreign.is_ok(), "of this pool");
+                sent
+            }
+            SlotState::Free | SlotState::Answered(_) | SlotState::Failed(_) => false,
+        }
+    }
+
+    fn free(&mut self, slot: u32) {
+        self.state.deadlines.remove(slot);
+        if let Some(place) = self.state.slots.get_mut(slot as usize) {
+            self.outside.replaced = place.waker.take();
+        }
+        self.state.free.push(slot);
+    }
+
+    /// Puts a request where its connection sends it from.
+    fn send(&mut self, slot: u32, stream: Stream, message: Message<'_>) -> Result<(), Failure> {
+        let State { links, slots, mux, limits, .. } = &mut *self.state;
+        let Some(link) = link_of(links, stream.conn()) else {
+            // Only if the pool and its host disagree.
+            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            return Err(Failure::Lost { cause: Cause::Closed, sent: false });
+        };
+        let id = usize::from(stream.id());
+        if link.owners.len() <= id {
+            link.owners.resize((id + 1).next_power_of_two(), NONE);
+        }
+        let was_empty = link.out.is_empty();
+        let start = link.taken + link.out.len() as u64;
+        let outgoing = Outgoing::new(link.version, stream.id().cast_signed()).with_flags(message.flags);
+        if let Err(error) = message.request.encode(&mut link.out, outgoing, limits) {
+            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            return Err(Failure::Encode(error));
+        }
+        if was_empty {
+            self.outside.wake(&mut link.task);
+        }
+        link.owners[id] = slot;
+        slots[slot as usize].state = SlotState::Sent { stream, start };
+        Ok(())
+    }
+}
+
+/// For whoever has a connection.
+impl Turn<'_> {
+    /// The version to speak first on a new connection; `None` when it is not wanted any more.
+    pub(super) fn wanted(&mut self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
+        let version = self.state.version;
+        let link = link_of(&mut self.state.links, conn)?;
+        self.outside.replaced = register(&mut link.task, waker);
+        Some(version)
+    }
+
+    /// The server speaks this version, and perhaps older ones.
+    pub(super) fn lower(&mut self, version: Version) {
+        self.state.version = self.state.version.min(version);
+    }
+
+    /// What the server said when it refused.
+    pub(super) fn refused(&mut self, refusal: Option<String>) {
+        self.state.refusal = refusal;
+    }
+
+    /// A connection can be used; not if it is not wanted any more.
+    pub(super) fn established(&mut self, conn: MuxConnId, version: Version) -> Result<(), Stale> {
+        self.state.refusal = None;
+        if let Some(link) = link_of(&mut self.state.links, conn) {
+            link.version = version;
+        }
+        self.state.mux.handle_established(self.now, conn, &mut self.ears)
+    }
+
+    /// A connection is of no use any more, or never was.
+    pub(super) fn failed(&mut self, conn: MuxConnId, cause: Cause) {
+        let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.ears);
+        if establishing.is_err() {
+            // If it is not known either, the pool has closed it.
+            let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.ears);
+        }
+    }
+
+    /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
+    ///
+    /// - `into`: what was sent before, which is overwritten.
+    pub(super) fn take_output(&mut self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
+        let Some(link) = link_of(&mut self.state.links, conn) else { return Output::Gone };
+        self.outside.replaced = register(&mut link.task, waker);
+        if link.out.is_empty() {
+            return Output::Nothing;
+        }
+        into.clear();
+        into.shrink_to(KEEP_BYTES_MAX);
+        link.taken += link.out.len() as u64;
+        core::mem::swap(&mut link.out, into);
+        Output::Taken
+    }
+
+    /// Hands out what was received. A reply that nobody asked for, or that came before what it answers was sent, closes the connection.
+    pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Incoming>) {
+        for incoming in batch.drain(..) {
+            let Incoming { header, body } = incoming;
+            let State { links, slots, mux, deadlines, .. } = &mut *self.state;
+            let Some(link) = link_of(links, conn) else { return };
+            let owner = usize::try_from(header.stream).ok().and_then(|id| link.owners.get_mut(id));
+            let slot = owner.as_ref().and_then(|slot| slots.get_mut(**slot as usize));
+            if let Some(Slot { state: SlotState::Sent { start, .. }, .. }) = slot.as_deref() {
+                if *start >= link.taken {
+                    let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
+                    return;
+                }
+            }
+            match mux.handle_reply(self.now, conn, header.stream.into(), &mut self.ears) {
+                Ok(crate::mux::Reply::Request) => {}
+                Ok(crate::mux::Reply::Late | crate::mux::Reply::Heartbeat) => continue,
+                Err(ReplyError::Stale | ReplyError::Unknown { .. }) => return,
+            }
+            let (Some(owner), Some(slot)) = (owner, slot) else { continue };
+            deadlines.remove(core::mem::replace(owner, NONE));
+            if let SlotState::Sent { stream, .. } =
+                core::mem::replace(&mut slot.state, SlotState::Answered(Answer { header, body }))
+            {
+                let foreign = mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+                debug_assert!(foreign.is_ok(), "of this pool");
+            }
+            self.outside.wake(&mut slot.waker);
+        }
+    }
+}
+
+/// For whoever has the session.
+impl Turn<'_> {
+    /// Does what is due. When something is next.
+    pub(super) fn expire(&mut self) -> Option<Instant> {
+        while self.state.deadlines.earliest().is_some_and(|at| at <= self.now) {
+            let Some(slot) = self.state.deadlines.first() else { break };
+            self.state.deadlines.remove(slot);
+            let Some(place) = self.state.slots.get_mut(slot as usize) else { continue };
+            self.outside.wake(&mut place.waker);
+            let state = core::mem::replace(&mut place.state, SlotState::Free);
+            let sent = self.call_off(state);
+            self.state.slots[slot as usize].state = SlotState::Failed(Failure::TimedOut { sent });
+        }
+        self.state.mux.handle_timeout(self.now, &mut self.ears);
+        self.drain();
+        self.state.alarm = self.next();
+        self.state.alarm
+    }
+
+    pub(super) fn reconfigure(&mut self, config: MuxConfig) {
+        if *self.state.mux.config() != config {
+            self.state.mux.reconfigure(self.now, config, &mut self.ears);
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.state.mux.close(self.now, &mut self.ears);
+    }
+
+    /// Does what the pool wants, and sees to it that the clock comes in time.
+    fn end(&mut self) {
+        self.drain();
+        if let Some(next) = self.next() {
+            if self.state.alarm.is_none_or(|alarm| next < alarm) {
+                self.state.alarm = Some(next);
+                self.outside.ring = true;
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Instant> {
+        match (self.state.mux.poll_timeout(), self.state.deadlines.earliest()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(action) = self.state.mux.poll_action(self.now) {
+            match action {
+                MuxAction::Wake(waiter) => {
+                    let slot = self.state.queued.get(waiter.index() as usize).copied().unwrap_or(NONE);
+                    if let Some(slot) = self.state.slots.get_mut(slot as usize) {
+                        self.outside.wake(&mut slot.waker);
+                    }
+                }
+                MuxAction::Establish(conn) => {
+                    let place = conn.index() as usize;
+                    if self.state.links.len() <= place {
+                        self.state.links.resize_with(place + 1, || None);
+                    }
+                    let version = self.state.version;
+                    let link = Link { conn, version, out: Vec::new(), taken: 0, owners: Vec::new(), task: None };
+                    self.state.links[place] = Some(link);
+                    self.outside.establish.push(conn);
+                }
+                MuxAction::Heartbeat(conn, stream) => self.ask(conn, stream),
+                MuxAction::Close(conn) => self.close_link(conn),
+            }
+        }
+    }
+
+    /// Asks the peer whether it is there. What cannot be asked is not answered in time.
+    fn ask(&mut self, conn: MuxConnId, stream: u16) {
+        let Some(link) = link_of(&mut self.state.links, conn) else { return };
+        let was_empty = link.out.is_empty();
+        let outgoing = Outgoing::new(link.version, stream.cast_signed());
+        let _ = Request::Options.encode(&mut link.out, outgoing, &self.state.limits);
+        if was_empty {
+            self.outside.wake(&mut link.task);
+        }
+    }
+
+    /// Tells a connection's task to close it, and those whose requests it has.
+    fn close_link(&mut self, conn: MuxConnId) {
+        if link_of(&mut self.state.links, conn).is_none() {
+            return;
+        }
+        let Some(mut link) = self.state.links.get_mut(conn.index() as usize).and_then(Option::take) else { return };
+        self.outside.wake(&mut link.task);
+        let heard = self.ears.closed.iter().find(|(closed, _)| *closed == conn);
+        let cause = heard.map_or(Cause::Closed, |(_, cause)| *cause);
+        for owner in link.owners.into_iter().filter(|owner| *owner != NONE) {
+            let Some(slot) = self.state.slots.get_mut(owner as usize) else { continue };
+            let SlotState::Sent { stream, start } = core::mem::replace(&mut slot.state, SlotState::Free) else {
+                continue;
+            };
+            slot.state = SlotState::Failed(Failure::Lost { cause, sent: start < link.taken });
+            self.outside.wake(&mut slot.waker);
+            self.state.deadlines.remove(owner);
+            // With its connection its id is gone.
+            let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
+        }
+    }
+}
+
+/// A connection that the pool wants.
+fn link_of(links: &mut [Option<Link>], conn: MuxConnId) -> Option<&mut Link> {
+    links.get_mut(conn.index() as usize)?.as_mut().filter(|link| link.conn == conn)
+}
+
+/// A connection of a host at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionStatus {
+    /// Its number in its pool, from 1 on.
+    pub number: u64,
+    /// Requests in flight on it.
+    pub in_flight: u32,
+    /// Whether it takes more.
+    pub takes_requests: bool,
+}
+
+/// A host at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostStatus {
+    /// What events call it.
+    pub id: MuxId,
+    /// Its address.
+    pub address: String,
+    /// Its pool.
+    pub state: HostState,
+    /// Its options.
+    pub config: MuxConfig,
+    /// Its established connections, the oldest first, those that take no more requests last.
+    pub connections: Vec<ConnectionStatus>,
+    /// The newest version of the protocol that its server may speak, as far as is known.
+    pub version: Version,
+    /// What its server said when it last refused a connection; `None` once it took one.
+    pub refusal: Option<String>,
+}
+
+impl HostStatus {
+    pub(super) fn of(host: &Host) -> Self {
+        host.look(|mux, version, refusal| {
+            let mut connections = Vec::new();
+            mux.for_each_conn(|conn, in_flight, takes_requests| {
+                connections.push(ConnectionStatus { number: conn.number().get(), in_flight, takes_requests });
+            });
+            Self {
+                id: host.id,
+                address: host.address.clone(),
+                state: mux.state(),
+                config: *mux.config(),
+                connections,
+                version,
+                refusal: refusal.map(String::from),
+            }
+        })
+    }
+}

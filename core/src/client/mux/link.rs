@@ -1,0 +1,348 @@
+//! A connection of a session: one task that establishes it, and then reads and writes until the pool wants it closed or it fails.
+//!
+//! Reading and writing take turns in one poll: each is a future that is made, polled once and dropped, which loses no byte
+//! ([`Runtime::Stream`](crate::shell::Runtime::Stream), [`TlsStream`](crate::tls::TlsStream)). All that has been asked for since the last write is sent by the next
+//! one; all that one read brings is handed out under one lock.
+
+use super::Shared;
+use super::host::{Host, Outside, Output};
+use super::options::PORT_DEFAULT;
+use crate::client::Platform;
+use crate::client::net::{Net, Stream};
+use crate::client::resolver::before;
+use crate::mux::MuxConnId;
+use crate::shell::{Endpoint, Runtime};
+use crate::wire::cql::{
+    CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
+    Header, Password, Version,
+};
+use crate::Cause;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use embedded_io_async::{Read, Write};
+use zeroize::Zeroizing;
+
+/// What one read takes in.
+const INPUT_BYTES: usize = 32 * 1024;
+/// What one read takes in before the connection is established.
+const HANDSHAKE_INPUT_BYTES: usize = 2048;
+/// Rounds of writing and reading before others of the thread have their turn.
+const ROUNDS_MAX: u32 = 16;
+/// Memory for envelopes that came in pieces is kept up to here.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+/// An envelope that was received.
+pub(super) struct Incoming {
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
+}
+
+/// Establishes a connection and serves it to its end.
+pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) {
+    // Whatever becomes of this task, the pool hears of it.
+    let mut end = End { shared: &shared, host: &host, conn, cause: Cause::Closed };
+    let established = until_unwanted(&shared, &host, conn, establish(&shared, &host)).await;
+    let socket = match established {
+        Some(Ok(socket)) => socket,
+        Some(Err(cause)) => {
+            end.cause = cause;
+            return;
+        }
+        None => return,
+    };
+    let version = socket.version;
+    let mut io = Io::new(&shared, &host, conn, socket);
+    if shared.turn(&host, |turn| turn.established(conn, version)).is_err() {
+        return;
+    }
+    if let Err(cause) = io.take_in_leftover() {
+        end.cause = cause;
+        return;
+    }
+    if let Err(cause) = poll_fn(|context| io.poll(context)).await {
+        end.cause = cause;
+    }
+}
+
+/// Tells the pool that a connection is of no use any more.
+struct End<'a, P: Platform> {
+    shared: &'a Shared<P>,
+    host: &'a Arc<Host>,
+    conn: MuxConnId,
+    cause: Cause,
+}
+
+impl<P: Platform> Drop for End<'_, P> {
+    fn drop(&mut self) {
+        // Perhaps in the middle of a panic, in which there must be no other. A clock that panics has panicked before anything was done.
+        let _done = (0..3).any(|_| {
+            Net::<P>::contain(|| self.shared.turn(self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
+        });
+    }
+}
+
+/// What some work comes to; `None` if the pool wants the connection closed before.
+async fn until_unwanted<P: Platform, T>(
+    shared: &Shared<P>,
+    host: &Arc<Host>,
+    conn: MuxConnId,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if shared.turn(host, |turn| turn.wanted(conn, context.waker())).is_none() {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// A socket that has shaken hands.
+struct Established<P: Platform> {
+    stream: Stream<P>,
+    decoder: Decoder<Vec<u8>>,
+    encoder: Encoder,
+    version: Version,
+    /// What came behind the last word of the handshake.
+    leftover: Vec<u8>,
+}
+
+/// Connects and shakes hands, with older and older versions until the server speaks one.
+async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
+    let platform = shared.runtime.platform();
+    let deadline = platform.now().saturating_add(shared.options.connect_timeout);
+    let attempts = async {
+        let endpoint = Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(Cause::Dns)?;
+        loop {
+            let version = host.look(|_, version, _| version);
+            let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
+            let stream = connected.map_err(|error| error.0)?;
+            match shake(shared, host, stream, version).await? {
+                Ok(established) => return Ok(established),
+                // An older one each time, so that there is an end.
+                Err(version) => shared.turn(host, |turn| turn.lower(version)),
+            }
+        }
+    };
+    before(platform, deadline, attempts).await.unwrap_or(Err(Cause::NetworkTimeout))
+}
+
+/// Shakes hands. An older version to try, if the server does not speak this one.
+async fn shake<P: Platform>(
+    shared: &Shared<P>,
+    host: &Arc<Host>,
+    mut stream: Stream<P>,
+    version: Version,
+) -> Result<Result<Established<P>, Version>, Cause> {
+    let options = &shared.options;
+    let startup_options: Vec<_> =
+        options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let handshake_options = CqlHandshakeOptions {
+        version,
+        compressions: &options.compressions,
+        ask_supported: true,
+        driver_name: Some(P::DRIVER_NAME),
+        driver_version: Some(P::DRIVER_VERSION),
+        startup_options: &startup_options,
+        limits: options.limits(),
+    };
+    let who = options
+        .credential
+        .as_ref()
+        .map(|who| Password { username: who.username.as_str(), password: who.password.expose() });
+    let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
+    let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
+    loop {
+        // It may hold the password. With room for all of it, no copy is left behind.
+        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES));
+        if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
+            write_all::<P>(&mut stream, &output).await?;
+        }
+        let count = stream.read(&mut input).await.map_err(|error| Net::<P>::stream_cause(&error))?;
+        if count == 0 {
+            return Err(Cause::Network);
+        }
+        let mut rest = input.get(..count).unwrap_or_default();
+        loop {
+            let handled = handshake.handle_input(rest).map_err(|error| refused(shared, host, &handshake, error))?;
+            rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
+            match handled.next {
+                // What comes before it was asked for is for the handshake to refuse.
+                CqlNext::Transmit if !rest.is_empty() => {}
+                CqlNext::Transmit | CqlNext::Receive => break,
+                CqlNext::Reconnect { version } => return Ok(Err(version)),
+                CqlNext::Established(CqlEstablished { version, compression, .. }) => {
+                    let (decoder, _) = handshake.into_parts();
+                    let encoder = Encoder::new(version, compression);
+                    let leftover = rest.to_vec();
+                    return Ok(Ok(Established { stream, decoder, encoder, version, leftover }));
+                }
+            }
+        }
+    }
+}
+
+/// Notes what the server has said.
+fn refused<P: Platform>(
+    shared: &Shared<P>,
+    host: &Arc<Host>,
+    handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>,
+    error: CqlHandshakeError,
+) -> Cause {
+    if matches!(error, CqlHandshakeError::Refused { .. }) {
+        let refusal = Some(String::from(handshake.refusal())).filter(|refusal| !refusal.is_empty());
+        shared.turn(host, |turn| turn.refused(refusal));
+    }
+    error.cause()
+}
+
+async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
+    let cause = |error| Net::<P>::stream_cause(&error);
+    while !bytes.is_empty() {
+        match stream.write(bytes).await.map_err(cause)? {
+            0 => return Err(Cause::Network),
+            count => bytes = bytes.get(count..).unwrap_or_default(),
+        }
+    }
+    stream.flush().await.map_err(cause)
+}
+
+/// An established connection.
+struct Io<'a, P: Platform> {
+    shared: &'a Shared<P>,
+    host: &'a Arc<Host>,
+    conn: MuxConnId,
+    socket: Established<P>,
+    /// Envelopes that were taken to be sent, and what travels in their stead if that is something else.
+    envelopes: Vec<u8>,
+    segments: Vec<u8>,
+    /// How many bytes of that are sent.
+    sent: usize,
+    flush_is_due: bool,
+    input: Vec<u8>,
+    batch: Vec<Incoming>,
+    wakers: Vec<Waker>,
+}
+
+impl<'a, P: Platform> Io<'a, P> {
+    fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
+        let (envelopes, segments, batch, wakers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let input = vec![0; INPUT_BYTES];
+        Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
+    }
+
+    /// Reads and writes. Ready when the pool wants it closed, or with the cause of its failure.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(has_written) = self.poll_write(context)? else { return Poll::Ready(Ok(())) };
+            let has_read = self.poll_read(context)?;
+            if !has_written && !has_read {
+                return Poll::Pending;
+            }
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Sends what there is to send. Whether anything was sent; `None` when the pool wants the connection closed.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<Option<bool>, Cause> {
+        let Self { socket, envelopes, segments, sent, flush_is_due, .. } = self;
+        let plain = socket.encoder.is_plain();
+        let mut has_written = false;
+        loop {
+            if *sent == if plain { envelopes.len() } else { segments.len() } {
+                *sent = 0;
+                let (shared, conn) = (self.shared, self.conn);
+                envelopes.clear();
+                segments.clear();
+                match shared.turn(self.host, |turn| turn.take_output(conn, envelopes, context.waker())) {
+                    Output::Gone => return Ok(None),
+                    Output::Nothing => break,
+                    Output::Taken if plain => {}
+                    Output::Taken => {
+                        segments.shrink_to(KEEP_BYTES_MAX);
+                        socket.encoder.encode(envelopes, segments).map_err(Cause::from)?;
+                    }
+                }
+            }
+            let bytes = if plain { &*envelopes } else { &*segments };
+            match pin!(socket.stream.write(bytes.get(*sent..).unwrap_or_default())).poll(context) {
+                Poll::Ready(Ok(0)) => return Err(Cause::Network),
+                Poll::Ready(Ok(count)) => *sent += count,
+                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                Poll::Pending => return Ok(Some(has_written)),
+            }
+            (has_written, *flush_is_due) = (true, true);
+        }
+        if *flush_is_due {
+            match pin!(socket.stream.flush()).poll(context) {
+                Poll::Ready(Ok(())) => *flush_is_due = false,
+                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                Poll::Pending => {}
+            }
+        }
+        Ok(Some(has_written))
+    }
+
+    /// Takes in what has come, as much as one read gives. Whether anything has.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+        let count = match pin!(self.socket.stream.read(&mut self.input)).poll(context) {
+            Poll::Ready(Ok(0)) => return Err(Cause::Network),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+            Poll::Pending => return Ok(false),
+        };
+        let input = core::mem::take(&mut self.input);
+        let taken = self.take_in(input.get(..count).unwrap_or_default());
+        self.input = input;
+        taken.map(|()| true)
+    }
+
+    /// What came with the end of the handshake.
+    fn take_in_leftover(&mut self) -> Result<(), Cause> {
+        let leftover = core::mem::take(&mut self.socket.leftover);
+        if leftover.is_empty() { Ok(()) } else { self.take_in(&leftover) }
+    }
+
+    /// Hands out the replies that are whole now, also those before one that is malformed.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
+        let decoded = self.decode(bytes);
+        if !self.batch.is_empty() {
+            let mut outside = Outside::with_room(core::mem::take(&mut self.wakers));
+            let (conn, batch) = (self.conn, &mut self.batch);
+            self.shared.turn_with(self.host, &mut outside, |turn| turn.dispatch(conn, batch));
+            self.wakers = self.shared.carry_out(self.host, outside);
+            self.batch.clear();
+        }
+        if let Some(memory) = self.socket.decoder.idle_memory() {
+            for pile in memory {
+                pile.shrink_to(KEEP_BYTES_MAX);
+            }
+        }
+        decoded
+    }
+
+    fn decode(&mut self, mut bytes: &[u8]) -> Result<(), Cause> {
+        loop {
+            let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
+            bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
+            let Some(envelope) = step.envelope else { return Ok(()) };
+            // Nobody has asked for events.
+            if envelope.header.stream == EVENT_STREAM {
+                continue;
+            }
+            let mut body = Vec::new();
+            body.try_reserve_exact(envelope.body.len()).map_err(|_| Cause::Resources)?;
+            body.extend_from_slice(envelope.body);
+            self.batch.push(Incoming { header: envelope.header, body });
+        }
+    }
+}
+
+const _: () = assert!(EVENT_STREAM == -1);

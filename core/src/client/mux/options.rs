@@ -1,0 +1,232 @@
+//! What a session is told before it starts.
+
+use crate::client::{Error, OptionError};
+use crate::config::ConfigError;
+use crate::dns::Resolver;
+use crate::mux::{Distance, MuxConfig, MuxOptions};
+use crate::shell::Endpoint;
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
+use crate::uri::Secret;
+use crate::wire::cql::{Compression, Limits, Version};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+
+/// The port of a host that names none.
+pub const PORT_DEFAULT: u16 = 9042;
+
+/// More than this is more than any cluster has.
+const HOSTS_MAX: usize = 4096;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostAddress {
+    /// `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. Without a port it is 9042.
+    pub address: String,
+    /// How far away it is: which of the options it gets, and when its turn is.
+    pub distance: Distance,
+}
+
+impl HostAddress {
+    /// A host that is near.
+    #[must_use]
+    pub fn local(address: impl Into<String>) -> Self {
+        Self { address: address.into(), distance: Distance::Local }
+    }
+
+    /// A host that is farther away: it has requests when no near one takes them.
+    #[must_use]
+    pub fn remote(address: impl Into<String>) -> Self {
+        Self { address: address.into(), distance: Distance::Remote }
+    }
+}
+
+/// Who is calling, for Cassandra's PasswordAuthenticator. It is sent as it is: without TLS whoever is on the way can read it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CqlCredential {
+    /// The user.
+    pub username: String,
+    /// The password.
+    pub password: Secret,
+}
+
+impl fmt::Debug for CqlCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CqlCredential([redacted])")
+    }
+}
+
+/// The options of a [`Session`](super::Session).
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct SessionOptions {
+    /// The servers; one at least. Each address once.
+    pub hosts: Vec<HostAddress>,
+    /// Of the pools. Their distance is that of each host.
+    pub mux: MuxOptions,
+    /// The newest version of the protocol to speak. A server that does not speak it is asked for an older one, down to v3. Default v5.
+    pub version: Version,
+    /// What to compress by, the best first. Those that a server, this build or the version does not have are passed over. Default none.
+    pub compressions: Vec<Compression>,
+    /// Who is calling. Default nobody.
+    pub credential: Option<CqlCredential>,
+    /// How long it may take to establish a connection: to resolve the host's name, to connect, TLS, handshake. Default 5 s.
+    pub connect_timeout: Duration,
+    /// How long a request may take, with all that it waits for; zero: for ever. Default 12 s.
+    pub request_timeout: Duration,
+    /// The longest body that is taken or sent, in bytes. Default 256 MiB, the protocol's own limit.
+    pub body_bytes_max: u32,
+    /// What servers are told besides the driver's name and version: options of STARTUP, such as `APPLICATION_NAME`.
+    pub startup_options: Vec<(String, String)>,
+    /// How TCP connections are encrypted. Default not.
+    #[cfg(feature = "tls")]
+    pub tls: Option<TlsOptions>,
+    /// Who resolves the names of hosts, as far as it does. Default the platform.
+    pub resolver: Option<Arc<dyn Resolver>>,
+}
+
+impl SessionOptions {
+    /// The defaults for these hosts, which are near.
+    #[must_use]
+    pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self {
+            hosts: hosts.into_iter().map(HostAddress::local).collect(),
+            mux: MuxOptions::DEFAULT,
+            version: Version::NEWEST,
+            compressions: Vec::new(),
+            credential: None,
+            connect_timeout: Duration::from_secs(5),
+            request_timeout: Duration::from_secs(12),
+            body_bytes_max: Limits::DEFAULT.body_bytes_max,
+            startup_options: Vec::new(),
+            #[cfg(feature = "tls")]
+            tls: None,
+            resolver: None,
+        }
+    }
+
+    /// With a host that is farther away.
+    #[must_use]
+    pub fn remote_host(mut self, address: impl Into<String>) -> Self {
+        self.hosts.push(HostAddress::remote(address));
+        self
+    }
+
+    /// With other options of the pools.
+    #[must_use]
+    pub fn mux(self, mux: MuxOptions) -> Self {
+        Self { mux, ..self }
+    }
+
+    /// With another newest version.
+    #[must_use]
+    pub fn version(self, version: Version) -> Self {
+        Self { version, ..self }
+    }
+
+    /// With compression, the best first.
+    #[must_use]
+    pub fn compressions(self, compressions: impl Into<Vec<Compression>>) -> Self {
+        Self { compressions: compressions.into(), ..self }
+    }
+
+    /// With a user name and a password.
+    #[must_use]
+    pub fn credential(self, username: impl Into<String>, password: impl Into<String>) -> Self {
+        let credential = CqlCredential { username: username.into(), password: Secret::new(password.into()) };
+        Self { credential: Some(credential), ..self }
+    }
+
+    /// With another time to establish a connection.
+    #[must_use]
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
+    }
+
+    /// With another time for a request; zero: for ever.
+    #[must_use]
+    pub fn request_timeout(self, request_timeout: Duration) -> Self {
+        Self { request_timeout, ..self }
+    }
+
+    /// With TLS.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(self, tls: TlsOptions) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Checks what [`Session::new`](super::Session::new) checks, and starts nothing. Files of TLS are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] and [`Error::Option`] name the option, its value and the rule; with the feature `tls`, `Error::Tls`.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.config(Distance::Local)?;
+        check_hosts(&self.hosts)?;
+        if self.connect_timeout.is_zero() {
+            return Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0").into());
+        }
+        let bytes_max = u64::from(Limits::DEFAULT.body_bytes_max);
+        if self.body_bytes_max == 0 || u64::from(self.body_bytes_max) > bytes_max {
+            return Err(ConfigError::new("bodyBytesMax", self.body_bytes_max.into(), "be from 1 to 268435456").into());
+        }
+        for (name, value) in &self.startup_options {
+            if name.len().max(value.len()) > usize::from(u16::MAX) {
+                return Err(OptionError::new("startupOptions", "[too long]", "be at most 65535 bytes long each").into());
+            }
+        }
+        #[cfg(feature = "tls")]
+        self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
+        Ok(())
+    }
+
+    /// Those of a pool of a host that is as far away.
+    pub(super) fn config(&self, distance: Distance) -> Result<MuxConfig, ConfigError> {
+        MuxOptions { distance, ..self.mux }.validate()
+    }
+
+    pub(super) const fn limits(&self) -> Limits {
+        Limits { body_bytes_max: self.body_bytes_max }
+    }
+}
+
+/// Each is a host, and none is there twice.
+pub(super) fn check_hosts(hosts: &[HostAddress]) -> Result<(), Error> {
+    if hosts.is_empty() || hosts.len() > HOSTS_MAX {
+        let count = u64::try_from(hosts.len()).unwrap_or(u64::MAX);
+        return Err(ConfigError::new("hosts", count, "be from 1 to 4096").into());
+    }
+    for host in hosts {
+        if Endpoint::parse_with_port(&host.address, PORT_DEFAULT).is_none() {
+            let rule = "be host, host:port, [ipv6]:port, or the path of a unix socket";
+            // Who gives a whole connection string may have given a password.
+            let shown = if host.address.contains('@') { "[redacted]" } else { &host.address };
+            return Err(OptionError::new("hosts", shown, rule).into());
+        }
+    }
+    let mut addresses: Vec<&str> = hosts.iter().map(|host| host.address.as_str()).collect();
+    addresses.sort_unstable();
+    match addresses.windows(2).find(|pair| pair.first() == pair.last()) {
+        Some(twice) => Err(OptionError::new("hosts", twice.first().unwrap_or(&""), "be there once").into()),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Debug for SessionOptions {
+    /// Without what may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionOptions")
+            .field("hosts", &self.hosts)
+            .field("mux", &self.mux)
+            .field("version", &self.version)
+            .field("compressions", &self.compressions)
+            .field("credential", &self.credential)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("request_timeout", &self.request_timeout)
+            .finish_non_exhaustive()
+    }
+}

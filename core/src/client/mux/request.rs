@@ -1,0 +1,192 @@
+//! Requests: which host is asked, and what becomes of that.
+
+use super::error::{Rejection, RejectionReason, RequestError, ServerError};
+use super::host::{Answer, Failure, Host, Message};
+use super::plan::Plan;
+use super::{Reply, Session, Shared};
+use crate::Instant;
+use crate::client::Platform;
+use crate::mux::{AcquireError, MuxId};
+use crate::wire::cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::task::{Context, Poll};
+use core::time::Duration;
+
+/// What is said of one request.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestOptions<'o> {
+    /// How long it may take, with all that it waits for; zero: for ever. `None`: as the session's options say.
+    pub timeout: Option<Duration>,
+    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with what they promise.
+    pub flags: Flags,
+    /// Whether it does no harm to execute it twice. Then it goes to the next host when its connection fails, or the server has too much to do.
+    pub idempotent: bool,
+    /// The hosts to ask, in this order; others are passed over. `None`: those that are near by turns, then those that are farther away.
+    pub hosts: Option<&'o [MuxId]>,
+}
+
+impl<P: Platform> Session<P> {
+    /// Sends a request, and waits for the answer.
+    ///
+    /// The pool of the next host by the query plan gives it a stream id on its least busy connection, or lets it wait for one, up to `pool_timeout`. A host that
+    /// does not take it passes it to the next one; when none does, the error says why each did not.
+    ///
+    /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
+    ///
+    /// Dropping the future gives the request up. If it was sent, the server may execute it all the same, and its stream id is kept until the answer came.
+    ///
+    /// Cost: two short locks of the host, no allocation but for the answer's body.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError`]. An answer that is an error is [`RequestError::Server`].
+    pub async fn request(&self, request: &Request<'_>) -> Result<Reply, RequestError> {
+        self.request_with(request, RequestOptions::default()).await
+    }
+
+    /// [`Session::request`] with a statement that has no values.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request`].
+    pub async fn query(&self, text: &str, consistency: Consistency) -> Result<Reply, RequestError> {
+        self.request(&Request::Query { text, parameters: Parameters::new(consistency) }).await
+    }
+
+    /// [`Session::request`] with options.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::request`].
+    pub async fn request_with(
+        &self,
+        request: &Request<'_>,
+        options: RequestOptions<'_>,
+    ) -> Result<Reply, RequestError> {
+        let shared = &*self.inner.shared;
+        shared.check_fork()?;
+        let opcode = request.opcode();
+        match opcode {
+            Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch | Opcode::Options => {}
+            _ => return Err(RequestError::Unsupported(opcode)),
+        }
+        let message = Message { request, flags: options.flags };
+        let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
+        let deadline = (!timeout.is_zero()).then(|| shared.now().saturating_add(timeout));
+        let mut plan = Plan::new(shared, options.hosts);
+        let mut rejections = Vec::new();
+        while let Some(host) = plan.next() {
+            let failure = match (Flight { shared, host, slot: None }).land(message, deadline).await? {
+                Ok(answer) => match understood(host, answer)? {
+                    Ok(reply) => return Ok(reply),
+                    Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
+                    Err(error) => return Err(RequestError::Server(error)),
+                },
+                Err(Failure::Rejected(error)) => RejectionReason::Pool(error),
+                Err(Failure::Lost { cause, sent }) if options.idempotent || !sent => RejectionReason::Lost(cause),
+                Err(Failure::Encode(error)) => return Err(RequestError::Encode(error)),
+                Err(Failure::TimedOut { sent }) => {
+                    return Err(RequestError::TimedOut { address: host.address.clone(), sent });
+                }
+                Err(Failure::Lost { cause, .. }) => {
+                    shared.check_open()?;
+                    return Err(RequestError::Lost { address: host.address.clone(), cause });
+                }
+            };
+            shared.check_open()?;
+            let refusal = match failure {
+                RejectionReason::Pool(AcquireError::Down { .. }) => {
+                    host.look(|_, _, refusal| refusal.map(alloc::string::String::from))
+                }
+                RejectionReason::Pool(_) | RejectionReason::Lost(_) | RejectionReason::Refused(_) => None,
+            };
+            rejections.push(Rejection { host: host.id, address: host.address.clone(), reason: failure, refusal });
+        }
+        shared.check_open()?;
+        if let Some(at) = deadline.filter(|at| *at <= shared.now()) {
+            let _ = at;
+            if let Some(last) = rejections.pop() {
+                return Err(RequestError::TimedOut { address: last.address, sent: false });
+            }
+        }
+        Err(RequestError::NoHost(rejections))
+    }
+}
+
+/// An answer: the server's, or its error.
+fn understood(host: &Host, answer: Answer) -> Result<Result<Reply, Box<ServerError>>, RequestError> {
+    let Answer { header, body } = answer;
+    let reply = Reply { host: host.id, header, body };
+    if header.opcode != Opcode::Error {
+        return Ok(Ok(reply));
+    }
+    let (code, message) = match reply.response() {
+        Ok(Response::Error(failure)) => (failure.code, failure.message.into()),
+        Ok(_) => return Ok(Ok(reply)),
+        Err(error) => return Err(RequestError::Reply(error)),
+    };
+    Ok(Err(Box::new(ServerError { code, message, reply })))
+}
+
+/// Whether a request goes to the next host after this answer.
+fn passes_on(error: &ServerError, idempotent: bool) -> bool {
+    error.code == ErrorCode::IS_BOOTSTRAPPING || idempotent && error.code == ErrorCode::OVERLOADED
+}
+
+/// A request with one host. Dropping it gives it up.
+struct Flight<'a, P: Platform> {
+    shared: &'a Shared<P>,
+    host: &'a Arc<Host>,
+    slot: Option<u32>,
+}
+
+impl<P: Platform> Flight<'_, P> {
+    async fn land(
+        mut self,
+        message: Message<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Result<Answer, Failure>, RequestError> {
+        poll_fn(|context| self.poll(context, message, deadline)).await
+    }
+
+    fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        message: Message<'_>,
+        deadline: Option<Instant>,
+    ) -> Poll<Result<Result<Answer, Failure>, RequestError>> {
+        let Self { shared, host, slot } = self;
+        if let Err(error) = shared.check_fork() {
+            return Poll::Ready(Err(error));
+        }
+        let waker = context.waker();
+        let Some(place) = *slot else {
+            return match shared.turn(host, |turn| turn.begin(message, deadline, waker)) {
+                Ok(begun) => {
+                    *slot = Some(begun);
+                    Poll::Pending
+                }
+                Err(failure) => Poll::Ready(Ok(Err(failure))),
+            };
+        };
+        let polled = shared.turn(host, |turn| turn.poll(place, message, waker));
+        if polled.is_ready() {
+            *slot = None;
+        }
+        polled.map(Ok)
+    }
+}
+
+impl<P: Platform> Drop for Flight<'_, P> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            // In the child of a fork it is the parent's.
+            if !self.shared.is_inherited() {
+                self.shared.turn(self.host, |turn| turn.give_up(slot));
+            }
+        }
+    }
+}
