@@ -54,9 +54,9 @@ pub use connection::ExchangeError;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
 pub use event::Event;
-pub use event::{EventRef, Publish};
 #[cfg(feature = "client")]
 pub(crate) use event::Tap;
+pub use event::{EventRef, Publish};
 #[cfg(feature = "client")]
 pub(crate) use fork::Birth;
 pub use fork::ForkReset;

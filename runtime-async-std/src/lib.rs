@@ -67,3 +67,13 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<AsyncStd>;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Sessions over multiplexed pools, as Cassandra drivers use them: see [`poolhouse_core::client::mux`].
+pub mod mux {
+    #[doc(inline)]
+    pub use poolhouse_core::client::mux::*;
+    pub use poolhouse_core::wire::cql;
+
+    /// A session with the hosts of a cluster: see [`poolhouse_core::client::mux::Session`].
+    pub type Session = poolhouse_core::client::mux::Session<super::AsyncStd>;
+}

@@ -222,3 +222,13 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 pub type Database = poolhouse_core::client::Database<Smol>;
+
+/// Sessions over multiplexed pools, as Cassandra drivers use them: see [`poolhouse_core::client::mux`].
+pub mod mux {
+    #[doc(inline)]
+    pub use poolhouse_core::client::mux::*;
+    pub use poolhouse_core::wire::cql;
+
+    /// A session with the hosts of a cluster: see [`poolhouse_core::client::mux::Session`].
+    pub type Session = poolhouse_core::client::mux::Session<super::Smol>;
+}

@@ -47,7 +47,7 @@ use core::future::pending;
 use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
-use event_listener::{Event as Bell};
+use event_listener::Event as Bell;
 use host::{Host, Outside, Turn};
 use plan::Hosts;
 use std::sync::Mutex;

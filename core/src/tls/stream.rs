@@ -28,7 +28,7 @@ const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 /// - A write returns as soon as its bytes are encrypted and kept, at most 64 KiB of them; what came before is sent first when that is full.
 ///   [`Write::flush`] sends the rest. A write or flush that is dropped has either taken bytes or not; encrypted bytes that it leaves behind
 ///   go out first next time, because a record that is cut or left out would end the connection.
-/// - Reading sends first what is still to be sent, since the peer may wait for it.
+/// - Reading sends besides what is still to be sent, since the peer may wait for it; and reads although that cannot be sent, since the peer may wait for that.
 /// - A read gives way now and then to others of its task, so that a peer that sends records with nothing in them is still subject to deadlines.
 /// - An end of the inner stream that the peer did not announce is an error (`UnexpectedEof`), not an end.
 /// - Dropping the stream tries once, without waiting, to tell the peer that nothing follows.
@@ -106,10 +106,17 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
 
     /// Takes encrypted bytes in, waiting for some if there are none. `false`: none will come any more.
     async fn take_in(&mut self) -> io::Result<bool> {
-        self.send_all().await?;
         if self.taken == self.received {
             // Nothing is awaited between here and the place where these bytes are noted.
-            self.received = self.socket.read(&mut self.input).await?.min(self.input.len());
+            let received = poll_fn(|context| {
+                // The peer may send nothing before it has this, or take nothing before what it has sent is taken.
+                let sent = pin!(self.send_all()).poll(context);
+                match sent {
+                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+                    Poll::Ready(Ok(())) | Poll::Pending => pin!(self.socket.read(&mut self.input)).poll(context),
+                }
+            });
+            self.received = received.await?.min(self.input.len());
             self.taken = 0;
         }
         let taken = self.take();

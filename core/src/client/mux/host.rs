@@ -256,7 +256,8 @@ impl Turn<'_> {
         let acquired = self.state.mux.acquire(self.now, deadline, &mut self.ears).map_err(Failure::Rejected)?;
         let slot = self.state.free.pop().unwrap_or_else(|| {
             self.state.slots.push(Slot { state: SlotState::Free, waker: None });
-            self.state.slots.len() as u32 - 1
+            // There are less of them than stream ids and places to wait.
+            u32::try_from(self.state.slots.len() - 1).unwrap_or(NONE)
         });
         match acquired {
             Acquire::Granted(stream) => {

@@ -5,8 +5,9 @@
 //! one; all that one read brings is handed out under one lock.
 
 use super::Shared;
-use super::host::{Host, Outside, Output};
+use super::host::{Host, Output, Outside};
 use super::options::PORT_DEFAULT;
+use crate::Cause;
 use crate::client::Platform;
 use crate::client::net::{Net, Stream};
 use crate::client::resolver::before;
@@ -16,7 +17,6 @@ use crate::wire::cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Header, Password, Version,
 };
-use crate::Cause;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;

@@ -12,7 +12,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::poll_fn;
-use core::task::{Context, Poll};
+use core::task::{Poll, Waker};
 use core::time::Duration;
 
 /// What is said of one request.
@@ -71,7 +71,17 @@ impl<P: Platform> Session<P> {
         let opcode = request.opcode();
         match opcode {
             Opcode::Query | Opcode::Prepare | Opcode::Execute | Opcode::Batch | Opcode::Options => {}
-            _ => return Err(RequestError::Unsupported(opcode)),
+            Opcode::Startup
+            | Opcode::AuthResponse
+            | Opcode::Register
+            | Opcode::Error
+            | Opcode::Ready
+            | Opcode::Authenticate
+            | Opcode::Supported
+            | Opcode::Result
+            | Opcode::Event
+            | Opcode::AuthChallenge
+            | Opcode::AuthSuccess => return Err(RequestError::Unsupported(opcode)),
         }
         let message = Message { request, flags: options.flags };
         let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
@@ -106,13 +116,12 @@ impl<P: Platform> Session<P> {
             rejections.push(Rejection { host: host.id, address: host.address.clone(), reason: failure, refusal });
         }
         shared.check_open()?;
-        if let Some(at) = deadline.filter(|at| *at <= shared.now()) {
-            let _ = at;
-            if let Some(last) = rejections.pop() {
-                return Err(RequestError::TimedOut { address: last.address, sent: false });
+        match rejections.last() {
+            Some(last) if deadline.is_some_and(|at| at <= shared.now()) => {
+                Err(RequestError::TimedOut { address: last.address.clone(), sent: false })
             }
+            _ => Err(RequestError::NoHost(rejections)),
         }
-        Err(RequestError::NoHost(rejections))
     }
 }
 
@@ -149,12 +158,12 @@ impl<P: Platform> Flight<'_, P> {
         message: Message<'_>,
         deadline: Option<Instant>,
     ) -> Result<Result<Answer, Failure>, RequestError> {
-        poll_fn(|context| self.poll(context, message, deadline)).await
+        poll_fn(|context| self.poll(context.waker(), message, deadline)).await
     }
 
     fn poll(
         &mut self,
-        context: &mut Context<'_>,
+        waker: &Waker,
         message: Message<'_>,
         deadline: Option<Instant>,
     ) -> Poll<Result<Result<Answer, Failure>, RequestError>> {
@@ -162,7 +171,6 @@ impl<P: Platform> Flight<'_, P> {
         if let Err(error) = shared.check_fork() {
             return Poll::Ready(Err(error));
         }
-        let waker = context.waker();
         let Some(place) = *slot else {
             return match shared.turn(host, |turn| turn.begin(message, deadline, waker)) {
                 Ok(begun) => {
