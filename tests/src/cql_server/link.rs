@@ -1,0 +1,427 @@
+//! The server's side of a connection, as far as others than its thread have to do with it: what goes out.
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::time::Duration;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+use poolhouse_core::wire::cql::{Encoder, Version};
+
+use super::rule::{Cut, Order, Part};
+use super::shared::{ConnectionInfo, Shared, Waiting, lock};
+use crate::choices::Choices;
+use crate::rng::Rng;
+
+/// A reply that is not sent with those that came together with it.
+#[derive(Debug)]
+pub(super) struct Reply {
+    /// One or more envelopes.
+    pub(super) envelopes: Vec<u8>,
+    /// From before STARTUP was answered: it is not framed, whatever was agreed on since.
+    pub(super) plain: bool,
+    /// What is done to the bytes that are sent.
+    pub(super) damage: Option<Damage>,
+}
+
+/// What is done to the bytes that are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Damage {
+    Checksum(Part),
+    Length(i32),
+    Truncate(usize, Cut),
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: u64,
+    peer: SocketAddr,
+    stream: TcpStream,
+    shared: Arc<Shared>,
+    output: Mutex<Output>,
+    late: Mutex<Late>,
+    late_changed: Condvar,
+    held: Mutex<Vec<Reply>>,
+    /// The version that is spoken, by number; 0 before it is known.
+    version: AtomicU8,
+    pub(super) requests: AtomicU64,
+    pub(super) waiting: Waiting,
+    /// No reply leaves any more.
+    pub(super) mute: AtomicBool,
+    /// Nothing is read any more.
+    pub(super) stopped: AtomicBool,
+    pub(super) registered: AtomicBool,
+    ended: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Output {
+    /// Once STARTUP was answered.
+    encoder: Option<Encoder>,
+    wire: Vec<u8>,
+}
+
+/// Replies that are to be sent later.
+#[derive(Debug, Default)]
+struct Late {
+    /// In the order of their times.
+    replies: Vec<(Instant, Reply)>,
+    has_thread: bool,
+}
+
+impl Link {
+    pub(super) fn new(id: u64, peer: SocketAddr, stream: TcpStream, shared: Arc<Shared>) -> Self {
+        Self {
+            id,
+            peer,
+            stream,
+            shared,
+            output: Mutex::new(Output { encoder: None, wire: Vec::new() }),
+            late: Mutex::default(),
+            late_changed: Condvar::new(),
+            held: Mutex::default(),
+            version: AtomicU8::new(0),
+            requests: AtomicU64::new(0),
+            waiting: Waiting::default(),
+            mute: AtomicBool::new(false),
+            stopped: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) const fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(super) fn info(&self) -> ConnectionInfo {
+        ConnectionInfo {
+            id: self.id,
+            peer: self.peer,
+            version: self.version(),
+            requests: self.requests.load(Ordering::SeqCst),
+            waiting: self.waiting.now(),
+            waiting_max: self.waiting.most(),
+            held: self.held_count(),
+            registered: self.registered.load(Ordering::SeqCst),
+        }
+    }
+
+    pub(super) fn version(&self) -> Option<Version> {
+        Version::from_number(self.version.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set_version(&self, version: Version) {
+        self.version.store(version.number(), Ordering::SeqCst);
+    }
+
+    /// From now on envelopes travel as this makes them.
+    pub(super) fn set_encoder(&self, encoder: Encoder) {
+        lock(&self.output).encoder = Some(encoder);
+    }
+
+    /// Takes note of requests that came.
+    pub(super) fn count_requests(&self, count: u64) {
+        self.requests.fetch_add(count, Ordering::SeqCst);
+        self.shared.requests.fetch_add(count, Ordering::SeqCst);
+        self.waiting.add(count);
+        self.shared.waiting.add(count);
+    }
+
+    fn count_answered(&self, count: u64) {
+        let removed = self.waiting.remove(count);
+        self.shared.waiting.remove(removed);
+    }
+
+    // Out.
+
+    /// Sends envelopes by one write.
+    ///
+    /// - `answered`: of how many requests they are the replies. - `plain`: see [`Reply::plain`].
+    pub(super) fn send(&self, envelopes: &[u8], answered: u64, plain: bool) -> io::Result<()> {
+        if self.mute.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        if answered > 0 {
+            // Before they are sent: who has a reply finds it counted.
+            self.count_answered(answered);
+        }
+        if envelopes.is_empty() {
+            return Ok(());
+        }
+        let mut output = lock(&self.output);
+        let Output { encoder, wire } = &mut *output;
+        match encoder {
+            Some(encoder) if !plain && !encoder.is_plain() => {
+                wire.clear();
+                encoder.encode(envelopes, wire).map_err(io::Error::other)?;
+                self.write(wire)
+            }
+            Some(_) | None => self.write(envelopes),
+        }
+    }
+
+    /// Sends one reply, perhaps damaged.
+    pub(super) fn send_reply(&self, reply: &Reply) -> io::Result<()> {
+        let Some(damage) = reply.damage else { return self.send(&reply.envelopes, 1, reply.plain) };
+        if self.mute.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.count_answered(1);
+        let mut output = lock(&self.output);
+        let Output { encoder, wire } = &mut *output;
+        wire.clear();
+        let framed = encoder.as_mut().filter(|encoder| !reply.plain && !encoder.is_plain());
+        match damage {
+            Damage::Length(length) => damage::claim(&reply.envelopes, length, framed, wire)?,
+            Damage::Checksum(_) | Damage::Truncate(..) => match framed {
+                Some(encoder) => encoder.encode(&reply.envelopes, wire).map_err(io::Error::other)?,
+                None => wire.extend_from_slice(&reply.envelopes),
+            },
+        }
+        match damage {
+            Damage::Checksum(part) if self.version().is_some_and(Version::has_segments) && !reply.plain => {
+                damage::spoil(wire, part);
+            }
+            Damage::Truncate(bytes, cut) => {
+                wire.truncate(bytes);
+                self.write(wire)?;
+                drop(output);
+                self.cut(cut);
+                return Ok(());
+            }
+            Damage::Checksum(_) | Damage::Length(_) => {}
+        }
+        self.write(wire)
+    }
+
+    /// Sends bytes as they are.
+    pub(super) fn send_raw(&self, bytes: &[u8], answered: u64) -> io::Result<()> {
+        if self.mute.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        self.count_answered(answered);
+        let _output = lock(&self.output);
+        self.write(bytes)
+    }
+
+    /// With the output locked.
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        let piece = self.shared.piece_bytes.load(Ordering::SeqCst);
+        let mut stream = &self.stream;
+        let pieces = if piece == 0 { bytes.len() } else { piece };
+        for some in bytes.chunks(pieces.max(1)) {
+            let mut rest = some;
+            while !rest.is_empty() {
+                match stream.write(rest) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(count) => {
+                        self.shared.writes.fetch_add(1, Ordering::SeqCst);
+                        rest = rest.get(count..).unwrap_or_default();
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            if piece != 0 {
+                // The client may look at what there is so far.
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    // Later.
+
+    /// Sends a reply so much later.
+    pub(super) fn delay(self: &Arc<Self>, delay: Duration, reply: Reply) -> io::Result<()> {
+        let now = Instant::now();
+        let due = now.checked_add(delay).unwrap_or(now);
+        let mut late = lock(&self.late);
+        let at = late.replies.partition_point(|(other, _)| *other <= due);
+        late.replies.insert(at, (due, reply));
+        if !late.has_thread {
+            let link = Arc::clone(self);
+            std::thread::Builder::new().name("poolhouse-cql-late".to_owned()).spawn(move || link.send_late())?;
+            late.has_thread = true;
+        }
+        drop(late);
+        self.late_changed.notify_all();
+        Ok(())
+    }
+
+    /// The thread of what is late; until the connection has ended.
+    fn send_late(&self) {
+        let mut late = lock(&self.late);
+        while !self.ended.load(Ordering::SeqCst) {
+            let now = Instant::now();
+            let count = late.replies.partition_point(|(due, _)| *due <= now);
+            if count == 0 {
+                let changed = &self.late_changed;
+                late = match late.replies.first().map(|(due, _)| *due) {
+                    Some(due) => {
+                        let waited = changed.wait_timeout(late, due.saturating_duration_since(now));
+                        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
+                    }
+                    None => changed.wait(late).unwrap_or_else(std::sync::PoisonError::into_inner),
+                };
+                continue;
+            }
+            let replies: Vec<Reply> = late.replies.drain(..count).map(|(_, reply)| reply).collect();
+            drop(late);
+            if self.send_together(replies).is_err() {
+                self.cut(Cut::Close);
+                return;
+            }
+            late = lock(&self.late);
+        }
+    }
+
+    /// Sends replies by as few writes as they allow.
+    fn send_together(&self, replies: Vec<Reply>) -> io::Result<()> {
+        let (mut together, mut count) = (Vec::new(), 0);
+        for reply in replies {
+            if reply.damage.is_none() && !reply.plain {
+                together.extend_from_slice(&reply.envelopes);
+                count += 1;
+                continue;
+            }
+            self.send(&together, count, false)?;
+            together.clear();
+            count = 0;
+            self.send_reply(&reply)?;
+        }
+        self.send(&together, count, false)
+    }
+
+    /// Keeps a reply; sends all that are kept once they are so many.
+    pub(super) fn hold(&self, reply: Reply, count: usize, order: Order) -> io::Result<()> {
+        let is_enough = {
+            let mut held = lock(&self.held);
+            held.push(reply);
+            held.len() >= count
+        };
+        if is_enough { self.release(order).map(drop) } else { Ok(()) }
+    }
+
+    /// Sends all replies that are kept; tells how many they were.
+    pub(super) fn release(&self, order: Order) -> io::Result<usize> {
+        let mut held = core::mem::take(&mut *lock(&self.held));
+        match order {
+            Order::Kept => {}
+            Order::Reversed => held.reverse(),
+            Order::Shuffled(seed) => shuffle(&mut held, &mut Rng::new(seed)),
+        }
+        let count = held.len();
+        self.send_together(held)?;
+        Ok(count)
+    }
+
+    pub(super) fn held_count(&self) -> usize {
+        lock(&self.held).len()
+    }
+
+    // The end.
+
+    /// Ends the connection now, whatever its threads are doing.
+    pub(super) fn cut(&self, cut: Cut) {
+        self.ended.store(true, Ordering::SeqCst);
+        if cut == Cut::Reset {
+            // It is reset when the last who has the socket lets go of it.
+            let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
+        }
+        // Who is writing has to be woken; else a reset says enough.
+        let how = if cut == Cut::Reset && self.output.try_lock().is_ok() { Shutdown::Read } else { Shutdown::Both };
+        // It may have ended by itself.
+        let _ = self.stream.shutdown(how);
+        drop(lock(&self.late));
+        self.late_changed.notify_all();
+        self.shared.open_gate();
+    }
+
+    /// Takes note that the thread of the connection is done with it.
+    pub(super) fn end(&self, cut: Cut) {
+        self.cut(cut);
+        self.count_answered(self.waiting.now());
+        self.shared.unregister(self.id);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Waits while nothing is to be read.
+    pub(super) fn wait_to_read(&self) {
+        let (stopped, paused) = (&self.stopped, &self.shared.paused);
+        self.shared.wait_while(|| {
+            (stopped.load(Ordering::SeqCst) || paused.load(Ordering::SeqCst)) && !self.ended.load(Ordering::SeqCst)
+        });
+    }
+}
+
+/// By Fisher and Yates.
+fn shuffle<T>(items: &mut [T], random: &mut Rng) {
+    for last in (1..items.len()).rev() {
+        let bound = u32::try_from(last + 1).unwrap_or(u32::MAX);
+        let other = usize::try_from(random.below(bound)).unwrap_or(0);
+        items.swap(last, other);
+    }
+}
+
+/// Damage that well-formed output cannot show.
+mod damage {
+    use poolhouse_core::wire::cql::{CqlEncodeError, Encoder, HEADER_BYTES};
+    use std::io;
+
+    use super::Part;
+
+    /// Bytes behind the payload of a segment.
+    const TRAILER_BYTES: usize = 4;
+    /// What the checksum of a payload begins with.
+    const CRC32_FRONT: [u8; 4] = [0xfa, 0x2d, 0x55, 0xca];
+
+    /// Makes the header of an envelope alone, which claims a body of this length, into what travels.
+    pub(super) fn claim(
+        envelope: &[u8],
+        length: i32,
+        framed: Option<&mut Encoder>,
+        wire: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let mut header = envelope.first_chunk::<HEADER_BYTES>().copied().unwrap_or_default();
+        let length_at = HEADER_BYTES - 4;
+        header[length_at..].fill(0);
+        let Some(encoder) = framed else {
+            header[length_at..].copy_from_slice(&length.to_be_bytes());
+            wire.extend_from_slice(&header);
+            return Ok(());
+        };
+        let failed = |error: CqlEncodeError| io::Error::other(error);
+        // So short it is never compressed: it stands in its segment as it is, or for itself.
+        encoder.encode(&header, wire).map_err(failed)?;
+        let has_trailer = wire.len() > HEADER_BYTES;
+        let end = if has_trailer { wire.len() - TRAILER_BYTES } else { wire.len() };
+        wire[end - 4..end].copy_from_slice(&length.to_be_bytes());
+        if has_trailer {
+            let mut checksum = flate2::Crc::new();
+            checksum.update(&CRC32_FRONT);
+            checksum.update(&wire[end - HEADER_BYTES..end]);
+            wire[end..].copy_from_slice(&checksum.sum().to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Makes a checksum of the first segment wrong; of one that is alone, in the case of the payload.
+    pub(super) fn spoil(wire: &mut [u8], part: Part) {
+        let byte = match part {
+            // The flags of either format end here.
+            Part::Header => wire.get_mut(2),
+            Part::Payload => wire.last_mut(),
+        };
+        if let Some(byte) = byte {
+            *byte ^= 0x80;
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The statements that the server knows, and rows.
+
+use core::time::Duration;
+
+use poolhouse_core::wire::cql::{ErrorCode, OutcomeKind, Version};
+
+use super::tables::{self, Node};
+
+/// The most that `bytes` gives.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The longest that `delay` lets anybody wait.
+const DELAY_MAX: Duration = Duration::from_secs(3600);
+
+/// Where the cells of answers claim to be from, and what they are called.
+const COLUMN: &str = "reply";
+const VARCHAR: u16 = 0x0d;
+const BLOB: u16 = 0x03;
+
+/// What came of a statement: the body of a RESULT, or of an ERROR.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// The body was written.
+    Result,
+    /// Nothing was written.
+    Failed(ErrorCode, String),
+}
+
+/// A statement that was looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Statement<'a> {
+    /// Without `delay`.
+    text: &'a [u8],
+    /// How much later it is answered.
+    pub(super) delay: Duration,
+}
+
+impl<'a> Statement<'a> {
+    #[inline]
+    pub(super) fn of(text: &'a [u8]) -> Self {
+        let Some(rest) = text.strip_prefix(b"delay ") else { return Self { text, delay: Duration::ZERO } };
+        let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+        let (number, rest) = rest.split_at(end);
+        let delay = number_of(number).and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+        Self { text: rest.strip_prefix(b" ").unwrap_or(rest), delay: delay.unwrap_or_default().min(DELAY_MAX) }
+    }
+
+    /// Whether it is about the server itself, as what clients ask when they connect.
+    #[inline]
+    pub(super) fn is_of_system(&self) -> bool {
+        matches!(self.text.first(), Some(b'S' | b's' | b'U' | b'u'))
+    }
+
+    /// Writes the body of the RESULT.
+    #[inline]
+    pub(super) fn answer(&self, body: &mut Vec<u8>, node: &Node) -> Answer {
+        if let Some(rest) = self.text.strip_prefix(b"echo ") {
+            return cell(body, VARCHAR, rest.len(), |body| body.extend_from_slice(rest));
+        }
+        self.answer_other(body, node)
+    }
+
+    fn answer_other(&self, body: &mut Vec<u8>, node: &Node) -> Answer {
+        let text = self.text;
+        if text == b"echo" {
+            return cell(body, VARCHAR, 0, |_| ());
+        }
+        if text == b"void" || text.starts_with(b"void ") {
+            body.extend_from_slice(&OutcomeKind::Void.number().to_be_bytes());
+            return Answer::Result;
+        }
+        if let Some(rest) = text.strip_prefix(b"bytes ") {
+            return bytes(rest, body);
+        }
+        let Ok(text) = core::str::from_utf8(text) else {
+            return Answer::Failed(ErrorCode::SYNTAX_ERROR, "the statement is not UTF-8".to_owned());
+        };
+        tables::answer(text, body, node)
+    }
+}
+
+/// `N`, or `N` and a text that is repeated.
+fn bytes(rest: &[u8], body: &mut Vec<u8>) -> Answer {
+    let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
+    let (number, pattern) = rest.split_at(end);
+    let Some(count) = number_of(number).filter(|count| *count <= BYTES_MAX) else {
+        return Answer::Failed(ErrorCode::INVALID, format!("bytes wants a number up to {BYTES_MAX}"));
+    };
+    let pattern = pattern.strip_prefix(b" ").filter(|pattern| !pattern.is_empty()).unwrap_or(b"0123456789abcdef");
+    cell(body, BLOB, count, |body| {
+        let end = body.len() + count;
+        while body.len() < end {
+            let some = pattern.len().min(end - body.len());
+            body.extend_from_slice(&pattern[..some]);
+        }
+    })
+}
+
+fn number_of(digits: &[u8]) -> Option<usize> {
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// The body of a RESULT of one row with one cell.
+fn cell(body: &mut Vec<u8>, kind: u16, count: usize, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    let Ok(length) = i32::try_from(count) else {
+        return Answer::Failed(ErrorCode::INVALID, "the cell is too long".to_owned());
+    };
+    body.extend_from_slice(&front_of(kind));
+    body.extend_from_slice(&length.to_be_bytes());
+    write(body);
+    Answer::Result
+}
+
+/// Bytes in front of the cell's length: the kind of the result, one column of one table, one row.
+const FRONT_BYTES: usize = 4 + 4 + 4 + (2 + KEYSPACE.len()) + (2 + TABLE.len()) + (2 + COLUMN.len()) + 2 + 4;
+/// The keyspace and the table that the answers claim to come from.
+pub(super) const KEYSPACE: &str = "poolhouse";
+pub(super) const TABLE: &str = "answers";
+
+/// Of a varchar; that of another type differs in its place.
+const FRONT: [u8; FRONT_BYTES] = front();
+
+const fn front() -> [u8; FRONT_BYTES] {
+    let mut bytes = [0; FRONT_BYTES];
+    // Rows; one table for all columns; one column.
+    bytes[3] = 2;
+    bytes[7] = 1;
+    bytes[11] = 1;
+    let mut at = 12;
+    let names = [KEYSPACE.as_bytes(), TABLE.as_bytes(), COLUMN.as_bytes()];
+    let mut which = 0;
+    while which < names.len() {
+        let name = names[which];
+        bytes[at + 1] = name.len().to_le_bytes()[0];
+        at += 2;
+        let mut index = 0;
+        while index < name.len() {
+            bytes[at] = name[index];
+            at += 1;
+            index += 1;
+        }
+        which += 1;
+    }
+    bytes[at + 1] = VARCHAR.to_le_bytes()[0];
+    // One row.
+    bytes[at + 5] = 1;
+    bytes
+}
+
+const fn front_of(kind: u16) -> [u8; FRONT_BYTES] {
+    let mut bytes = FRONT;
+    bytes[FRONT_BYTES - 5] = kind.to_le_bytes()[0];
+    bytes
+}
+
+/// The one cell of the RESULT that an `echo` or `bytes` is answered with, out of its body; `None` if it is anything else.
+#[must_use]
+pub fn cell_of(result_body: &[u8]) -> Option<&[u8]> {
+    let (front, rest) = result_body.split_at_checked(FRONT_BYTES)?;
+    let (length, cell) = rest.split_first_chunk()?;
+    let is_it = front == front_of(VARCHAR) || front == front_of(BLOB);
+    (is_it && usize::try_from(i32::from_be_bytes(*length)) == Ok(cell.len())).then_some(cell)
+}
+
+/// The text with each `?` replaced by a value; `None` if there are not so many values.
+pub(super) fn bound(text: &[u8], values: &[&[u8]]) -> Option<Vec<u8>> {
+    let mut whole = Vec::with_capacity(text.len() + values.iter().map(|value| value.len()).sum::<usize>());
+    let mut values = values.iter();
+    for byte in text {
+        match byte {
+            b'?' => whole.extend_from_slice(values.next()?),
+            _ => whole.push(*byte),
+        }
+    }
+    values.next().is_none().then_some(whole)
+}
+
+/// The body of the RESULT of a PREPARE. Every variable is a varchar, and so is the one column.
+pub(super) fn prepared(text: &[u8], id: &[u8], version: Version, body: &mut Vec<u8>) -> Option<()> {
+    let variables = i32::try_from(text.iter().filter(|byte| **byte == b'?').count()).ok()?;
+    let string = |body: &mut Vec<u8>, bytes: &[u8]| -> Option<()> {
+        body.extend_from_slice(&u16::try_from(bytes.len()).ok()?.to_be_bytes());
+        body.extend_from_slice(bytes);
+        Some(())
+    };
+    let int = |body: &mut Vec<u8>, value: i32| body.extend_from_slice(&value.to_be_bytes());
+    int(body, OutcomeKind::Prepared.number());
+    string(body, id)?;
+    if version == Version::V5 {
+        // The id of what the columns are: they never change.
+        string(body, id)?;
+    }
+    // The variables: of one table, and none of them is a part of its key.
+    int(body, 1);
+    int(body, variables);
+    if version != Version::V3 {
+        int(body, 0);
+    }
+    for name in [KEYSPACE, TABLE] {
+        string(body, name.as_bytes())?;
+    }
+    for index in 0..variables {
+        string(body, format!("v{index}").as_bytes())?;
+        body.extend_from_slice(&VARCHAR.to_be_bytes());
+    }
+    // The columns.
+    let is_void = text.starts_with(b"void");
+    int(body, 1);
+    int(body, i32::from(!is_void));
+    for name in [KEYSPACE, TABLE] {
+        string(body, name.as_bytes())?;
+    }
+    if !is_void {
+        string(body, COLUMN.as_bytes())?;
+        let kind = if text.starts_with(b"bytes ") { BLOB } else { VARCHAR };
+        body.extend_from_slice(&kind.to_be_bytes());
+    }
+    Some(())
+}
