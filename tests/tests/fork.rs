@@ -24,12 +24,15 @@ use std::time::Instant;
 use bson::doc;
 use futures_lite::future::block_on;
 use poolhouse_async_std::AsyncStd;
+use poolhouse_core::client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
 use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform};
 use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_core::shell::{ForkReset, OperationError, Wanted};
+use poolhouse_core::wire::cql::Consistency;
 use poolhouse_smol::Smol;
+use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted as Certificate};
@@ -58,7 +61,7 @@ fn main() -> ExitCode {
 }
 
 fn cases<P: Platform + Default>(platform: &str) -> Cases {
-    let cases: [(&str, fn()); 8] = [
+    let cases: [(&str, fn()); 11] = [
         ("parent_keeps_its_connection", parent_keeps_its_connection::<P>),
         ("inherited_client_fails_at_once_and_is_cleared", inherited_client_fails_at_once_and_is_cleared::<P>),
         ("connection_in_use_fails_in_the_child_and_goes_on_in_the_parent", connection_in_use::<P>),
@@ -67,6 +70,9 @@ fn cases<P: Platform + Default>(platform: &str) -> Cases {
         ("child_is_refused_a_client_of_its_own", child_is_refused_a_client_of_its_own::<P>),
         ("both_sides_of_a_fork_before_the_first_client_work", both_sides_work::<P>),
         ("client_of_a_busy_process_is_inert_in_a_hundred_children", many_children::<P>),
+        ("session_is_inert_in_the_child_and_goes_on_in_the_parent", session_is_inert::<P>),
+        ("requests_of_a_session_that_wait_are_the_parents", requests_that_wait::<P>),
+        ("session_of_a_busy_process_is_inert_in_its_children", busy_session::<P>),
     ];
     cases.map(|(name, case)| (format!("{platform}_{name}"), case)).to_vec()
 }
@@ -512,4 +518,152 @@ fn many_children<P: Platform + Default>() {
         busy.store(false, core::sync::atomic::Ordering::Relaxed);
     });
     block_on(ping(&client));
+}
+
+/// A session with one connection, which takes so many requests at a time. Nothing happens by itself.
+fn session<P: Platform + Default>(server: &CqlServer, requests: u32) -> Session<P> {
+    let local = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: requests,
+        new_connection_threshold: requests,
+    };
+    let mux = MuxOptions { local, remote: local, heartbeat_interval: Duration::ZERO, ..MuxOptions::DEFAULT };
+    let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(Duration::ZERO);
+    Session::new(options).expect("the options are right")
+}
+
+fn node() -> CqlServer {
+    CqlServer::start(CqlServerOptions::default()).expect("the fake server starts")
+}
+
+async fn echo<P: Platform>(session: &Session<P>, text: &str) -> Result<String, RequestError> {
+    let reply = session.query(&format!("echo {text}"), Consistency::One).await?;
+    let cell = cell_of(reply.body()).expect("a row with a cell");
+    Ok(String::from_utf8(cell.to_vec()).expect("text"))
+}
+
+fn echoes<P: Platform>(session: &Session<P>) {
+    for number in 0..20 {
+        let text = format!("number {number}");
+        assert_eq!(block_on(echo(session, &text)).expect("the server answers"), text);
+    }
+}
+
+/// What the child must not change.
+fn seen_by(server: &CqlServer) -> (u64, u64) {
+    let counts = server.counts();
+    (counts.accepted, counts.open)
+}
+
+fn session_is_inert<P: Platform + Default>() {
+    let server = node();
+    let session = session::<P>(&server, 4);
+    let mut events = session.subscribe();
+    echoes(&session);
+    let before = seen_by(&server);
+    let session = forked(
+        session,
+        |session, line| {
+            assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
+            assert!(session.hosts().is_empty());
+            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Forked)));
+            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Forked)));
+            assert!(events.try_next().is_none() && at_once(events.next()).is_none());
+            assert!(at_once(session.subscribe().next()).is_none());
+            assert!(format!("{session:?}").contains("Session"));
+            assert!(matches!(Session::<P>::new(session.options().clone()), Err(Error::Forked)));
+            at_once(session.close());
+            line.say();
+            line.hear();
+            assert!(matches!(at_once(echo(&session, "closed")), Err(RequestError::Forked)));
+            drop((session, events));
+            line.say();
+            line.hear();
+        },
+        |session, line| {
+            for _ in 0..2 {
+                line.hear();
+                echoes(&session);
+                assert_eq!(seen_by(&server), before, "while the child lives");
+                line.say();
+            }
+            session
+        },
+    );
+    echoes(&session);
+    assert_eq!(seen_by(&server), before);
+    // Two of the handshake.
+    assert_eq!(server.counts().requests, 80 + 2);
+    block_on(session.close());
+}
+
+/// One in flight, and two that wait for its id.
+fn requests_that_wait<P: Platform + Default>() {
+    let server = node();
+    let session = session::<P>(&server, 1);
+    echoes(&session);
+    server.add(Rule::statements(Act::Hold { count: usize::MAX, order: Order::Kept }).times(1));
+    let before = seen_by(&server);
+    let waiting = ["sent", "queued", "queued, too"].map(|text| {
+        let mut request = Box::pin(echo(&session, text));
+        assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        request
+    });
+    assert!(server.wait_until(CHILD_MAX, |server| server.held_count() == 1));
+    let [sent, queued, other] = forked(
+        waiting,
+        |[sent, queued, other], line| {
+            assert!(matches!(at_once(sent), Err(RequestError::Forked)));
+            assert!(matches!(at_once(queued), Err(RequestError::Forked)));
+            drop((other, session.clone()));
+            line.say();
+            line.hear();
+        },
+        |waiting, line| {
+            line.hear();
+            let state = session.hosts()[0].state;
+            assert_eq!((state.in_flight, state.queued, state.orphaned), (1, 2, 0));
+            assert_eq!(server.release(Order::Kept), 1);
+            line.say();
+            waiting
+        },
+    );
+    for (request, text) in [(sent, "sent"), (queued, "queued"), (other, "queued, too")] {
+        assert_eq!(block_on(request).expect("the server answers"), text);
+    }
+    echoes(&session);
+    assert_eq!(seen_by(&server), before);
+}
+
+/// Wherever the other threads are when the process forks, and whatever locks they hold.
+fn busy_session<P: Platform + Default>() {
+    let server = node();
+    let session = session::<P>(&server, 2);
+    echoes(&session);
+    let busy = core::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while busy.load(core::sync::atomic::Ordering::Relaxed) {
+                    echoes(&session);
+                }
+            });
+        }
+        for _ in 0..50 {
+            forked(
+                session.clone(),
+                |inherited, _| {
+                    assert!(matches!(at_once(echo(&inherited, "inherited")), Err(RequestError::Forked)));
+                    assert!(inherited.hosts().is_empty());
+                    drop(inherited.subscribe());
+                    drop(inherited);
+                },
+                |inherited, _| drop(inherited),
+            );
+        }
+        busy.store(false, core::sync::atomic::Ordering::Relaxed);
+    });
+    echoes(&session);
+    assert_eq!(server.counts().accepted, 1);
 }

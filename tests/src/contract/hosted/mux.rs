@@ -74,7 +74,7 @@ const fn narrow(max_requests_per_connection: u32) -> MuxOptions {
         max_requests_per_connection,
         new_connection_threshold: max_requests_per_connection,
     };
-    MuxOptions { local, ..CALM }
+    MuxOptions { local, remote: local, ..CALM }
 }
 
 fn server() -> CqlServer {
@@ -243,6 +243,11 @@ async fn begun<'r>(request: impl Future<Output = Result<String, RequestError>> +
     let mut request: Waiting<'r> = Box::pin(request);
     assert!(poll_once(&mut request).await.is_none(), "it waits");
     request
+}
+
+/// A mebibyte that begins with a number.
+fn long(number: usize) -> String {
+    format!("{number} {}", "x".repeat(1 << 20))
 }
 
 /// A rule by which requests whose text begins so are kept from their reply.

@@ -94,6 +94,28 @@ fn peer_that_takes_nothing_is_kept_no_more_than_a_bound_for() {
     assert!(heard.chunks(piece.len()).all(|chunk| piece.starts_with(chunk) || chunk.len() < piece.len()));
 }
 
+/// The peer may take nothing before what it has sent is taken: who waited for it here would wait for ever.
+#[test]
+fn read_goes_on_although_nothing_can_be_sent() {
+    let world = World::new();
+    for versions in [Versions::Tls12, Versions::Tls13] {
+        let (wire, mut stream) = open(&world, versions, |far| far.echo = false);
+        wire.0.borrow_mut().stuck = true;
+        let piece = pattern(10_000);
+        let mut taken = 0;
+        while let Some(count) = run_for(stream.write(&piece), 3) {
+            taken += count.unwrap();
+        }
+        let sent = pattern(100_000);
+        wire.0.borrow_mut().say(&sent);
+        assert!(run(receive(&mut stream, sent.len())).unwrap() == sent);
+        // What was taken goes out all the same.
+        wire.0.borrow_mut().stuck = false;
+        run(stream.flush()).unwrap();
+        assert_eq!(wire.0.borrow().heard.len(), taken);
+    }
+}
+
 #[test]
 fn read_that_is_dropped_anywhere_loses_nothing() {
     let world = World::new();

@@ -1,6 +1,6 @@
 //! Sessions over TLS.
 
-use super::{FORMATS, Format, Rig, begun, run, server, speaking};
+use super::{FORMATS, Format, Rig, begun, long, run, server, speaking};
 use crate::contract::rig::within;
 use crate::patience::{PATIENCE, eventually};
 use crate::suite::Suite;
@@ -44,7 +44,7 @@ async fn both_ways<P: Platform + Default>(format: Format) {
         speaking(with_hosts(options, hosts), format).tls(tls)
     });
     rig.works().await;
-    let texts: Vec<_> = (0..REQUESTS).map(|number| format!("{number:0>width$}", width = 1 << 20)).collect();
+    let texts: Vec<_> = (0..REQUESTS).map(long).collect();
     let mut waiting = Vec::new();
     for text in &texts {
         waiting.push(begun(rig.echo(text)).await);

@@ -1,0 +1,170 @@
+//! What a request of a session allocates when all is warm: the body of its answer, and nothing else.
+//!
+//! Every allocation of the process is counted, of whichever thread: that which asks, that of the executor which reads and writes, the reactor's. The
+//! server is a process of its own. The futures of the requests have their places in memory before the counting begins, and are made there.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::client::mux::{MuxOptions, Reply, RequestError, SessionOptions};
+use poolhouse_core::wire::cql::{Consistency, Parameters, Request, Version};
+use poolhouse_smol::mux::Session;
+use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions};
+use poolhouse_tests::suite::Suite;
+use std::alloc::System;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// The system's allocator, counting what it is asked for.
+struct Counting;
+
+static ASKED: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
+
+fn note(bytes: usize) {
+    ASKED.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches atomics only.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Set in the process that is the server.
+const SERVER: &str = "POOLHOUSE_MUX_ALLOCATIONS_SERVER";
+/// Requests that are counted.
+const REQUESTS: u64 = 20_000;
+/// What may be allocated besides, in all of that: a timer that is set anew.
+const BESIDES: u64 = 20;
+/// Nothing here takes longer, unless it hangs.
+const LONG: Duration = Duration::from_secs(120);
+
+fn main() -> ExitCode {
+    if std::env::var_os(SERVER).is_some() {
+        let server = CqlServer::start(CqlServerOptions::fast()).expect("a server");
+        println!("{}", server.address());
+        let mut sink = [0; 64];
+        while std::io::stdin().read(&mut sink).is_ok_and(|count| count > 0) {}
+        return ExitCode::SUCCESS;
+    }
+    // One case: what others allocate would be counted.
+    Suite::new("mux_allocations").case("a_request_allocates_the_body_of_its_answer", run).run()
+}
+
+fn start_server() -> (Child, String) {
+    let this = std::env::current_exe().expect("this program has a path");
+    let mut server = Command::new(this)
+        .env(SERVER, "yes")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program runs");
+    let mut address = String::new();
+    BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut address).expect("it tells where it is");
+    (server, address.trim().to_owned())
+}
+
+fn run() {
+    let (mut server, address) = start_server();
+    let before = ASKED.load(Ordering::Relaxed);
+    drop(core::hint::black_box(vec![0_u8; 100]));
+    assert!(ASKED.load(Ordering::Relaxed) > before, "the counter counts");
+    for version in Version::ALL {
+        for in_flight in [1, 16, 256] {
+            measure(&address, version, in_flight);
+        }
+    }
+    drop(server.stdin.take());
+    server.wait().expect("our child");
+}
+
+fn measure(address: &str, version: Version, in_flight: usize) {
+    let options = SessionOptions::new([address]).version(version).mux(MuxOptions::DEFAULT).request_timeout(LONG);
+    let session = Session::new(options).expect("a session");
+    let request = Request::Query { text: "bytes 100", parameters: Parameters::new(Consistency::One) };
+    let body_bytes = smol::block_on(session.request(&request)).expect("a reply").body().len() as u64;
+    let (asked, bytes) = smol::block_on(async {
+        let mut flights = places(in_flight, || session.request(&request));
+        // All memory is as large as it gets, also that which depends on how much is read at a time.
+        fly(&mut flights, || session.request(&request), REQUESTS).await;
+        let before = (ASKED.load(Ordering::Relaxed), BYTES.load(Ordering::Relaxed));
+        fly(&mut flights, || session.request(&request), REQUESTS).await;
+        (ASKED.load(Ordering::Relaxed) - before.0, BYTES.load(Ordering::Relaxed) - before.1)
+    });
+    println!(
+        "{version}, {in_flight} in flight: {asked} allocations, {bytes} bytes, for {REQUESTS} answers of {body_bytes} bytes"
+    );
+    assert!(asked >= REQUESTS && bytes >= REQUESTS * body_bytes, "the counter sees bodies");
+    assert!(
+        asked <= REQUESTS + BESIDES,
+        "{version}, {in_flight} in flight: {asked} allocations for {REQUESTS} requests"
+    );
+}
+
+type Places<F> = Vec<Pin<Box<Option<F>>>>;
+
+fn places<F>(count: usize, _of: impl Fn() -> F) -> Places<F> {
+    (0..count).map(|_| Box::pin(None)).collect()
+}
+
+/// Makes so many requests, always as many at a time as there are places.
+async fn fly<F: Future<Output = Result<Reply, RequestError>>>(
+    places: &mut Places<F>,
+    make: impl Fn() -> F,
+    count: u64,
+) {
+    let (mut begun, mut ended) = (0, 0);
+    poll_fn(|context| {
+        for place in places.iter_mut() {
+            loop {
+                if place.as_ref().get_ref().is_none() {
+                    if begun == count {
+                        break;
+                    }
+                    begun += 1;
+                    place.as_mut().set(Some(make()));
+                }
+                let Some(flight) = place.as_mut().as_pin_mut() else { break };
+                match flight.poll(context) {
+                    Poll::Pending => break,
+                    Poll::Ready(reply) => {
+                        drop(reply.expect("an answer"));
+                        ended += 1;
+                        place.as_mut().set(None);
+                    }
+                }
+            }
+        }
+        if ended == count { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
