@@ -21,6 +21,8 @@
 //! - `ending`: a client is closed under load, dropped with leases out, or loses its runner.
 //! - `crowd`: many tasks on few connections, and who waits how long.
 //! - `hosted`: what only a client with threads and a heap can do: panics, poisoned locks, tasks on the platform's executor.
+//! - `hosted::mux`: sessions over multiplexed pools, against fake Cassandra nodes: requests that are dropped at each of their polls, ends under load, panics, ten
+//!   thousand tasks on four connections, peers that are silent, full, in pieces or lie, and TLS both ways at once.
 //! - `platform`: what a platform does beneath the client besides: datagrams, names of hosts, tasks.
 //!
 //! One check-out, as it travels: a case asks its subject for a client of a [`FakeServer`](crate::fake::FakeServer)
