@@ -49,6 +49,9 @@ impl<M: MuxMemory> Mux<M> {
                 self.serve(now, observer);
             } else if self.down.is_some_and(|(_, at)| at > now) {
                 break;
+            } else if !self.conns.has_place() && self.conns.has_any() {
+                // A place is free once the closing of a connection was polled; then `poll_timeout` is due.
+                break;
             } else if self.create(now, observer).is_err() {
                 self.note_failure(now, Cause::Resources);
                 break;
@@ -84,7 +87,7 @@ impl<M: MuxMemory> Mux<M> {
         let mut ids = self.config.options().streams_per_connection;
         let room = M::Words::empty().limit() as usize;
         while stream_words(ids) > room {
-            ids = ids.saturating_sub(64);
+            ids = ids.saturating_sub(1) / 64 * 64;
             if ids == 0 {
                 return Err(Full);
             }
@@ -95,12 +98,15 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// Takes the newest connection out of the trash, if one may still be used.
+    /// Takes the newest connection out of the trash that may still be used.
     fn resurrect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
-        let Some(index) = self.conns.back(conn::TRASHED) else { return false };
-        if self.conns.get(index).until <= now {
-            return false;
-        }
+        let mut newest = None;
+        self.for_each(conn::TRASHED, |index| {
+            if self.conns.get(index).until > now {
+                newest = Some(index);
+            }
+        });
+        let Some(index) = newest else { return false };
         self.conns.move_to(index, conn::OPEN);
         let conn = MuxConnId(self.conns.key(index));
         observer.on_event(now, &MuxEvent::ConnectionResurrected { mux: self.id, conn });
@@ -119,11 +125,12 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// How many connections a load takes. The threshold is a quarter lower than for growth, so that load at the threshold opens and trashes none in turn.
+    /// How many connections a load takes. The threshold is a quarter lower than for growth, at least one request, so that load at the threshold opens and
+    /// trashes none in turn.
     pub(super) fn needed(&self, load: u32) -> u32 {
         let Some(host) = self.config.host() else { return 0 };
         let requests = host.max_requests_per_connection;
-        let kept = host.new_connection_threshold - host.new_connection_threshold / 4;
+        let kept = host.new_connection_threshold - host.new_connection_threshold.div_ceil(4);
         let more = u32::from(load % requests > kept);
         (load / requests + 1 + more).max(host.core_connections)
     }

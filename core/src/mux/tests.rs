@@ -5,6 +5,8 @@ use crate::machine::Machine;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+mod edges;
+
 type Events = Vec<(Instant, MuxEvent)>;
 
 struct World<M: MuxMemory = MuxOnHeap> {

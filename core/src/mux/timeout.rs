@@ -78,11 +78,13 @@ impl<M: MuxMemory> Mux<M> {
     fn heartbeat_due(&self, index: u32) -> Option<Instant> {
         let slot = self.conns.get(index);
         let options = self.config.options();
-        match slot.heartbeat {
-            Some(heartbeat) => Some(heartbeat.asked.saturating_add(options.heartbeat_timeout)),
-            None if options.heartbeat_interval.is_zero() => None,
-            None => Some(slot.heard.saturating_add(options.heartbeat_interval)),
+        if options.heartbeat_interval.is_zero() {
+            return None;
         }
+        Some(match slot.heartbeat {
+            Some(heartbeat) => heartbeat.asked.saturating_add(options.heartbeat_timeout),
+            None => slot.heard.saturating_add(options.heartbeat_interval),
+        })
     }
 
     /// The next heartbeat that the host is to be told of.
@@ -127,8 +129,11 @@ impl<M: MuxMemory> Mux<M> {
                 earlier(Some(slot.until));
             }
         });
-        let retries = self.wants_growth(false) && self.conns.has_place();
-        earlier(self.down.filter(|_| retries).map(|(_, at)| at.max(self.now)));
-        next
+        // After a pause, or because a place became free.
+        if self.wants_growth(false) && self.conns.has_place() {
+            earlier(Some(self.down.map_or(self.now, |(_, at)| at.max(self.now))));
+        }
+        // The end of time never comes.
+        next.filter(|at| *at < Instant::MAX)
     }
 }
