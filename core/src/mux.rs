@@ -105,10 +105,14 @@ const BACKOFF_LAST: Duration = Duration::from_secs(60);
 impl<M: MuxMemory> Mux<M> {
     /// A pool, which begins to establish the connections that it keeps open.
     ///
-    /// - `id`: what its host calls it.
+    /// - `id`: what its host calls it. - `config`: with fewer stream ids, and no more requests on a connection than that, where there is no memory for all.
     ///
     /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each. Events: `PoolCreated`, `ConnectionCreated`.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
+        let config = match Self::ids_with_room(config.options().streams_per_connection) {
+            0 => config,
+            streams => config.with_streams(streams),
+        };
         observer.on_event(now, &MuxEvent::PoolCreated { mux: id, config });
         let mut mux = Self {
             id,
@@ -249,7 +253,7 @@ impl<M: MuxMemory> Mux<M> {
         if self.closed {
             return;
         }
-        self.config = config.with_streams_of(&self.config);
+        self.config = config.with_streams(self.config.options().streams_per_connection);
         observer.on_event(now, &MuxEvent::PoolReconfigured { mux: self.id, config: self.config });
         self.apply_limits(now, observer);
     }
@@ -328,7 +332,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// News: a connection failed. It is closed, and the requests on it fail.
     ///
-    /// Cost: O(connections). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
+    /// Cost: O(connections + requests that wait). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
     ///
     /// # Errors
     ///

@@ -180,9 +180,8 @@ impl MuxConfig {
         }
     }
 
-    /// These options with as many stream ids as others: what does not change in the life of a pool. Requests per connection are no more than that.
-    pub(super) fn with_streams_of(self, other: &Self) -> Self {
-        let streams_per_connection = other.options.streams_per_connection;
+    /// These options with so many stream ids, which do not change in the life of a pool. Requests per connection are no more than that.
+    pub(super) fn with_streams(self, streams_per_connection: u32) -> Self {
         let [local, remote] = [self.options.local, self.options.remote].map(|host| {
             let max_requests_per_connection = host.max_requests_per_connection.min(streams_per_connection);
             let new_connection_threshold = host.new_connection_threshold.min(max_requests_per_connection);

@@ -6,6 +6,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 mod edges;
+mod pressure;
 
 type Events = Vec<(Instant, MuxEvent)>;
 

@@ -3,6 +3,7 @@
 use super::memory::{Heartbeat, Verdict};
 use super::{AcquireError, Mux, MuxAction, MuxConnId, MuxEvent, MuxMemory, conn, waiter};
 use crate::machine::Observer;
+use crate::storage::Store;
 use crate::{Cause, Instant};
 
 /// The lists of connections that are established.
@@ -54,7 +55,7 @@ impl<M: MuxMemory> Mux<M> {
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
                 }
-                // All ids wait for replies, and for so long none came.
+                // All ids are in use, and for so long no reply came.
             }
             observer.on_event(now, &MuxEvent::HeartbeatFailed { mux, conn });
             self.fail(now, index, Cause::NetworkTimeout, observer);
@@ -81,10 +82,13 @@ impl<M: MuxMemory> Mux<M> {
         if options.heartbeat_interval.is_zero() {
             return None;
         }
-        Some(match slot.heartbeat {
-            Some(heartbeat) => heartbeat.asked.saturating_add(options.heartbeat_timeout),
-            None => slot.heard.saturating_add(options.heartbeat_interval),
-        })
+        if let Some(heartbeat) = slot.heartbeat {
+            return Some(heartbeat.asked.saturating_add(options.heartbeat_timeout));
+        }
+        let due = slot.heard.saturating_add(options.heartbeat_interval);
+        let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
+        // Without an id to ask by, an answer to any request is waited for, for as long.
+        Some(if has_id { due.max(self.now) } else { due.saturating_add(options.heartbeat_timeout) })
     }
 
     /// The next heartbeat that the host is to be told of.

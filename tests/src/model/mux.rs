@@ -228,6 +228,10 @@ impl Model {
     /// A pool, which establishes the connections that it keeps open.
     #[must_use]
     pub fn new(now: u64, options: MuxOptions, room: Room) -> Self {
+        let streams = options.streams_per_connection;
+        // Of 64 each.
+        let streams = if streams > room.ids { room.ids / 64 * 64 } else { streams };
+        let options = Self::with_streams(options, streams);
         let mut model = Self {
             events: vec![(now, Event::PoolCreated(options))],
             options,
@@ -245,6 +249,17 @@ impl Model {
         };
         model.provide(false);
         model
+    }
+
+    /// These options with so many stream ids, and no more requests on a connection than that.
+    fn with_streams(options: MuxOptions, streams_per_connection: u32) -> MuxOptions {
+        let within = |host: HostOptions| {
+            let most = host.max_requests_per_connection.min(streams_per_connection);
+            let new_connection_threshold = host.new_connection_threshold.min(most);
+            HostOptions { max_requests_per_connection: most, new_connection_threshold, ..host }
+        };
+        let (local, remote) = (within(options.local), within(options.remote));
+        MuxOptions { streams_per_connection, local, remote, ..options }
     }
 
     /// The last time that it was told.
@@ -385,7 +400,9 @@ impl Model {
         let MuxOptions { heartbeat_interval, heartbeat_timeout, .. } = self.options;
         let due = match conn.heartbeat {
             Some(heartbeat) => later(heartbeat.asked, heartbeat_timeout),
-            None => later(conn.heard, heartbeat_interval),
+            None if conn.has_free_id() => later(conn.heard, heartbeat_interval).max(self.now),
+            // There is no id to ask by.
+            None => later(later(conn.heard, heartbeat_interval), heartbeat_timeout),
         };
         (!heartbeat_interval.is_zero()).then_some(due)
     }
@@ -479,20 +496,25 @@ impl Model {
         let full =
             n > 0 && u64::from(self.in_flight()) > u64::from(n - 1) * most + u64::from(host.new_connection_threshold);
         let waits = self.queue().next().is_some();
-        n < host.core_connections || (self.pending() == 0 && (full || pressed || waits))
+        let none_comes = self.pending() == 0 || self.usable_trash().is_some();
+        n < host.core_connections || (none_comes && (full || pressed || waits))
+    }
+
+    /// The newest one that may be resurrected.
+    fn usable_trash(&self) -> Option<u64> {
+        self.at(Place::Trashed).filter(|conn| conn.until > self.now).last().map(|conn| conn.id)
     }
 
     /// What is wanted comes out of the trash, the newest first, or is created.
     fn provide(&mut self, pressed: bool) {
         let mut pressed = pressed;
         while self.wants_growth(pressed) {
-            let trashed = self.at(Place::Trashed).filter(|conn| conn.until > self.now).last();
-            if let Some(id) = trashed.map(|conn| conn.id) {
+            if let Some(id) = self.usable_trash() {
                 self.put(id, Place::Open);
                 self.emit(Event::Resurrected(id));
                 self.look();
-                pressed = false;
                 self.serve();
+                pressed = pressed && self.least_busy().is_none();
             } else if self.down.is_some_and(|(_, at)| at > self.now) {
                 return;
             } else if self.conns.len() < self.room.conns {
@@ -510,8 +532,6 @@ impl Model {
     fn create(&mut self) {
         self.last_conn += 1;
         let ids = self.options.streams_per_connection;
-        // Of 64 each.
-        let ids = if ids > self.room.ids { self.room.ids / 64 * 64 } else { ids };
         self.conns.push(Conn {
             id: self.last_conn,
             place: Place::OwesEstablish,

@@ -1,7 +1,7 @@
 //! What is asked of the pool.
 
 use super::{Event, Model, Outcome, Place, Stand, Waiter, later};
-use poolhouse_core::mux::{AcquireError, HostOptions, MuxClosed, MuxOptions, Written};
+use poolhouse_core::mux::{AcquireError, MuxClosed, MuxOptions, Written};
 
 /// What became of a request at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,14 +130,7 @@ impl Model {
         if self.closed {
             return;
         }
-        let streams_per_connection = self.options.streams_per_connection;
-        let within = |host: HostOptions| {
-            let most = host.max_requests_per_connection.min(streams_per_connection);
-            let new_connection_threshold = host.new_connection_threshold.min(most);
-            HostOptions { max_requests_per_connection: most, new_connection_threshold, ..host }
-        };
-        let (local, remote) = (within(options.local), within(options.remote));
-        self.options = MuxOptions { streams_per_connection, local, remote, ..options };
+        self.options = Self::with_streams(options, self.options.streams_per_connection);
         self.emit(Event::Reconfigured(self.options));
         let Some(host) = self.host() else {
             self.fail_queue(AcquireError::Ignored);
