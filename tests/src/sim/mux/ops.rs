@@ -6,7 +6,7 @@ use super::world::World;
 use crate::choices::Choices;
 use crate::model::mux::{Acquired, Outcome, Place, Stand};
 use poolhouse_core::mux::{
-    Acquire, Distance, MuxClaim, MuxConnId, MuxMemory, MuxOptions, Reply, ReplyError, Stream, Written,
+    Acquire, AcquireError, Distance, MuxClaim, MuxConnId, MuxMemory, MuxOptions, Reply, ReplyError, Stream, Written,
 };
 use poolhouse_core::{Cause, Instant, Machine};
 
@@ -273,6 +273,11 @@ impl<M: MuxMemory> World<'_, M> {
                 assert_eq!(stream.conn().number().get(), conn, "the connection that was granted");
                 self.streams.push((stream, request));
             }
+            // Of those that time out in one call, any may be first.
+            (
+                MuxClaim::Failed(AcquireError::TimedOut { in_flight, .. }),
+                Some(Outcome::Failed(AcquireError::TimedOut { in_flight: expected, .. })),
+            ) => assert_eq!(in_flight, expected),
             (MuxClaim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
             (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
         }
