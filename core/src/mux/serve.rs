@@ -130,11 +130,10 @@ impl<M: MuxMemory> Mux<M> {
         Ok(Acquire::Queued(MuxWaiterId(key)))
     }
 
-    /// Why there is no connection and none on the way, if that is so.
+    /// Why there is no connection and none on the way, if an attempt has failed. Before one has, a place for it is about to be free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
-        // Without a place for a connection there never was an attempt.
-        none.then(|| self.down.map_or(Cause::Resources, |(cause, _)| cause))
+        self.down.filter(|_| none).map(|(cause, _)| cause)
     }
 
     /// Fails those who wait if nothing is coming that they could wait for.
