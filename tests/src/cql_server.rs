@@ -218,7 +218,10 @@ impl CqlServer {
         if options.versions.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server speaks one version at least"));
         }
-        let (socket, address) = crate::fake::bind(SocketAddr::new(options.ip, options.port))?;
+        let (first, address) = crate::fake::bind(SocketAddr::new(options.ip, options.port))?;
+        // A port that the system has chosen is given back when listening ends; one that was asked for is not.
+        let (socket, _) = crate::fake::bind(address)?;
+        drop(first);
         rustix::net::listen(&socket, BACKLOG)?;
         let door = Arc::new(Door {
             listener: TcpListener::from(socket),

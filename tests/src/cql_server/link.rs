@@ -216,12 +216,11 @@ impl Link {
         for some in bytes.chunks(pieces.max(1)) {
             let mut rest = some;
             while !rest.is_empty() {
+                // Before: who has a reply finds it counted.
+                self.shared.writes.fetch_add(1, Ordering::SeqCst);
                 match stream.write(rest) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => {
-                        self.shared.writes.fetch_add(1, Ordering::SeqCst);
-                        rest = rest.get(count..).unwrap_or_default();
-                    }
+                    Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -326,9 +325,11 @@ impl Link {
 
     // The end.
 
-    /// Ends the connection now, whatever its threads are doing.
+    /// Ends the connection now, whatever its threads are doing. No-op if that was done already.
     pub(super) fn cut(&self, cut: Cut) {
-        self.ended.store(true, Ordering::SeqCst);
+        if self.ended.swap(true, Ordering::SeqCst) {
+            return;
+        }
         if cut == Cut::Reset {
             // It is reset when the last who has the socket lets go of it.
             let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
