@@ -16,6 +16,9 @@ use super::shared::{ConnectionInfo, Shared, Waiting, lock};
 use crate::choices::Choices;
 use crate::rng::Rng;
 
+/// After so many looks, a millisecond apart, who is writing counts as stuck.
+const STUCK_LOOKS: u32 = 100;
+
 /// A reply that is not sent with those that came together with it.
 #[derive(Debug)]
 pub(super) struct Reply {
@@ -334,13 +337,24 @@ impl Link {
             // It is reset when the last who has the socket lets go of it.
             let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
         }
-        // Who is writing has to be woken; else a reset says enough.
-        let how = if cut == Cut::Reset && self.output.try_lock().is_ok() { Shutdown::Read } else { Shutdown::Both };
+        // Who is stuck in a write has to be woken, and the client sees the end of the stream first; else a reset says enough.
+        let how = if cut == Cut::Reset && !self.is_stuck() { Shutdown::Read } else { Shutdown::Both };
         // It may have ended by itself.
         let _ = self.stream.shutdown(how);
         drop(lock(&self.late));
         self.late_changed.notify_all();
         self.shared.open_gate();
+    }
+
+    /// Whether somebody is writing, for longer than a write takes that the client makes room for.
+    fn is_stuck(&self) -> bool {
+        for _ in 0..STUCK_LOOKS {
+            if self.output.try_lock().is_ok() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// Takes note that the thread of the connection is done with it.
