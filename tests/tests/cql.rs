@@ -4,8 +4,12 @@
 mod faults;
 #[path = "cql/handshake.rs"]
 mod handshake;
+#[path = "cql/python_client.rs"]
+mod python_client;
 #[path = "cql/requests.rs"]
 mod requests;
+#[path = "cql/scylla_client.rs"]
+mod scylla_client;
 #[path = "cql/whole.rs"]
 mod whole;
 
