@@ -9,6 +9,7 @@ use poolhouse_tests::choices::Choices;
 use poolhouse_tests::fuzz;
 use poolhouse_tests::rng::Rng;
 use poolhouse_tests::sim;
+use poolhouse_tests::sim::mux::day::{self, OPTIONS, Report};
 use poolhouse_tests::sim::mux::{self, Counters};
 use std::env;
 use std::process::ExitCode;
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("{seeds} seeds agree with the reference model"), move || live_all(seeds)));
         trials.push(Trial::test("a seed lives the same life twice (P49)", same_twice));
         trials.push(Trial::test("random fuzz bytes agree with the reference model", random_bytes));
+        trials.push(Trial::test("a day of load at random: resizing follows the rule and does not flap", noisy_day));
+        trials.push(Trial::test("a day of smooth load opens each connection once", smooth_day));
+        trials.push(Trial::test("an hour at a threshold opens at most one connection", threshold));
         trials.extend(REGRESSIONS.iter().map(|&(seed, what)| {
             Trial::test(format!("regress::seed_{seed}_{what}"), move || one(seed, &mut Counters::default()))
         }));
@@ -107,6 +111,44 @@ fn random_bytes() -> Result<(), Failed> {
         let len = rng.below(600);
         let data: Vec<u8> = (0..len).map(|_| u8::try_from(rng.below(256)).unwrap_or(0)).collect();
         sim::caught(|| fuzz::mux::mux(&data)).map_err(|error| format!("bytes of seed {seed}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn show(what: &str, day: &Report) {
+    let Report { requests, queued, rejected, opened, trashed, resurrected, most, mean } = day;
+    println!("{what}: {requests} requests, {queued} of them queued, {rejected} rejected");
+    println!("  connections: {mean:.2} in the mean, {most} at most; {trashed} trashed, {resurrected} resurrected");
+    println!("  opened per hour: {opened:?}, {} in all", day.opened_in_all());
+}
+
+fn noisy_day() -> Result<(), Failed> {
+    for seed in 0..1 {
+        let day = day::noisy(seed, None);
+        show(&format!("a day of load at random, seed {seed}"), &day);
+    }
+    Ok(())
+}
+
+fn smooth_day() -> Result<(), Failed> {
+    for seed in 0..3 {
+        let day = day::smooth(seed, None);
+        show(&format!("a day of smooth load, seed {seed}"), &day);
+    }
+    Ok(())
+}
+
+fn threshold() -> Result<(), Failed> {
+    let host = OPTIONS.local;
+    for others in 0..4 {
+        for period in [1, 7, 10, 60, 140, 600] {
+            let level = others * host.max_requests_per_connection + host.new_connection_threshold;
+            let day = day::at_threshold(level, period);
+            let before = others + 1;
+            if day.opened_in_all() > before + 1 || day.trashed > 0 {
+                return Err(format!("{level} requests in flight and one more, each for {period} s: {day:?}").into());
+            }
+        }
     }
     Ok(())
 }
