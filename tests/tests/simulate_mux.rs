@@ -1,6 +1,6 @@
 //! The multiplexed pool against its reference model: ten thousand seeds, stream-id attacks included, and random fuzz bytes; and a day of load in virtual time.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived, `POOLHOUSE_DAY=n` which day.
 #![forbid(unsafe_code)]
 
 use core::cell::RefCell;
@@ -17,6 +17,8 @@ use std::thread;
 
 /// How many seeds are lived when nobody says.
 const SEEDS: u64 = 10_000;
+/// How many connections are opened in an hour at most, when the load goes up and down at random by more than one carries: twice as many as there may be.
+const OPENED_PER_HOUR: u32 = 2 * OPTIONS.local.max_connections;
 /// How many lines of a failed life are shown.
 const LINES: usize = 60;
 /// Seeds that once failed, and what it was.
@@ -123,17 +125,23 @@ fn show(what: &str, day: &Report) {
 }
 
 fn noisy_day() -> Result<(), Failed> {
-    for seed in 0..1 {
-        let day = day::noisy(seed, None);
-        show(&format!("a day of load at random, seed {seed}"), &day);
+    let seed = number("POOLHOUSE_DAY").unwrap_or(0);
+    let day = day::noisy(seed);
+    show(&format!("a day of load at random, seed {seed}"), &day);
+    if day.opened.iter().any(|opened| *opened > OPENED_PER_HOUR) || day.rejected > 0 {
+        return Err(format!("connections come and go: {day:?}").into());
     }
     Ok(())
 }
 
 fn smooth_day() -> Result<(), Failed> {
     for seed in 0..3 {
-        let day = day::smooth(seed, None);
+        let day = day::smooth(seed);
         show(&format!("a day of smooth load, seed {seed}"), &day);
+        // Each once on the way up, each once on the way down.
+        if day.opened_in_all() != day.most || day.trashed != day.most - 1 || day.resurrected > 0 {
+            return Err(format!("connections come and go: {day:?}").into());
+        }
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 
 mod rule;
 
-use super::super::Trace;
 use crate::choices::Choices;
 use crate::rng::Rng;
 use alloc::collections::BTreeMap;
@@ -61,17 +60,16 @@ impl Report {
 }
 
 /// A pool, its host and a peer that answers.
-struct Host<'a> {
+struct Host {
     mux: Mux<MuxOnHeap>,
     rule: Rule,
     now: u64,
     /// What will happen, by time and, at one time, in the order in which it was found out.
     agenda: BTreeMap<(u64, u64), What>,
     found: u64,
-    /// How long the next requests take that waited.
+    /// For how long what is asked for takes.
     rng: Rng,
     mean_service: f64,
-    trace: Option<&'a Trace>,
 }
 
 enum What {
@@ -80,13 +78,13 @@ enum What {
     Reply(Stream),
 }
 
-impl<'a> Host<'a> {
-    fn new(seed: u64, mean_service: f64, trace: Option<&'a Trace>) -> Self {
+impl Host {
+    fn new(seed: u64, mean_service: f64) -> Self {
         let mut rule = Rule::new(OPTIONS);
         let config = OPTIONS.validate().expect("options that are right");
         let mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut rule);
         let rng = Rng::stream(seed, "service");
-        let mut host = Self { mux, rule, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service, trace };
+        let mut host = Self { mux, rule, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service };
         host.drain();
         host
     }
@@ -118,10 +116,6 @@ impl<'a> Host<'a> {
             }
         }
         self.rule.settled(&self.mux.state());
-        if let Some(trace) = self.trace {
-            trace.borrow_mut().append(&mut self.rule.lines);
-        }
-        self.rule.lines.clear();
     }
 
     /// Who has a stream id is answered some time later.
@@ -210,9 +204,9 @@ fn curve(at: u64) -> f64 {
 ///
 /// Panics when the pool does not follow the rule; those below too.
 #[must_use]
-pub fn noisy(seed: u64, trace: Option<&Trace>) -> Report {
+pub fn noisy(seed: u64) -> Report {
     let service = 2.0;
-    let mut host = Host::new(seed, service, trace);
+    let mut host = Host::new(seed, service);
     let mut rng = Rng::stream(seed, "arrivals");
     let (mut at, mut minute, mut weather) = (0, u64::MAX, 1.0);
     loop {
@@ -235,9 +229,9 @@ pub fn noisy(seed: u64, trace: Option<&Trace>) -> Report {
 
 /// A day on which as many requests are in flight in each second as the curve says, up to 2 more or less.
 #[must_use]
-pub fn smooth(seed: u64, trace: Option<&Trace>) -> Report {
+pub fn smooth(seed: u64) -> Report {
     let mut rng = Rng::stream(seed, "jitter");
-    held(seed, 24 * 3_600, trace, |second| {
+    held(seed, 24 * 3_600, |second| {
         let level = (curve(second * SECOND) - 2.0).round();
         // Between 8 and 198.
         let level = (0..200_u32).find(|number| f64::from(*number) >= level).unwrap_or(0);
@@ -248,12 +242,12 @@ pub fn smooth(seed: u64, trace: Option<&Trace>) -> Report {
 /// An hour at a threshold: `level` requests are in flight and one more by turns, each for `period` seconds.
 #[must_use]
 pub fn at_threshold(level: u32, period: u64) -> Report {
-    held(0, 3_600, None, |second| level + u32::from(second / period % 2 == 1))
+    held(0, 3_600, |second| level + u32::from(second / period % 2 == 1))
 }
 
 /// In each second so many requests are in flight.
-fn held(seed: u64, seconds: u64, trace: Option<&Trace>, mut level: impl FnMut(u64) -> u32) -> Report {
-    let mut host = Host::new(seed, 1.0, trace);
+fn held(seed: u64, seconds: u64, mut level: impl FnMut(u64) -> u32) -> Report {
+    let mut host = Host::new(seed, 1.0);
     let mut streams = Vec::new();
     host.run_until(SECOND / 2);
     for second in 0..seconds {
@@ -263,10 +257,13 @@ fn held(seed: u64, seconds: u64, trace: Option<&Trace>, mut level: impl FnMut(u6
             host.answer(stream);
         }
         while streams.len() < wanted {
-            // Not so fast that they need wait for a connection.
+            // Nobody waits: where there is no room, the next connection is on its way.
             host.run_until(host.now + 1_000_000);
-            streams.extend(host.acquire());
-            host.drain();
+            let state = host.mux.state();
+            if state.in_flight < state.capacity {
+                streams.extend(host.acquire());
+                host.drain();
+            }
         }
         host.run_until((second + 1) * SECOND + SECOND / 2);
     }

@@ -20,7 +20,6 @@ pub(super) struct Rule {
     /// Open connections times nanoseconds.
     area: f64,
     pub(super) report: Report,
-    pub(super) lines: Vec<String>,
 }
 
 impl Rule {
@@ -36,7 +35,6 @@ impl Rule {
             window: None,
             area: 0.0,
             report: Report::default(),
-            lines: Vec::new(),
         }
     }
 
@@ -162,8 +160,6 @@ impl Observer<MuxEvent> for Rule {
         };
         if resize {
             self.report.most = self.report.most.max(self.open);
-            let (open, trashed, in_flight) = (self.open, self.trash.len(), self.in_flight);
-            self.lines.push(format!("{now:?} {event}: {open} open, {trashed} trashed, {in_flight} in flight"));
         }
     }
 }
