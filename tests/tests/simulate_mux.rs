@@ -1,6 +1,6 @@
 //! The multiplexed pool against its reference model: ten thousand seeds, stream-id attacks included, and random fuzz bytes; and a day of load in virtual time.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived, `POOLHOUSE_DAY=n` which day.
 #![forbid(unsafe_code)]
 
 use core::cell::RefCell;
@@ -9,6 +9,7 @@ use poolhouse_tests::choices::Choices;
 use poolhouse_tests::fuzz;
 use poolhouse_tests::rng::Rng;
 use poolhouse_tests::sim;
+use poolhouse_tests::sim::mux::day::{self, OPTIONS, Report};
 use poolhouse_tests::sim::mux::{self, Counters};
 use std::env;
 use std::process::ExitCode;
@@ -16,6 +17,8 @@ use std::thread;
 
 /// How many seeds are lived when nobody says.
 const SEEDS: u64 = 10_000;
+/// How many connections are opened in an hour at most, when the load goes up and down at random by more than one carries: twice as many as there may be.
+const OPENED_PER_HOUR: u32 = 2 * OPTIONS.local.max_connections;
 /// How many lines of a failed life are shown.
 const LINES: usize = 60;
 /// Seeds that once failed, and what it was.
@@ -31,6 +34,9 @@ fn main() -> ExitCode {
         trials.push(Trial::test(format!("{seeds} seeds agree with the reference model"), move || live_all(seeds)));
         trials.push(Trial::test("a seed lives the same life twice (P49)", same_twice));
         trials.push(Trial::test("random fuzz bytes agree with the reference model", random_bytes));
+        trials.push(Trial::test("a day of load at random: resizing follows the rule and does not flap", noisy_day));
+        trials.push(Trial::test("a day of smooth load opens each connection once", smooth_day));
+        trials.push(Trial::test("an hour at a threshold opens at most one connection", threshold));
         trials.extend(REGRESSIONS.iter().map(|&(seed, what)| {
             Trial::test(format!("regress::seed_{seed}_{what}"), move || one(seed, &mut Counters::default()))
         }));
@@ -107,6 +113,50 @@ fn random_bytes() -> Result<(), Failed> {
         let len = rng.below(600);
         let data: Vec<u8> = (0..len).map(|_| u8::try_from(rng.below(256)).unwrap_or(0)).collect();
         sim::caught(|| fuzz::mux::mux(&data)).map_err(|error| format!("bytes of seed {seed}: {error}"))?;
+    }
+    Ok(())
+}
+
+fn show(what: &str, day: &Report) {
+    let Report { requests, queued, rejected, opened, trashed, resurrected, most, mean } = day;
+    println!("{what}: {requests} requests, {queued} of them queued, {rejected} rejected");
+    println!("  connections: {mean:.2} in the mean, {most} at most; {trashed} trashed, {resurrected} resurrected");
+    println!("  opened per hour: {opened:?}, {} in all", day.opened_in_all());
+}
+
+fn noisy_day() -> Result<(), Failed> {
+    let seed = number("POOLHOUSE_DAY").unwrap_or(0);
+    let day = day::noisy(seed);
+    show(&format!("a day of load at random, seed {seed}"), &day);
+    if day.opened.iter().any(|opened| *opened > OPENED_PER_HOUR) || day.rejected > 0 {
+        return Err(format!("connections come and go: {day:?}").into());
+    }
+    Ok(())
+}
+
+fn smooth_day() -> Result<(), Failed> {
+    for seed in 0..3 {
+        let day = day::smooth(seed);
+        show(&format!("a day of smooth load, seed {seed}"), &day);
+        // Each once on the way up, each once on the way down.
+        if day.opened_in_all() != day.most || day.trashed != day.most - 1 || day.resurrected > 0 {
+            return Err(format!("connections come and go: {day:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn threshold() -> Result<(), Failed> {
+    let host = OPTIONS.local;
+    for others in 0..4 {
+        for period in [1, 7, 10, 60, 140, 600] {
+            let level = others * host.max_requests_per_connection + host.new_connection_threshold;
+            let day = day::at_threshold(level, period);
+            let before = others + 1;
+            if day.opened_in_all() > before + 1 || day.trashed > 0 {
+                return Err(format!("{level} requests in flight and one more, each for {period} s: {day:?}").into());
+            }
+        }
     }
     Ok(())
 }
