@@ -94,6 +94,8 @@ pub struct Mux<M: MuxMemory> {
     /// Why the last attempt to establish failed, and when the next one may be made.
     down: Option<(Cause, Instant)>,
     backoff: Duration,
+    /// A connection has failed on which no reply had come, and none has come since.
+    fruitless: bool,
     /// How many heartbeats the host is to be told of.
     heartbeats_owed: u32,
 }
@@ -128,6 +130,7 @@ impl<M: MuxMemory> Mux<M> {
             shrink_at: None,
             down: None,
             backoff: BACKOFF_FIRST,
+            fruitless: false,
             heartbeats_owed: 0,
         };
         mux.provide(now, false, observer);
@@ -293,7 +296,6 @@ impl<M: MuxMemory> Mux<M> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
         self.down = None;
-        self.backoff = BACKOFF_FIRST;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.heard = now;
@@ -305,8 +307,8 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a connection could not be established. The next attempt is made after a pause, which doubles from 1 s to 60 s; when there is no other connection, and none on the
-    /// way, requests that wait fail.
+    /// News: a connection could not be established. The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply comes; when there is no other
+    /// connection, and none on the way, requests that wait fail.
     ///
     /// Cost: O(requests that wait). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///
@@ -330,7 +332,8 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a connection failed. It is closed, and the requests on it fail.
+    /// News: a connection failed. It is closed, and the requests on it fail. The next one is opened at once; but after a pause, as when it could not be established, if it is
+    /// the second one in a row on which no reply had come.
     ///
     /// Cost: O(connections + requests that wait). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
     ///
@@ -383,10 +386,18 @@ impl<M: MuxMemory> Mux<M> {
             }
             let duration = now.saturating_since(heartbeat.asked);
             slot.heartbeat = None;
+            slot.answered = true;
+            self.fruitless = false;
+            self.backoff = BACKOFF_FIRST;
             self.free_id(index, id);
             observer.on_event(now, &MuxEvent::HeartbeatSucceeded { mux, conn, duration });
             self.serve(now, observer);
             return Ok(Reply::Heartbeat);
+        }
+        if !slot.answered {
+            slot.answered = true;
+            self.fruitless = false;
+            self.backoff = BACKOFF_FIRST;
         }
         if taken_for == Use::Late {
             self.free_id(index, id);

@@ -70,7 +70,14 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Begins to establish one more.
     fn create(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> Result<(), Full> {
-        let slot = MuxConnSlot { created: now, until: Instant::MAX, heard: now, in_flight: 0, heartbeat: None };
+        let slot = MuxConnSlot {
+            created: now,
+            until: Instant::MAX,
+            heard: now,
+            in_flight: 0,
+            answered: false,
+            heartbeat: None,
+        };
         let key = self.conns.insert(conn::OWES_ESTABLISH, slot)?;
         if self.prepare_streams(key.index).is_err() {
             self.conns.remove(key.index);

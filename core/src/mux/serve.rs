@@ -252,6 +252,10 @@ impl<M: MuxMemory> Mux<M> {
 
     /// An established connection has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
+        // A host that takes connections and serves none of them is not to be called on at once, again and again.
+        if !self.conns.get(index).answered && core::mem::replace(&mut self.fruitless, true) {
+            self.note_failure(now, cause);
+        }
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
         self.provide(now, false, observer);
         self.fail_if_down(now, observer);

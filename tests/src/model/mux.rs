@@ -147,6 +147,7 @@ pub struct Conn {
     pub ids: u32,
     created: u64,
     heard: u64,
+    answered: bool,
     until: u64,
     heartbeat: Option<Heartbeat>,
 }
@@ -219,6 +220,8 @@ pub struct Model {
     /// Why the last attempt failed, and when the next one may be made.
     down: Option<(Cause, u64)>,
     pause: u64,
+    /// A connection has failed without a reply, and none has come since.
+    fruitless: bool,
     last_conn: u64,
     last_waiter: u64,
     last_request: u64,
@@ -243,6 +246,7 @@ impl Model {
             window: None,
             down: None,
             pause: PAUSES[0],
+            fruitless: false,
             last_conn: 0,
             last_waiter: 0,
             last_request: 0,
@@ -539,6 +543,7 @@ impl Model {
             ids,
             created: self.now,
             heard: self.now,
+            answered: false,
             until: END,
             heartbeat: None,
         });
@@ -578,7 +583,23 @@ impl Model {
         self.look();
     }
 
+    /// The peer serves.
+    fn note_reply(&mut self, id: u64) {
+        if !self.conn(id).is_some_and(|conn| conn.answered) {
+            self.conn_mut(id).answered = true;
+            self.fruitless = false;
+            self.pause = PAUSES[0];
+        }
+    }
+
+    /// The second in a row that failed before any reply came counts as an attempt that failed.
     fn fail(&mut self, id: u64, cause: Cause) {
+        if !self.conn(id).is_some_and(|conn| conn.answered) {
+            if self.fruitless {
+                self.note_failure(cause);
+            }
+            self.fruitless = true;
+        }
         self.lose(id, MuxClosed::Error(cause));
         self.provide(false);
         self.fail_if_down();

@@ -179,3 +179,40 @@ fn host_that_is_ignored_for_a_moment_keeps_what_it_owes_and_starts_anew() {
     assert_eq!(world.closed, [given_up, conn]);
     world.answer(new);
 }
+
+/// A peer that shakes hands and hangs up.
+#[test]
+fn host_that_takes_connections_and_answers_nothing_is_called_on_after_pauses_that_grow() {
+    let mut world = world(of(HostOptions { max_connections: 1, ..SMALL.local }));
+    let mut pauses = Vec::new();
+    for _ in 0..5 {
+        let conn = world.establish[0];
+        world.establish();
+        world.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+        let before = world.now;
+        while world.establish.is_empty() {
+            world.now = world.mux.poll_timeout().expect("it is tried again");
+            world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+        }
+        pauses.push(world.now.saturating_since(before).as_secs());
+    }
+    assert_eq!(pauses, [0, 1, 2, 4, 8]);
+    // A reply, and all is well.
+    let conn = world.establish[0];
+    world.establish();
+    let stream = world.stream();
+    let id = i32::from(stream.id());
+    assert_eq!(world.act(|mux, now, seen| mux.handle_reply(now, conn, id, seen)), Ok(Reply::Request));
+    world.act(|mux, now, seen| mux.release(now, stream, Written::Perhaps, seen)).expect("its own");
+    world.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+    assert_eq!(world.establish.len(), 1, "at once");
+    let conn = world.establish[0];
+    world.establish();
+    world.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+    assert_eq!(world.establish.len(), 1, "at once, as it is the first");
+    let conn = world.establish[0];
+    world.establish();
+    world.act(|mux, now, seen| mux.handle_failed(now, conn, Cause::Network, seen)).expect("it is open");
+    assert!(world.establish.is_empty());
+    assert_eq!(world.mux.poll_timeout(), Some(world.now.saturating_add(SECOND)));
+}

@@ -1,6 +1,6 @@
 //! What the pool is told, and what it has told.
 
-use super::{Event, Heartbeat, Model, Outcome, PAUSES, Place, Stand, count};
+use super::{Event, Heartbeat, Model, Outcome, Place, Stand, count};
 use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxClosed, Reply, ReplyError};
 
@@ -16,7 +16,6 @@ impl Model {
             return false;
         }
         self.down = None;
-        self.pause = PAUSES[0];
         self.put(id, Place::Open);
         let now = self.now;
         let conn = self.conn_mut(id);
@@ -68,6 +67,7 @@ impl Model {
         if let Some(Heartbeat { asked, .. }) = conn.heartbeat.filter(|heartbeat| is_it(heartbeat.id)) {
             conn.heard = now;
             conn.heartbeat = None;
+            self.note_reply(id);
             self.emit(Event::HeartbeatSucceeded(id, now - asked));
             self.serve();
             return Ok(Reply::Heartbeat);
@@ -83,11 +83,13 @@ impl Model {
         let name = request.id.expect("it was compared");
         if request.stand == Stand::Late {
             conn.requests.remove(place);
+            self.note_reply(id);
             self.emit(Event::Late(id, name));
             self.serve();
             return Ok(Reply::Late);
         }
         request.stand = Stand::Answered;
+        self.note_reply(id);
         self.emit(Event::Reply(id, name));
         self.one_less(id);
         Ok(Reply::Request)
