@@ -166,11 +166,12 @@ fn length_can_be_too_long_or_less_than_nothing() {
                 let mut client = open(&server, version);
                 client.startup(compression, None).expect("welcome");
                 let kind = broken_by(&error_of(&mut client)).expect("not the end");
-                match kind {
-                    CqlErrorKind::TooLong { length_bytes: found, .. } => assert_eq!(found, length_bytes),
-                    CqlErrorKind::LengthNegative { length_bytes: found } => assert_eq!(found, length_bytes),
-                    other => panic!("{other:?}"),
-                }
+                let (CqlErrorKind::TooLong { length_bytes: found, .. }
+                | CqlErrorKind::LengthNegative { length_bytes: found }) = kind
+                else {
+                    panic!("{kind:?}");
+                };
+                assert_eq!(found, length_bytes);
             }
         }
     }
