@@ -379,13 +379,13 @@ impl<M: MuxMemory> Mux<M> {
             }
             let duration = now.saturating_since(heartbeat.asked);
             slot.heartbeat = None;
-            self.free_id(index, id);
+            self.free_id(index, id, taken_for);
             observer.on_event(now, &MuxEvent::HeartbeatSucceeded { mux, conn, duration });
             self.serve(now, observer);
             return Ok(Reply::Heartbeat);
         }
         if taken_for == Use::Late {
-            self.free_id(index, id);
+            self.free_id(index, id, taken_for);
             observer.on_event(now, &MuxEvent::LateReply { mux, conn, stream: id });
             self.serve(now, observer);
             return Ok(Reply::Late);
