@@ -98,7 +98,7 @@ impl Rule {
         self.report
     }
 
-    fn add(&mut self, what: &MuxEvent) {
+    fn add(&self, what: &MuxEvent) {
         assert!(self.count() < self.host.core_connections || self.wants_more(), "{what} without need");
     }
 }
