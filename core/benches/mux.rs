@@ -31,7 +31,8 @@ fn streams() {
     let floor = Mutex::new((0..10_u64).collect::<Vec<_>>());
     let mut fixed = Case::<MuxFixed<1, 1, { stream_words(IDS) }>>::new(1, 0);
     let cases = [(1, 0), (1, IDS - FREE), (8, 0), (8, IDS - FREE)];
-    let [mut one, mut one_full, mut eight, mut eight_full] = cases.map(|(conns, taken)| Case::new(conns, taken));
+    let [mut one, mut one_full, mut eight, mut eight_full] =
+        cases.map(|(conns, taken)| Case::<MuxOnHeap>::new(conns, taken));
     let [floor_ns, fixed_ns, one_ns, one_full_ns, eight_ns, eight_full_ns] = medians(
         200_000,
         [
@@ -70,7 +71,7 @@ fn streams() {
 fn queue() {
     println!("\nhand-off: reply, release, wake, claim, queue again    ns   times the same with 10");
     let mut cases = [(1, 10), (1, 1_000), (1, 100_000), (8, 1_000)].map(|(conns, waiters)| {
-        let mut case = Case::new(conns, IDS);
+        let mut case = Case::<MuxOnHeap>::new(conns, IDS);
         (0..waiters).for_each(|_| case.enter());
         case
     });

@@ -153,7 +153,8 @@ fn request(mux: &mut Mux<MuxOnHeap>, times: u64) {
     for time in 0..times {
         let now = Instant::from_nanos(time);
         let stream = black_box(acquired(mux, now));
-        black_box(mux.handle_reply(now, stream.conn(), i32::from(stream.id()), &mut ()).expect("it is awaited"));
+        let _request =
+            black_box(mux.handle_reply(now, stream.conn(), i32::from(stream.id()), &mut ()).expect("it is awaited"));
         mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
     }
 }

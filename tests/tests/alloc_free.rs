@@ -581,7 +581,7 @@ fn warm_multiplexed_pool_allocates_nothing() {
     mux.reserve(256).expect("memory");
     let mut streams = Vec::with_capacity(2_000);
     let mut waiters = Vec::with_capacity(300);
-    let mut establish = |mux: &mut Mux<MuxOnHeap>, now| {
+    let establish = |mux: &mut Mux<MuxOnHeap>, now| {
         while let Some(action) = mux.poll_action(now) {
             if let MuxAction::Establish(conn) = action {
                 mux.handle_established(now, conn, &mut ()).expect("pending");
