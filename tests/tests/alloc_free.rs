@@ -1,5 +1,4 @@
-//! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed. Nor does the warm
-//! multiplexed pool.
+//! The warm pool allocates nothing: every command, all news and all polling, with a thousand waiters whose deadlines are mixed.
 //! What compressors hold is as little as is documented.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
@@ -9,10 +8,6 @@ use core::time::Duration;
 use poolhouse_core::control::Control;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{CheckReply, Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
-use poolhouse_core::mux::{
-    Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, MuxWaiterId,
-    Reply, Stream, Written,
-};
 use poolhouse_core::observe::log::{LogOptions, LogQueue, Logs};
 use poolhouse_core::observe::metrics::PoolMetrics;
 use poolhouse_core::observe::{EventContext, Tee, Within};
@@ -576,158 +571,58 @@ fn compressors_hold_no_more_than_the_readme_says() {
     }
 }
 
-impl Observer<MuxEvent> for Tally {
-    fn on_event(&mut self, _now: Instant, _event: &MuxEvent) {
-        self.0 += 1;
-    }
-}
-
-/// Two connections of so many ids, all of which are out.
-struct MuxWorld {
-    mux: Mux<MuxOnHeap>,
-    now: Instant,
-    streams: Vec<Stream>,
-    waiters: Vec<MuxWaiterId>,
-    tally: Tally,
-}
-
-const IDS: u32 = 1024;
-
-impl MuxWorld {
-    /// With memory as it is after a thousand requests have waited once.
-    fn warm() -> Self {
-        let local = HostOptions {
-            core_connections: 2,
-            max_connections: 2,
-            max_requests_per_connection: IDS,
-            new_connection_threshold: IDS,
-        };
-        let options = MuxOptions { local, max_queue_size: WAITERS, ..MuxOptions::DEFAULT };
-        let mut tally = Tally::default();
-        let config = options.validate().expect("valid");
-        let mut mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut tally);
-        while let Some(action) = mux.poll_action(Instant::ORIGIN) {
-            let MuxAction::Establish(conn) = action else { panic!("{action:?}") };
-            mux.handle_established(Instant::ORIGIN, conn, &mut tally).expect("it is wanted");
-        }
-        let (streams, waiters) = (Vec::with_capacity(2 * IDS as usize), Vec::with_capacity(WAITERS as usize));
-        let mut world = Self { mux, now: Instant::ORIGIN, streams, waiters, tally };
-        for _ in 0..2 {
-            world.acquire_all();
-            world.queue_all();
-            world.cancel_all();
-            world.answer_all();
-        }
-        world
-    }
-
-    fn acquire(&mut self) -> Acquire {
-        self.now = self.now.saturating_add(Duration::from_micros(1));
-        let deadline = self.now.saturating_add(Duration::from_micros(1_000_000 + self.now.as_nanos() % 997));
-        self.mux.acquire(self.now, Some(deadline), &mut self.tally).expect("there is room")
-    }
-
-    fn acquire_all(&mut self) {
-        for _ in 0..2 * IDS {
-            let Acquire::Granted(stream) = self.acquire() else { panic!("an id is free") };
-            self.streams.push(stream);
-        }
-    }
-
-    fn queue_all(&mut self) {
-        for _ in 0..WAITERS {
-            let Acquire::Queued(waiter) = self.acquire() else { panic!("no id is free") };
-            self.waiters.push(waiter);
-        }
-    }
-
-    fn cancel_all(&mut self) {
-        for waiter in self.waiters.drain(..) {
-            self.mux.cancel(self.now, waiter, &mut self.tally);
-        }
-        while self.mux.poll_action(self.now).is_some() {}
-    }
-
-    fn answer(&mut self, conn: MuxConnId, stream: u16) -> Reply {
-        self.mux.handle_reply(self.now, conn, stream.into(), &mut self.tally).expect("it is asked for")
-    }
-
-    /// The reply to the oldest request comes.
-    fn answer_one(&mut self) {
-        let stream = self.streams.swap_remove(0);
-        assert_eq!(self.answer(stream.conn(), stream.id()), Reply::Request);
-        self.mux.release(self.now, stream, Written::Perhaps, &mut self.tally).expect("of this pool");
-    }
-
-    fn answer_all(&mut self) {
-        while !self.streams.is_empty() {
-            self.answer_one();
-        }
-    }
-}
-
-/// Checks that `act` asks for no memory, and that it did something.
-fn mux_asks_for_none(act: impl FnOnce(&mut MuxWorld)) {
-    let mut world = MuxWorld::warm();
-    let events = world.tally.0;
-    let (count, ()) = allocations(|| act(&mut world));
-    assert_eq!(count, 0, "allocations");
-    assert!(world.tally.0 > events, "nothing happened");
-    world.mux.assert_invariants();
-}
-
+/// A multiplexed pool, once it has its connections: stream ids, replies, late ones, and those who wait.
 #[test]
-fn stream_ids_that_are_taken_answered_and_released_allocate_nothing() {
-    mux_asks_for_none(|world| {
-        for _ in 0..3 {
-            world.acquire_all();
-            world.answer_all();
+fn warm_multiplexed_pool_allocates_nothing() {
+    use poolhouse_core::mux::{Acquire, Mux, MuxAction, MuxClaim, MuxId, MuxOnHeap, MuxOptions, Reply, Written};
+    let options = MuxOptions { pool_timeout: Duration::from_secs(60), ..MuxOptions::DEFAULT_128 };
+    let mut now = Instant::from_nanos(1);
+    let mut mux = Mux::<MuxOnHeap>::new(now, MuxId::new(1), options.validate().expect("valid"), &mut ());
+    mux.reserve(256).expect("memory");
+    let mut streams = Vec::with_capacity(2_000);
+    let mut waiters = Vec::with_capacity(300);
+    let establish = |mux: &mut Mux<MuxOnHeap>, now| {
+        while let Some(action) = mux.poll_action(now) {
+            if let MuxAction::Establish(conn) = action {
+                mux.handle_established(now, conn, &mut ()).expect("pending");
+            }
         }
-        for _ in 0..1_000 {
-            let Acquire::Granted(stream) = world.acquire() else { panic!("an id is free") };
-            world.streams.push(stream);
-            world.answer_one();
+    };
+    // As many as there may be, and all their ids.
+    while let Ok(Acquire::Granted(stream)) = mux.acquire(now, None, &mut ()) {
+        streams.push(stream);
+        establish(&mut mux, now);
+    }
+    assert_eq!((mux.state().open, streams.len()), (8, 1_024));
+    let (asked, ()) = allocations(|| {
+        for round in 0..2_000_u32 {
+            now = now.saturating_add(Duration::from_micros(10));
+            while waiters.len() < 100 {
+                let Ok(Acquire::Queued(waiter)) = mux.acquire(now, None, &mut ()) else { unreachable!("all are busy") };
+                waiters.push(waiter);
+            }
+            let stream = streams.swap_remove(round as usize * 7 % streams.len());
+            let (conn, id) = (stream.conn(), i32::from(stream.id()));
+            if round % 5 == 0 {
+                mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
+                assert_eq!(mux.handle_reply(now, conn, id, &mut ()), Ok(Reply::Late));
+            } else {
+                assert_eq!(mux.handle_reply(now, conn, id, &mut ()), Ok(Reply::Request));
+                mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
+            }
+            while let Some(MuxAction::Wake(waiter)) = mux.poll_action(now) {
+                let place = waiters.iter().position(|known| *known == waiter).expect("it waits");
+                waiters.remove(place);
+                let MuxClaim::Granted(stream) = mux.claim(now, waiter) else { unreachable!("it was woken") };
+                streams.push(stream);
+            }
+            if round % 10 == 0 {
+                mux.cancel(now, waiters.pop().expect("some wait"), &mut ());
+            }
+            assert!(mux.poll_timeout().is_some());
+            mux.handle_timeout(now, &mut ());
         }
     });
-}
-
-#[test]
-fn requests_that_wait_for_an_id_allocate_nothing() {
-    mux_asks_for_none(|world| {
-        world.acquire_all();
-        world.queue_all();
-        for _ in 0..WAITERS {
-            world.answer_one();
-            let Some(MuxAction::Wake(waiter)) = world.mux.poll_action(world.now) else { panic!("one waits") };
-            let MuxClaim::Granted(stream) = world.mux.claim(world.now, waiter) else { panic!("it was woken") };
-            world.streams.push(stream);
-        }
-        world.waiters.clear();
-        world.queue_all();
-        while let Some(due) = world.mux.poll_timeout().filter(|_| world.mux.state().queued > 0) {
-            world.now = due;
-            world.mux.handle_timeout(due, &mut world.tally);
-        }
-        world.cancel_all();
-        world.answer_all();
-    });
-}
-
-#[test]
-fn requests_that_are_given_up_and_their_late_replies_allocate_nothing() {
-    mux_asks_for_none(|world| {
-        world.acquire_all();
-        let mut late = [None; 100];
-        for place in &mut late {
-            let stream = world.streams.swap_remove(7);
-            *place = Some((stream.conn(), stream.id()));
-            world.mux.release(world.now, stream, Written::Perhaps, &mut world.tally).expect("of this pool");
-        }
-        assert_eq!(world.mux.state().orphaned, 100);
-        for (conn, stream) in late.into_iter().flatten() {
-            assert_eq!(world.answer(conn, stream), Reply::Late);
-        }
-        world.answer_all();
-        assert_eq!(world.mux.state().in_flight, 0);
-    });
+    assert_eq!(asked, 0);
+    assert_eq!(mux.state().in_flight, 1_024);
 }

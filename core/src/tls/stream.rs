@@ -33,7 +33,7 @@ const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 /// - An end of the inner stream that the peer did not announce is an error (`UnexpectedEof`), not an end.
 /// - Dropping the stream tries once, without waiting, to tell the peer that nothing follows.
 ///
-/// The inner stream's own reads and writes must be such that dropping them loses no byte: those of a socket are.
+/// The inner stream's own reads and writes must be such that dropping them loses no byte, and that a new one goes on where that one was: those of a socket are.
 ///
 /// Costs some 20 KiB per connection while it is idle.
 pub struct TlsStream<S: Read<Error = io::Error> + Write> {
@@ -107,16 +107,20 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
     /// Takes encrypted bytes in, waiting for some if there are none. `false`: none will come any more.
     async fn take_in(&mut self) -> io::Result<bool> {
         if self.taken == self.received {
-            // Nothing is awaited between here and the place where these bytes are noted.
             let received = poll_fn(|context| {
                 // The peer may send nothing before it has this, or take nothing before what it has sent is taken.
                 let sent = pin!(self.send_all()).poll(context);
                 match sent {
-                    Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-                    Poll::Ready(Ok(())) | Poll::Pending => pin!(self.socket.read(&mut self.input)).poll(context),
+                    Poll::Ready(sent) => Poll::Ready(sent.map(|()| None)),
+                    Poll::Pending => pin!(self.socket.read(&mut self.input)).poll(context).map(|read| read.map(Some)),
                 }
             });
-            self.received = received.await?.min(self.input.len());
+            // Nothing is awaited between the end of a read and the place where its bytes are noted.
+            let received = match received.await? {
+                Some(received) => received,
+                None => self.socket.read(&mut self.input).await?,
+            };
+            self.received = received.min(self.input.len());
             self.taken = 0;
         }
         let taken = self.take();

@@ -10,7 +10,9 @@ use super::{Client, Limits, ON_PURPOSE, Shape, Subject};
 use crate::suite::Suite;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use core::cell::Cell;
 use core::fmt;
+use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -229,6 +231,7 @@ pub struct Probe<P: Platform> {
     tasks: Tasks<P>,
     next: Arc<AtomicU64>,
     running: Arc<AtomicUsize>,
+    polling: Arc<AtomicUsize>,
 }
 
 type Tasks<P> = Arc<Mutex<BTreeMap<u64, <P as Platform>::Task>>>;
@@ -245,6 +248,7 @@ impl<P: Platform + Default> Default for Probe<P> {
             tasks: Arc::default(),
             next: Arc::default(),
             running: Arc::default(),
+            polling: Arc::default(),
         }
     }
 }
@@ -263,6 +267,11 @@ impl<P: Platform> Probe<P> {
     /// How many tasks there are whose work has not ended and been dropped.
     pub fn tasks_count(&self) -> usize {
         self.running.load(Ordering::SeqCst)
+    }
+
+    /// Whether no task is being polled at this moment.
+    pub fn is_quiet(&self) -> bool {
+        self.polling.load(Ordering::SeqCst) == 0
     }
 
     /// Drops all tasks, as an executor does that ends.
@@ -309,6 +318,45 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ProbeTcp<S> {
 impl<P: Platform> fmt::Debug for Probe<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Probe").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
+    }
+}
+
+std::thread_local! {
+    static AT_WORK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread polls a task of a [`Probe`], or is in [`at_work`]. Allocates nothing.
+#[must_use]
+pub fn is_at_work() -> bool {
+    // A thread that is ending works no more.
+    AT_WORK.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Does something that counts as work of a task.
+pub fn at_work<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            AT_WORK.set(self.0);
+        }
+    }
+    let _before = Before(AT_WORK.replace(true));
+    work()
+}
+
+/// Of a task that is being polled.
+struct Polling<'a>(&'a AtomicUsize);
+
+impl<'a> Polling<'a> {
+    fn new(polling: &'a AtomicUsize) -> Self {
+        polling.fetch_add(1, Ordering::SeqCst);
+        Self(polling)
+    }
+}
+
+impl Drop for Polling<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -408,6 +456,11 @@ impl<P: Platform> Platform for Probe<P> {
             let _alive = alive;
             work.await;
         };
+        let (mut work, polling) = (Box::pin(work), Arc::clone(&self.polling));
+        let work = poll_fn(move |context| {
+            let _polling = Polling::new(&polling);
+            at_work(|| work.as_mut().poll(context))
+        });
         // A task that ends stays in the list until its handle is dropped.
         lock(&self.tasks).insert(number, self.inner.spawn(work));
         ProbeTask { tasks: Arc::clone(&self.tasks), number }

@@ -170,6 +170,17 @@ impl<P: Platform + Default> Rig<P> {
         self.works().await;
     }
 
+    /// Waits until no task of the session has anything to do.
+    async fn quiet(&self) {
+        let mut looks = 0;
+        // One that is woken is polled within these.
+        eventually("all tasks wait", || {
+            looks = if self.platform.is_quiet() { looks + 1 } else { 0 };
+            looks > 5
+        })
+        .await;
+    }
+
     /// Waits until so many requests have been kept, of which the reply is held.
     async fn held(&self, host: usize, count: usize) {
         eventually("replies are held", || self.servers[host].held_count() == count).await;

@@ -65,6 +65,8 @@ pub(super) struct Far {
     pub(super) chunk: usize,
     /// Whether each read and write has to wait once.
     pub(super) slow: bool,
+    /// Whether a read, a write and a flush have waited.
+    pub(super) paused: [bool; 3],
     /// Whether writes fail.
     pub(super) broken: bool,
     /// Whether writes wait for ever.
@@ -100,6 +102,7 @@ impl Far {
             cut: None,
             chunk: usize::MAX,
             slow: false,
+            paused: [false; 3],
             broken: false,
             stuck: false,
             patient: false,
@@ -162,10 +165,15 @@ impl Wire {
         self
     }
 
-    async fn pause(&self) {
-        let mut slow = self.0.borrow().slow;
+    /// Waits once for each that is done. A future in the place of one that was dropped goes on where that one was, as those of a socket do.
+    ///
+    /// - `which`: of [`Far::paused`].
+    async fn pause(&self, which: usize) {
         poll_fn(|cx| {
-            if core::mem::take(&mut slow) {
+            let far = &mut *self.0.borrow_mut();
+            let paused = &mut far.paused[which];
+            *paused = far.slow && !*paused;
+            if *paused {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -181,7 +189,7 @@ impl ErrorType for Wire {
 
 impl Read for Wire {
     async fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        self.pause().await;
+        self.pause(0).await;
         poll_fn(|_| {
             let mut far = self.0.borrow_mut();
             let left = far.cut.map_or(usize::MAX, |cut| cut - far.given);
@@ -200,7 +208,7 @@ impl Read for Wire {
 
 impl Write for Wire {
     async fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        self.pause().await;
+        self.pause(1).await;
         poll_fn(|_| {
             let mut far = self.0.borrow_mut();
             if far.broken {
@@ -217,7 +225,7 @@ impl Write for Wire {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        self.pause().await;
+        self.pause(2).await;
         Ok(())
     }
 }

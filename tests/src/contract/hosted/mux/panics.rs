@@ -105,6 +105,7 @@ async fn of_a_timer<P: Platform + Default>() {
     rig.works().await;
     rig.server().add(holding("held"));
     let held = begun(rig.echo("held")).await;
+    rig.quiet().await;
     rig.platform.panic_next(Panic::Sleep);
     // Its deadline is the first that there is.
     let limited = begun(super::echo_by(&rig.session, 0, "held limited", Some(Duration::from_millis(100)))).await;
@@ -124,6 +125,7 @@ async fn of_a_timer<P: Platform + Default>() {
 async fn of_the_clock_in_a_request<P: Platform + Default>() {
     let rig = Rig::<P>::new(|options| options);
     rig.works().await;
+    rig.quiet().await;
     rig.platform.panic_next(Panic::Now);
     assert!(AssertUnwindSafe(rig.echo("one")).catch_unwind().await.is_err());
     rig.nothing_is_held();
@@ -134,6 +136,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
     rig.held(0, 1).await;
     rig.server().release(Order::Kept);
     eventually("its reply is there", || rig.state(0).in_flight == 0).await;
+    rig.quiet().await;
     rig.platform.panic_next(Panic::Now);
     assert!(AssertUnwindSafe(answered).catch_unwind().await.is_err());
     rig.nothing_is_held();
@@ -141,6 +144,7 @@ async fn of_the_clock_in_a_request<P: Platform + Default>() {
 
     let dropped = begun(rig.echo("held")).await;
     rig.held(0, 1).await;
+    rig.quiet().await;
     rig.platform.panic_next(Panic::Now);
     drop(dropped);
     assert!(!rig.platform.is_panic_due());
@@ -159,6 +163,7 @@ async fn of_a_new_connection<P: Platform + Default>(panic: Panic) {
     rig.servers[1].add(holding("held"));
     let held = begun(rig.echo_of(1, "held")).await;
     rig.held(1, 1).await;
+    rig.quiet().await;
     rig.platform.panic_next(panic);
     rig.server().cut_all(Cut::Close);
     eventually("it panics", || !rig.platform.is_panic_due()).await;
@@ -180,6 +185,7 @@ async fn of_a_connection<P: Platform + Default>(panic: Panic) {
     let there = begun(rig.echo_of(1, "held there")).await;
     rig.held(0, 1).await;
     rig.held(1, 1).await;
+    rig.quiet().await;
     rig.platform.panic_next(panic);
     let more = match panic {
         // No word comes from the peer, and the clock is looked at by nobody but who reads.
