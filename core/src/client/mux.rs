@@ -11,7 +11,7 @@
 //! What a session does not do: find the hosts of a cluster ([`Session::set_hosts`] is for whoever does), listen to their events, know which host has
 //! which data, prepare statements again.
 //!
-//! One request, as it travels: [`Session::request`] takes a host's [`Turn`](host::Turn), in which the pool grants a stream id and the envelope is appended to what the connection
+//! One request, as it travels: [`Session::request`] takes a host's `Turn`, in which the pool grants a stream id and the envelope is appended to what the connection
 //! has to send; its task wakes, takes all of that, writes it, reads, and in another turn leaves the answer in the request's slot and wakes it.
 
 mod error;

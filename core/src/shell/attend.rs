@@ -23,6 +23,8 @@ use core::time::Duration;
 
 /// How long work that has panicked rests before it begins again.
 const REST: Duration = Duration::from_millis(500);
+/// How often it tries to rest. A clock or a timer that panics each time is of no more use.
+const RESTS_MAX: usize = 8;
 
 /// Held by what a client cannot do without. Dropped before [`Attendance::end`], it closes the client as [`Hub::close`] does, and operations fail with
 /// [`OperationError::Abandoned`]; unless the client was closed before, or its server is gone.
@@ -170,12 +172,15 @@ impl<R: Runtime> Hub<R> {
 /// Does some work until it comes to its own end, and begins anew half a second after each panic: [`Runtime::keep_up`] for runtimes whose
 /// [`Runtime::contain`] catches panics.
 ///
-/// Whether it came to its end; not if the pause panicked as well.
+/// Whether it came to its end; not if the pause panicked as well, eight times in a row.
 pub async fn restart<R: Runtime, F: Future<Output = ()>>(runtime: &R, mut begin: impl FnMut() -> F) -> bool {
     while !contained::<R, F>(&mut begin).await {
-        let rest = || async { runtime.sleep_until(runtime.now().saturating_add(REST)).await };
-        if !contained::<R, _>(rest).await {
-            return false;
+        let mut rests = 0;
+        while !contained::<R, _>(|| async { runtime.sleep_until(runtime.now().saturating_add(REST)).await }).await {
+            rests += 1;
+            if rests == RESTS_MAX {
+                return false;
+            }
         }
     }
     true

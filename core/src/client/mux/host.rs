@@ -242,7 +242,7 @@ pub(super) struct Turn<'a> {
 impl Turn<'_> {
     /// Begins a request: the slot that it has from now on.
     ///
-    /// - `deadline`: of it all.
+    /// - `deadline`: of it all. - `waker`: made before, as that may run anybody's code.
     ///
     /// # Errors
     ///
@@ -251,7 +251,7 @@ impl Turn<'_> {
         &mut self,
         message: Message<'_>,
         deadline: Option<Instant>,
-        waker: &Waker,
+        waker: Waker,
     ) -> Result<u32, Failure> {
         let acquired = self.state.mux.acquire(self.now, deadline, &mut self.ears).map_err(Failure::Rejected)?;
         let slot = self.state.free.pop().unwrap_or_else(|| {
@@ -275,7 +275,7 @@ impl Turn<'_> {
                 self.state.slots[slot as usize].state = SlotState::Queued(waiter);
             }
         }
-        self.state.slots[slot as usize].waker = Some(waker.clone());
+        self.state.slots[slot as usize].waker = Some(waker);
         if let Some(at) = deadline {
             // Without memory for its place it has none; the pool's own still end it.
             let _ = self.state.deadlines.insert(slot, at);

@@ -41,7 +41,11 @@ pub(super) struct Plan<'o> {
 impl<'o> Plan<'o> {
     pub(super) fn new<P: Platform>(shared: &Shared<P>, chosen: Option<&'o [MuxId]>) -> Self {
         let turn = shared.turns.fetch_add(1, Ordering::Relaxed);
-        Self { hosts: shared.hosts(), chosen, turn, asked: 0 }
+        Self::of(shared.hosts(), turn, chosen)
+    }
+
+    pub(super) const fn of(hosts: Arc<Hosts>, turn: usize, chosen: Option<&'o [MuxId]>) -> Self {
+        Self { hosts, chosen, turn, asked: 0 }
     }
 
     /// The next one; each at most once, unless it was chosen twice.
@@ -62,6 +66,6 @@ impl<'o> Plan<'o> {
         if at >= hosts.used {
             return None;
         }
-        hosts.all.get(first + (*turn + (at - first)) % count)
+        hosts.all.get(first + (*turn % count + (at - first)) % count)
     }
 }

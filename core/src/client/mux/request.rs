@@ -172,6 +172,7 @@ impl<P: Platform> Flight<'_, P> {
             return Poll::Ready(Err(error));
         }
         let Some(place) = *slot else {
+            let waker = waker.clone();
             return match shared.turn(host, |turn| turn.begin(message, deadline, waker)) {
                 Ok(begun) => {
                     *slot = Some(begun);

@@ -1,1 +1,313 @@
-//! Sessions without a network.
+//! Hosts and plans without a network: the tests are the connections.
+
+use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
+use super::link::Incoming;
+use super::options::HostAddress;
+use super::plan::{Hosts, Plan};
+use crate::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
+use crate::shell::Subscribers;
+use crate::wire::cql::{
+    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Request, Version,
+};
+use crate::{Cause, Instant};
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Wake;
+
+const LIMITS: Limits = Limits { body_bytes_max: 1024 };
+
+fn message(text: &str) -> Request<'_> {
+    Request::Query { text, parameters: Parameters::new(Consistency::One) }
+}
+
+/// A host whose clock and connections are a test's.
+struct Rig {
+    host: Host,
+    now: Instant,
+    events: Subscribers,
+    /// What was to be established.
+    establish: Vec<MuxConnId>,
+}
+
+impl Rig {
+    fn new(options: MuxOptions) -> Self {
+        let events = Subscribers::default();
+        let config = options.validate().expect("good options");
+        let now = Instant::from_nanos(1_000_000_000);
+        let address = HostAddress::local("db");
+        let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, LIMITS, &events);
+        let mut rig = Self { host, now, events, establish: Vec::new() };
+        rig.turn(|_| ());
+        rig
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        let mut outside = Outside::default();
+        let result = self.host.turn(self.now, &self.events, &mut outside, act);
+        self.establish.append(&mut outside.establish);
+        outside.wake_all();
+        result
+    }
+
+    /// Establishes the connection that is wanted.
+    fn establish(&mut self) -> MuxConnId {
+        let conn = self.establish.remove(0);
+        self.turn(|turn| turn.established(conn, Version::V4)).expect("it is wanted");
+        conn
+    }
+
+    fn begin(&mut self, text: &str, deadline: Option<Instant>) -> Result<u32, Failure> {
+        let (request, flags) = (message(text), Flags::NONE);
+        let waker = Waker::noop().clone();
+        self.turn(|turn| turn.begin(Message { request: &request, flags }, deadline, waker))
+    }
+
+    fn poll(&mut self, slot: u32, text: &str) -> Poll<Result<Answer, Failure>> {
+        let (request, flags) = (message(text), Flags::NONE);
+        self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, Waker::noop()))
+    }
+
+    /// The stream ids of what a connection has to send, and what it is.
+    fn take(&mut self, conn: MuxConnId) -> Vec<(i16, Opcode)> {
+        let mut bytes = Vec::new();
+        if !matches!(self.turn(|turn| turn.take_output(conn, &mut bytes, Waker::noop())), Output::Taken) {
+            return Vec::new();
+        }
+        let mut decoder = Decoder::new(Version::V4, Direction::Request, LIMITS, Vec::new(), Vec::new());
+        let (mut rest, mut sent) = (&bytes[..], Vec::new());
+        loop {
+            let step = decoder.decode(rest).expect("whole envelopes");
+            rest = &rest[step.consumed_bytes..];
+            let Some(envelope) = step.envelope else { return sent };
+            sent.push((envelope.header.stream, envelope.header.opcode));
+        }
+    }
+
+    /// Replies by these ids, each with the id as its body.
+    fn reply(&mut self, conn: MuxConnId, streams: &[i16]) {
+        let mut batch = Vec::new();
+        for stream in streams {
+            let header = crate::wire::cql::Header {
+                version: Version::V4,
+                direction: Direction::Response,
+                flags: Flags::NONE,
+                stream: *stream,
+                opcode: Opcode::Result,
+                length_bytes: 2,
+            };
+            batch.push(Incoming { header, body: stream.to_be_bytes().to_vec() });
+        }
+        self.turn(|turn| turn.dispatch(conn, &mut batch));
+    }
+
+    fn state(&self) -> HostState {
+        self.host.look(|mux, _, _| mux.state())
+    }
+
+    /// Nothing is left of any request.
+    fn is_idle(&self) -> bool {
+        let HostState { in_flight, orphaned, queued, .. } = self.state();
+        (in_flight, orphaned, queued) == (0, 0, 0)
+    }
+}
+
+#[test]
+fn a_reply_is_handed_to_the_request_with_its_id_whatever_the_order() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slots: Vec<_> = (0..3).map(|_| rig.begin("a", None).expect("a slot")).collect();
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    assert_eq!(sent.len(), 3);
+    rig.reply(conn, &[sent[2], sent[0]]);
+    assert!(matches!(rig.poll(slots[1], "a"), Poll::Pending));
+    for place in [0, 2] {
+        let Poll::Ready(Ok(answer)) = rig.poll(slots[place], "a") else { panic!("it is answered") };
+        assert_eq!(answer.body, sent[place].to_be_bytes());
+    }
+    rig.reply(conn, &[sent[1]]);
+    assert!(matches!(rig.poll(slots[1], "a"), Poll::Ready(Ok(_))));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_reply_to_what_was_not_sent_yet_closes_the_connection() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let early = rig.begin("a", None).expect("a slot");
+    let [(sent, _)] = rig.take(conn)[..] else { panic!("one") };
+    let late = rig.begin("b", None).expect("a slot");
+    rig.reply(conn, &[sent, sent + 1]);
+    assert!(matches!(rig.poll(early, "a"), Poll::Ready(Ok(_))), "it was answered before");
+    let lost = rig.poll(late, "b");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Protocol, sent: false }))));
+    assert!(rig.is_idle());
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+}
+
+#[test]
+fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let sent = rig.begin("a", None).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 1);
+    let unsent = rig.begin("b", None).expect("a slot");
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    let lost = rig.poll(sent, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    let lost = rig.poll(unsent, "b");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: false }))));
+    let mut bytes = Vec::new();
+    assert!(matches!(rig.turn(|turn| turn.take_output(conn, &mut bytes, Waker::noop())), Output::Gone));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
+    let hosts = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: 2,
+        new_connection_threshold: 2,
+    };
+    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let conn = rig.establish();
+    let at = rig.now.saturating_add(Duration::from_millis(10));
+    let sent = rig.begin("a", Some(at)).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let unsent = rig.begin("b", Some(at)).expect("a slot");
+    let queued = rig.begin("c", Some(at)).expect("a slot");
+    assert_eq!(rig.state().queued, 1);
+    rig.now = at;
+    assert!(rig.turn(|turn| turn.expire()).is_some_and(|next| next > at));
+    for (slot, was_sent) in [(sent, true), (unsent, false)] {
+        let Poll::Ready(Err(Failure::TimedOut { sent })) = rig.poll(slot, "a") else { panic!("time is up") };
+        assert_eq!(sent, was_sent);
+    }
+    // The pool may have been the first to say so.
+    let ended = rig.poll(queued, "c");
+    let timed_out = matches!(ended, Poll::Ready(Err(Failure::TimedOut { sent: false })));
+    let rejected = matches!(ended, Poll::Ready(Err(Failure::Rejected(AcquireError::TimedOut { .. }))));
+    assert!(timed_out || rejected);
+    assert_eq!((rig.state().in_flight, rig.state().orphaned), (0, 2));
+    let [(other, _)] = rig.take(conn)[..] else { panic!("what stands between others is sent all the same") };
+    rig.reply(conn, &[stream, other]);
+    assert!(rig.is_idle());
+    let next = rig.begin("d", None).expect("a slot");
+    assert!(matches!(rig.poll(next, "d"), Poll::Pending), "no late reply is its");
+}
+
+#[test]
+fn who_gives_up_leaves_nothing_behind() {
+    let hosts = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: 1,
+        new_connection_threshold: 1,
+    };
+    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let conn = rig.establish();
+    let first = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let (second, third) = (rig.begin("b", None).expect("a slot"), rig.begin("c", None).expect("a slot"));
+    rig.turn(|turn| turn.give_up(second));
+    assert_eq!(rig.state().queued, 1);
+    rig.reply(conn, &[stream]);
+    // It was granted the id, and gives it up before it has used it.
+    rig.turn(|turn| turn.give_up(third));
+    assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
+    assert!(rig.is_idle());
+    assert!(rig.take(conn).is_empty(), "nothing was sent for them");
+    let again = rig.begin("d", None).expect("a slot");
+    assert!([first, second, third].contains(&again), "slots are used again");
+}
+
+#[test]
+fn a_request_that_cannot_be_written_costs_no_id() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let large = String::from_utf8(vec![b'a'; 2000]).expect("text");
+    let refused = rig.begin(&large, None);
+    assert!(matches!(refused, Err(Failure::Encode(CqlEncodeError::BodyTooLarge { .. }))));
+    assert!(rig.is_idle());
+    assert!(rig.take(conn).is_empty());
+}
+
+#[test]
+fn a_silent_peer_is_asked_and_lost_if_it_says_nothing() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let due = rig.turn(|turn| turn.expire()).expect("a heartbeat is due");
+    assert_eq!(due.saturating_since(rig.now), MuxOptions::DEFAULT.heartbeat_interval);
+    rig.now = due;
+    rig.turn(|turn| turn.expire());
+    let [(stream, Opcode::Options)] = rig.take(conn)[..] else { panic!("it is asked") };
+    rig.reply(conn, &[stream]);
+    let due = rig.turn(|turn| turn.expire()).expect("the next one");
+    rig.now = due;
+    let due = rig.turn(|turn| turn.expire()).expect("its time");
+    let waits = rig.begin("a", None).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 2);
+    rig.now = due;
+    rig.turn(|turn| turn.expire());
+    let lost = rig.poll(waits, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::NetworkTimeout, sent: true }))));
+}
+
+#[test]
+fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
+    struct Count(AtomicU32, bool);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.1, "a waker that panics");
+        }
+    }
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let counts: Vec<_> = (0..3).map(|place| Arc::new(Count(AtomicU32::new(0), place == 0))).collect();
+    for count in &counts {
+        let (request, flags, waker) = (message("a"), Flags::NONE, Waker::from(Arc::clone(count)));
+        rig.turn(|turn| turn.begin(Message { request: &request, flags }, None, waker)).expect("a slot");
+    }
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    rig.reply(conn, &sent);
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+#[test]
+fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
+    let events = Subscribers::default();
+    let host = |distance, number: u32| {
+        let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
+        let address = HostAddress { address: number.to_string(), distance };
+        let now = Instant::ORIGIN;
+        (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
+    };
+    let hosts = Arc::new(Hosts::new(vec![
+        host(Distance::Remote, 10),
+        host(Distance::Local, 1),
+        host(Distance::Ignored, 20),
+        host(Distance::Local, 2),
+        host(Distance::Remote, 11),
+        host(Distance::Local, 3),
+    ]));
+    let asked = |turn, chosen: Option<&[MuxId]>| {
+        let mut plan = Plan::of(Arc::clone(&hosts), turn, chosen);
+        let mut asked = Vec::new();
+        while let Some(host) = plan.next() {
+            asked.push(host.id.get());
+        }
+        asked
+    };
+    assert_eq!(asked(0, None), [1, 2, 3, 10, 11]);
+    assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
+    assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
+    assert_eq!(asked(0, Some(&[MuxId::new(11), MuxId::new(99), MuxId::new(20)])), [11, 20]);
+    assert_eq!(asked(0, Some(&[])), []);
+}

@@ -121,12 +121,20 @@ fn clocks_whose_timer_panics_go_on_after_a_rest() {
 
 /// Nothing can be done any more where time itself is out of order.
 #[test]
-fn work_whose_rest_panics_too_is_given_up_and_the_client_with_it() {
+fn work_whose_rest_panics_again_and_again_is_given_up_and_the_client_with_it() {
     let (bench, hub, server) = open();
     let mut clock = Box::pin(hub.run_pool_clock(&server));
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
     assert!(poll(&mut waiting).is_pending());
-    bench.break_down(Part::Sleep, 2);
+    bench.break_down(Part::Sleep, 8);
+    assert!(poll(&mut clock).is_pending(), "at last it rests");
+    assert!(poll(&mut waiting).is_pending());
+    drop(clock);
+    let (bench, hub, server) = open();
+    let mut clock = Box::pin(hub.run_pool_clock(&server));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
+    assert!(poll(&mut waiting).is_pending());
+    bench.break_down(Part::Sleep, 9);
     assert_eq!(poll(&mut clock), Poll::Ready(()), "without a panic of its own");
     let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has failed") };
     assert_eq!(error, OperationError::Abandoned);
