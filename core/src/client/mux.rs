@@ -381,6 +381,11 @@ impl<P: Platform> Shared<P> {
         Ok(())
     }
 
+    /// The next connection whose task is to be started.
+    fn next_to_start(&self) -> Option<(Arc<Host>, MuxConnId)> {
+        lock(&self.starting).pop()
+    }
+
     /// Closes every pool for good. Whoever has a request hears of it.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
@@ -409,7 +414,7 @@ impl Changes {
     }
 }
 
-/// Held by the task that no session can do without. One that is dropped before its end closes the session.
+/// Held by each task of a session. One that is dropped before its end, as by an executor that ends, closes the session.
 struct Attendance<P: Platform> {
     shared: Arc<Shared<P>>,
     ended: bool,
@@ -433,15 +438,29 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
     loop {
         // From here on nothing is missed.
         let bell = shared.bell.listen();
-        let starting = core::mem::take(&mut *lock(&shared.starting));
-        for (host, conn) in starting {
+        while let Some((host, conn)) = shared.next_to_start() {
+            // Whatever becomes of its task, begun or not, the pool hears of it.
+            let end = link::End::new(Arc::clone(&shared), host, conn);
             let Some(tasks) = tasks.upgrade() else { return };
             let platform = shared.runtime.platform();
             let shared = Arc::clone(&shared);
             tasks.spawn(platform, async move {
-                // What panics is at its end: the second time the pool does not know the connection.
-                let linked = || link::run(Arc::clone(&shared), Arc::clone(&host), conn);
-                shared.runtime.keep_up(linked).await;
+                let mut end = Some(end);
+                // What panics is at its end: the second time there is nothing to do.
+                let linked = || {
+                    let end = end.take();
+                    async {
+                        if let Some(end) = end {
+                            link::run(end).await;
+                        }
+                    }
+                };
+                let work = Arc::clone(&shared);
+                let mut linking = pin!(work.runtime.keep_up(linked));
+                // Dropped before the work: whoever has a request on it hears that the session is abandoned.
+                let mut attendance = Attendance { shared, ended: false };
+                linking.as_mut().await;
+                attendance.ended = true;
             });
         }
         let mut next = None;

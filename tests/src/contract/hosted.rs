@@ -3,6 +3,7 @@
 mod crowd;
 mod dropping;
 mod ending;
+mod mux;
 mod panics;
 
 use super::{Client, Limits, ON_PURPOSE, Shape, Subject};
@@ -11,9 +12,12 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use core::fmt;
 use core::net::SocketAddr;
+use core::pin::Pin;
 use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use core::task::{Context, Poll};
 use core::time::Duration;
 use event_listener::Event;
+use futures_lite::{AsyncRead, AsyncWrite};
 use poolhouse_core::Instant;
 use poolhouse_core::client::{self, ClientOptions, Connection, Error, Net, Platform};
 use poolhouse_core::monitor::ServerMonitoringMode;
@@ -27,7 +31,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = dropping::add::<P>(suite);
     let suite = panics::add::<P>(suite);
     let suite = ending::add::<P>(suite);
-    crowd::add::<P>(suite)
+    let suite = crowd::add::<P>(suite);
+    mux::add::<P>(suite)
 }
 
 /// The id of the one document of a collection.
@@ -198,6 +203,22 @@ pub enum Panic {
     Sleep,
     /// At the next connection that is made.
     Connect,
+    /// At the next task that is started.
+    Spawn,
+    /// At the next read of a TCP socket.
+    Read,
+    /// At the next write to a TCP socket.
+    Write,
+}
+
+/// Panics here if that was asked for, once.
+#[inline]
+fn pass(panic: &AtomicU8, at: Panic) {
+    if panic.load(Ordering::Relaxed) == at as u8
+        && panic.compare_exchange(at as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    {
+        panic!("{ON_PURPOSE}: {at:?}");
+    }
 }
 
 /// A platform that does what another does, unless it is told otherwise.
@@ -252,11 +273,36 @@ impl<P: Platform> Probe<P> {
 
     #[inline]
     fn pass(&self, at: Panic) {
-        if self.panic.load(Ordering::Relaxed) == at as u8
-            && self.panic.compare_exchange(at as u8, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-        {
-            panic!("{ON_PURPOSE}: {at:?}");
-        }
+        pass(&self.panic, at);
+    }
+}
+
+/// A TCP socket of a [`Probe`].
+#[derive(Debug)]
+pub struct ProbeTcp<S> {
+    socket: S,
+    panic: Arc<AtomicU8>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for ProbeTcp<S> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        pass(&self.panic, Panic::Read);
+        Pin::new(&mut self.socket).poll_read(context, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for ProbeTcp<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        pass(&self.panic, Panic::Write);
+        Pin::new(&mut self.socket).poll_write(context, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_close(context)
     }
 }
 
@@ -300,7 +346,7 @@ impl<P: Platform> Platform for Probe<P> {
     const PLATFORM_NAME: &'static str = P::PLATFORM_NAME;
     const SURVIVES_FORK: bool = P::SURVIVES_FORK;
 
-    type Tcp = P::Tcp;
+    type Tcp = ProbeTcp<P::Tcp>;
     type Unix = P::Unix;
     type Udp = P::Udp;
     type Task = ProbeTask<P>;
@@ -329,7 +375,8 @@ impl<P: Platform> Platform for Probe<P> {
 
     fn connect_tcp(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send {
         self.pass(Panic::Connect);
-        self.inner.connect_tcp(address)
+        let (connecting, panic) = (self.inner.connect_tcp(address), Arc::clone(&self.panic));
+        async move { Ok(ProbeTcp { socket: connecting.await?, panic }) }
     }
 
     fn connect_unix(&self, path: &Path) -> impl Future<Output = io::Result<Self::Unix>> + Send {
@@ -352,6 +399,7 @@ impl<P: Platform> Platform for Probe<P> {
     where
         F: Future<Output = ()> + Send + 'static,
     {
+        self.pass(Panic::Spawn);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.running.fetch_add(1, Ordering::SeqCst);
         let alive = Alive(Arc::clone(&self.running));

@@ -43,9 +43,8 @@ pub(super) struct Incoming {
 }
 
 /// Establishes a connection and serves it to its end.
-pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) {
-    // Whatever becomes of this task, the pool hears of it.
-    let mut end = End { shared: &shared, host: &host, conn, cause: Cause::Closed };
+pub(super) async fn run<P: Platform>(mut end: End<P>) {
+    let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
     let established = until_unwanted(&shared, &host, conn, establish(&shared, &host)).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
@@ -69,19 +68,29 @@ pub(super) async fn run<P: Platform>(shared: Arc<Shared<P>>, host: Arc<Host>, co
     }
 }
 
-/// Tells the pool that a connection is of no use any more.
-struct End<'a, P: Platform> {
-    shared: &'a Shared<P>,
-    host: &'a Arc<Host>,
+/// Tells the pool, when it is dropped, that a connection is of no use any more, or never was.
+pub(super) struct End<P: Platform> {
+    shared: Arc<Shared<P>>,
+    host: Arc<Host>,
     conn: MuxConnId,
     cause: Cause,
 }
 
-impl<P: Platform> Drop for End<'_, P> {
+impl<P: Platform> End<P> {
+    pub(super) const fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
+        Self { shared, host, conn, cause: Cause::Cancelled }
+    }
+}
+
+impl<P: Platform> Drop for End<P> {
     fn drop(&mut self) {
+        if self.shared.is_inherited() {
+            // In the child of a fork it is the parent's.
+            return;
+        }
         // Perhaps in the middle of a panic, in which there must be no other. A clock that panics has panicked before anything was done.
         let _done = (0..3).any(|_| {
-            Net::<P>::contain(|| self.shared.turn(self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
+            Net::<P>::contain(|| self.shared.turn(&self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
         });
     }
 }
@@ -276,7 +285,12 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Ready(Ok(0)) => return Err(Cause::Network),
                 Poll::Ready(Ok(count)) => *sent += count,
                 Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
-                Poll::Pending => return Ok(Some(has_written)),
+                Poll::Pending => {
+                    // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
+                    let (shared, conn) = (self.shared, self.conn);
+                    let wanted = shared.turn(self.host, |turn| turn.wanted(conn, context.waker()));
+                    return Ok(wanted.map(|_| has_written));
+                }
             }
             (has_written, *flush_is_due) = (true, true);
         }

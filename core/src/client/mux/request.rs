@@ -1,12 +1,13 @@
 //! Requests: which host is asked, and what becomes of that.
 
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
-use super::host::{Answer, Failure, Host, Message};
+use super::host::{Answer, Failure, Host, Message, Outside};
 use super::plan::Plan;
 use super::{Reply, Session, Shared};
 use crate::Instant;
-use crate::client::Platform;
+use crate::client::{Net, Platform};
 use crate::mux::{AcquireError, MuxId};
+use crate::shell::Runtime as _;
 use crate::wire::cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -203,7 +204,11 @@ impl<P: Platform> Drop for Flight<'_, P> {
         if let Some(slot) = self.slot.take() {
             // In the child of a fork it is the parent's.
             if !self.shared.is_inherited() {
-                self.shared.turn(self.host, |turn| turn.give_up(slot));
+                // Perhaps in the middle of a panic of the clock. A time that has passed does as well: pools hold it at the last that they have seen.
+                let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
+                let mut outside = Outside::default();
+                self.host.turn(now, &self.shared.events, &mut outside, |turn| turn.give_up(slot));
+                self.shared.carry_out(self.host, outside);
             }
         }
     }

@@ -1,0 +1,273 @@
+//! Cancel-safety of sessions: each of their futures is dropped at each of its polls.
+
+use super::{CALM, FORMATS, Format, Rig, begun, cell, echo, holding, narrow, run, server, session, speaking};
+use crate::contract::hosted::Probe;
+use crate::contract::rig::{Bell, at_every_point, within};
+use crate::cql_server::{Act, Cut, Order, Rule};
+use crate::patience::{PATIENCE, eventually, refused};
+use crate::suite::Suite;
+use alloc::sync::Arc;
+use core::pin::pin;
+use core::task::{Context, Waker};
+use futures_lite::future::poll_once;
+use poolhouse_core::client::Platform;
+use poolhouse_core::client::mux::{MuxOptions, RequestError, RequestOptions};
+use poolhouse_core::wire::cql::{Consistency, ErrorCode, Parameters, Request};
+
+pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
+    let suite = FORMATS.into_iter().fold(suite, |suite, format| {
+        let name = format.0;
+        suite
+            .case(format!("hosted::mux::dropping::request_{name}"), move || {
+                run::<P>(async || granted::<P>(format, 0).await);
+            })
+            .case(format!("hosted::mux::dropping::large_request_{name}"), move || {
+                run::<P>(async || large::<P>(format, 3 << 20).await);
+            })
+            .case(format!("hosted::mux::dropping::request_that_waits_for_an_id_{name}"), move || {
+                run::<P>(async || queued_for_an_id::<P>(format).await);
+            })
+    });
+    suite
+        .case("hosted::mux::dropping::request_that_waits_for_its_connection", || {
+            run::<P>(queued_for_a_connection::<P>);
+        })
+        .case("hosted::mux::dropping::request_that_goes_on_to_the_next_host", || {
+            run::<P>(async || second_host::<P>(Act::Error(ErrorCode::IS_BOOTSTRAPPING, "later".into())).await);
+        })
+        .case("hosted::mux::dropping::request_that_is_repeated_when_its_connection_is_lost", || {
+            run::<P>(async || second_host::<P>(Act::Close(Cut::Reset)).await);
+        })
+        .case("hosted::mux::dropping::many_that_wear_a_connection_out", || run::<P>(worn::<P>))
+        .case("hosted::mux::dropping::nobody_keeps_the_waker", || run::<P>(nobody_keeps_the_waker::<P>))
+        .case("hosted::mux::dropping::close", || run::<P>(close::<P>))
+        .case("hosted::mux::dropping::session_as_soon_as_it_is_made", || run::<P>(at_once::<P>))
+}
+
+/// Its reply is held until it waits, or was dropped. All are on one connection.
+async fn granted<P: Platform + Default>(format: Format, bytes: usize) {
+    let rig = Rig::<P>::new(|options| speaking(options, format));
+    rig.works().await;
+    rig.server().add(holding("one"));
+    let accepted = rig.server().counts().accepted;
+    let text = format!("one{}", "x".repeat(bytes));
+    at_every_point(1, async |point| {
+        let mut released = false;
+        let release = || {
+            assert!(rig.server().wait_until(PATIENCE, |server| server.held_count() == 1));
+            assert_eq!(rig.server().release(Order::Kept), 1);
+            released = true;
+        };
+        let done = point.reach_beside(rig.echo(&text), release).await;
+        rig.nothing_is_held();
+        if point.polls > 0 && !released {
+            // Its id is kept until the reply came, which reaches nobody.
+            assert_eq!(rig.state(0).orphaned, 1, "{point:?}");
+            rig.held(0, 1).await;
+            assert_eq!(rig.server().release(Order::Kept), 1);
+        }
+        rig.works().await;
+        done.map(|found| assert_eq!(found.expect("it succeeds"), text)).is_some()
+    })
+    .await;
+    assert_eq!(rig.server().counts().accepted, accepted, "the same connection all the time");
+    rig.end().await;
+}
+
+/// It cannot be sent at once, nor its reply: the server reads when the request waits.
+async fn large<P: Platform + Default>(format: Format, bytes: usize) {
+    let rig = Rig::<P>::new(|options| speaking(options, format));
+    rig.works().await;
+    let text = "one".repeat(bytes / 3);
+    at_every_point(1, async |point| {
+        rig.server().pause_reading();
+        let done = point.reach_beside(rig.echo(&text), || rig.server().resume_reading()).await;
+        rig.nothing_is_held();
+        rig.server().resume_reading();
+        rig.works().await;
+        done.map(|found| assert!(found.expect("it succeeds") == text)).is_some()
+    })
+    .await;
+    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    rig.end().await;
+}
+
+/// The only id is another's, who is answered when it waits: it is dropped in the queue, or when it has the id and does not know.
+async fn queued_for_an_id<P: Platform + Default>(format: Format) {
+    let rig = Rig::<P>::new(|options| speaking(options, format).mux(narrow(1)));
+    rig.works().await;
+    rig.server().add(holding("held"));
+    at_every_point(2, async |point| {
+        let holder = begun(rig.echo("held")).await;
+        rig.held(0, 1).await;
+        let mut released = false;
+        let release = || {
+            let state = rig.state(0);
+            assert_eq!((state.in_flight, state.queued), (1, 1), "{point:?}");
+            assert_eq!(rig.server().release(Order::Kept), 1);
+            released = true;
+        };
+        let done = point.reach_beside(rig.echo("one"), release).await;
+        if !released {
+            let state = rig.state(0);
+            assert_eq!((state.in_flight, state.queued), (1, 0), "{point:?}");
+            assert_eq!(rig.server().release(Order::Kept), 1);
+        }
+        assert_eq!(within(PATIENCE, "it is answered", holder).await.expect("it succeeds"), "held");
+        rig.nothing_is_held();
+        rig.works().await;
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
+    })
+    .await;
+    assert_eq!(rig.server().counts().accepted, 1, "the same connection all the time");
+    rig.end().await;
+}
+
+/// The first request of a session, whose connection is established when it waits.
+async fn queued_for_a_connection<P: Platform + Default>() {
+    let mut rig = Rig::<P>::new(|options| options);
+    at_every_point(2, async |point| {
+        rig.end().await;
+        rig.server().pause_reading();
+        rig.renew(|options| options);
+        let done = point.reach_beside(rig.echo("one"), || rig.server().resume_reading()).await;
+        rig.nothing_is_held();
+        rig.server().resume_reading();
+        rig.works().await;
+        assert_eq!(rig.state(0).open, 1);
+        done.map(|found| assert_eq!(found.expect("it succeeds"), "one")).is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// The first host does not answer it but so.
+async fn second_host<P: Platform + Default>(act: Act) {
+    let rig = Rig::<P>::of(vec![server(), server()], |options| options);
+    rig.works().await;
+    rig.server().add(Rule::statements(act).text("echo one"));
+    let hosts: Vec<_> = rig.session.hosts().iter().map(|host| host.id).collect();
+    let request = Request::Query { text: "echo one", parameters: Parameters::new(Consistency::One) };
+    let options = RequestOptions { idempotent: true, hosts: Some(&hosts), ..RequestOptions::default() };
+    at_every_point(2, async |point| {
+        let done = point.reach(rig.session.request_with(&request, options)).await;
+        rig.nothing_is_held();
+        rig.works().await;
+        done.map(|reply| assert_eq!(cell(&reply.expect("it succeeds")), "one")).is_some()
+    })
+    .await;
+    rig.end().await;
+}
+
+/// Each costs the connection an id until its reply comes; when a quarter of them is gone, another connection takes its place. That which waits is answered.
+async fn worn<P: Platform + Default>() {
+    const IDS: u32 = 64;
+    let mux = MuxOptions { streams_per_connection: IDS, ..narrow(IDS) };
+    let rig = Rig::<P>::new(|options| options.mux(mux));
+    rig.works().await;
+    rig.server().add(holding("given up"));
+    rig.server().add(holding("kept"));
+    let kept = begun(rig.echo("kept")).await;
+    for number in 0..=IDS / 4 {
+        drop(begun(rig.echo("given up")).await);
+        assert_eq!(rig.state(0).orphaned, number + 1);
+    }
+    let state = rig.state(0);
+    assert_eq!((state.open, state.retired, state.in_flight), (0, 1, 1), "{state:?}");
+    // By the new one.
+    assert_eq!(within(PATIENCE, "it is answered", rig.echo("one")).await.expect("it succeeds"), "one");
+    rig.held(0, 2 + IDS as usize / 4).await;
+    rig.server().release(Order::Reversed);
+    assert_eq!(within(PATIENCE, "it is answered", kept).await.expect("it succeeds"), "kept");
+    // The worn one is closed.
+    rig.works().await;
+    assert_eq!((rig.state(0).open, rig.state(0).retired, rig.server().counts().accepted), (1, 0, 2));
+    rig.end().await;
+}
+
+/// What was dropped keeps nobody's task, whatever it waited for.
+async fn nobody_keeps_the_waker<P: Platform + Default>() {
+    let server = server();
+    server.pause_reading();
+    let rig = Rig::<P>::of(vec![server], |options| options.mux(narrow(1)));
+    let bell = Arc::new(Bell::default());
+    let waker = || Waker::from(Arc::clone(&bell));
+    let ask = || {
+        let waker = waker();
+        let mut asking = pin!(rig.echo("one"));
+        for _ in 0..2 {
+            assert!(asking.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+    };
+    ask();
+    assert_eq!(Arc::strong_count(&bell), 1, "who waits for a connection");
+    rig.server().resume_reading();
+    rig.works().await;
+    rig.server().add(Rule::statements(super::hold()));
+    let holder = begun(rig.echo("held")).await;
+    ask();
+    assert_eq!(Arc::strong_count(&bell), 1, "who waits for an id");
+    rig.held(0, 1).await;
+    rig.server().release(Order::Kept);
+    holder.await.expect("it succeeds");
+    ask();
+    assert_eq!(Arc::strong_count(&bell), 1, "who waits for a reply");
+    rig.held(0, 1).await;
+    rig.server().clear_rules();
+    rig.server().release(Order::Kept);
+    rig.works().await;
+    rig.end().await;
+}
+
+/// The session is closed all the same: requests fail, subscriptions and tasks end.
+async fn close<P: Platform + Default>() {
+    let mut rig = Rig::<P>::new(|options| options);
+    at_every_point(0, async |point| {
+        rig.works().await;
+        rig.server().add(holding("held"));
+        let holder = begun(rig.echo("held")).await;
+        let mut events = rig.session.subscribe();
+        let over = point.reach(rig.session.close()).await.is_some();
+        if point.polls > 0 {
+            let error = refused(within(PATIENCE, "it fails at once", holder).await);
+            assert!(matches!(error, RequestError::Closed), "{error:?}");
+            let error = refused(within(PATIENCE, "it fails at once", rig.echo("one")).await);
+            assert!(matches!(error, RequestError::Closed), "{error:?}");
+            within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
+            // Nobody closes it again.
+            eventually("all tasks have ended", || rig.platform.tasks_count() == 0).await;
+        } else {
+            drop(holder);
+        }
+        rig.end().await;
+        rig.server().clear_rules();
+        rig.renew(|options| options);
+        over
+    })
+    .await;
+    rig.end().await;
+}
+
+/// Its connections are being established, at various stages, or not yet.
+async fn at_once<P: Platform + Default>() {
+    let servers = vec![server(), server()];
+    servers[1].pause_reading();
+    let platform = Probe::<P>::default();
+    for round in 0..30_u32 {
+        let session = session(&platform, &servers, |options| options.mux(CALM));
+        for _ in 0..round {
+            futures_lite::future::yield_now().await;
+            std::thread::yield_now();
+        }
+        if round % 3 == 0 {
+            // A request that waits goes with its session.
+            drop(poll_once(echo(&session, "one")).await);
+        }
+        drop(session);
+    }
+    eventually("all tasks have ended", || platform.tasks_count() == 0).await;
+    servers[1].resume_reading();
+    for server in &servers {
+        eventually("the server has no connection", || server.counts().open == 0).await;
+    }
+}

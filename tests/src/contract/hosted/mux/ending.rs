@@ -1,0 +1,157 @@
+//! The end of sessions: whatever their requests wait for, each ends at once, and once.
+
+use super::{Rig, begun, echo_by, hold, narrow, run, server};
+use crate::contract::Hole;
+use crate::contract::hosted::join;
+use crate::contract::rig::within;
+use crate::cql_server::Rule;
+use crate::patience::{PATIENCE, eventually, refused};
+use crate::suite::Suite;
+use core::time::Duration;
+use poolhouse_core::client::Platform;
+use poolhouse_core::client::mux::{RequestError, SessionOptions};
+
+pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
+    suite
+        .case("hosted::mux::ending::closed_under_load", || run::<P>(closed_under_load::<P>))
+        .case("hosted::mux::ending::dropped_under_load", || run::<P>(dropped_under_load::<P>))
+        .case("hosted::mux::ending::runner_dropped_under_load", || run::<P>(runner_dropped::<P>))
+        .case("hosted::mux::ending::closed_while_a_peer_takes_nothing", || run::<P>(closed_while_blocked::<P>))
+}
+
+/// How many requests the first host takes.
+const IDS: usize = 16;
+/// How many of them are never answered.
+const LOST: usize = 8;
+
+/// The second host is one that no connection to is ever made.
+fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
+    let address = hole.address().to_string();
+    move |mut options| {
+        options.hosts.push(poolhouse_core::client::mux::HostAddress::local(address));
+        let narrow = narrow(u32::try_from(IDS).expect("a few"));
+        options.mux(narrow).connect_timeout(Duration::from_secs(3600))
+    }
+}
+
+/// What each task of the load asks for: the host, and the text.
+fn wish(task: usize) -> (usize, String) {
+    match task {
+        0..LOST => (0, format!("lost {task}")),
+        _ if task.is_multiple_of(4) => (1, format!("never {task}")),
+        _ => (0, format!("task {task}")),
+    }
+}
+
+async fn closed_under_load<P: Platform + Default>() {
+    const TASKS: usize = 64;
+    let hole = Hole::dig().await;
+    let rig = Rig::<P>::of(vec![server()], with_a_hole(&hole));
+    rig.server().add(Rule::statements(hold()).text("echo lost"));
+    let before = rig.server().counts().requests;
+    let load = join(
+        &rig.platform,
+        (0..TASKS).map(|task| {
+            let session = rig.session.clone();
+            async move {
+                let (host, text) = wish(task);
+                loop {
+                    match echo_by(&session, host, &text, None).await {
+                        Ok(found) => assert_eq!(found, text),
+                        Err(error) => return error,
+                    }
+                }
+            }
+        }),
+    );
+    let closing = async {
+        eventually("requests are answered", || rig.server().counts().requests > before + 1000).await;
+        rig.held(0, LOST).await;
+        let hosts = rig.session.hosts();
+        assert_eq!((hosts[1].state.queued, hosts[1].state.establishing), (14, 1));
+        within(PATIENCE, "it is closed", rig.session.close()).await;
+    };
+    let (errors, ()) = futures_lite::future::zip(load, closing).await;
+    assert_eq!(errors.len(), TASKS);
+    for error in errors {
+        assert!(matches!(error, RequestError::Closed), "{error:?}");
+    }
+    rig.is_gone().await;
+}
+
+/// Tasks that are cancelled with their requests, each with a handle, one of them the last.
+async fn dropped_under_load<P: Platform + Default>() {
+    const TASKS: usize = 64;
+    let hole = Hole::dig().await;
+    let rig = Rig::<P>::of(vec![server()], with_a_hole(&hole));
+    rig.server().add(Rule::statements(hold()).text("echo lost"));
+    let load: Vec<_> = (0..TASKS)
+        .map(|task| {
+            let session = rig.session.clone();
+            rig.platform.spawn(async move {
+                let (host, text) = wish(task);
+                while echo_by(&session, host, &text, None).await.is_ok_and(|found| found == text) {}
+                unreachable!("it is cancelled before");
+            })
+        })
+        .collect();
+    rig.held(0, LOST).await;
+    eventually("the others wait", || rig.session.hosts()[1].state.queued == 14).await;
+    let mut events = rig.session.subscribe();
+    let Rig { servers, session, platform } = rig;
+    drop(session);
+    drop(load);
+    within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
+    eventually("all tasks have ended", || platform.tasks_count() == 0).await;
+    eventually("the server has no connection", || servers[0].counts().open == 0).await;
+}
+
+async fn runner_dropped<P: Platform + Default>() {
+    let hole = Hole::dig().await;
+    let rig = Rig::<P>::of(vec![server()], with_a_hole(&hole));
+    rig.works().await;
+    rig.server().add(Rule::statements(hold()));
+    let mut events = rig.session.subscribe();
+    let mut waiting = Vec::new();
+    for _ in 0..IDS {
+        waiting.push(begun(rig.echo_of(0, "in flight")).await);
+    }
+    for host in [0, 0, 1, 1] {
+        waiting.push(begun(rig.echo_of(host, "queued")).await);
+    }
+    rig.held(0, IDS).await;
+    let hosts = rig.session.hosts();
+    assert_eq!((hosts[0].state.queued, hosts[1].state.queued), (2, 2));
+    rig.platform.drop_tasks();
+    for request in waiting {
+        let error = refused(within(PATIENCE, "it ends", request).await);
+        assert!(matches!(error, RequestError::Abandoned), "{error:?}");
+    }
+    let error = refused(within(PATIENCE, "it ends", rig.echo("late")).await);
+    assert!(matches!(error, RequestError::Abandoned), "{error:?}");
+    within(PATIENCE, "the subscription ends", async { while events.next().await.is_some() {} }).await;
+    within(PATIENCE, "there is nothing to wait for", rig.session.close()).await;
+    rig.is_gone().await;
+}
+
+/// A connection that can write no more hears that it is to be closed.
+async fn closed_while_blocked<P: Platform + Default>() {
+    let rig = Rig::<P>::new(|options| options);
+    rig.works().await;
+    rig.server().pause_reading();
+    let text = "x".repeat(1 << 20);
+    let mut waiting = Vec::new();
+    for _ in 0..24 {
+        waiting.push(begun(rig.echo(&text)).await);
+    }
+    // More than sockets hold. The connection finds that out, and is woken by nobody.
+    async_io::Timer::after(Duration::from_millis(50)).await;
+    let last = begun(rig.echo(&text)).await;
+    within(PATIENCE, "it is closed", rig.session.close()).await;
+    for request in waiting.into_iter().chain([last]) {
+        let error = refused(within(PATIENCE, "it ends", request).await);
+        assert!(matches!(error, RequestError::Closed), "{error:?}");
+    }
+    rig.server().resume_reading();
+    rig.is_gone().await;
+}
