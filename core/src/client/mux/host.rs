@@ -245,6 +245,15 @@ impl Host {
         Some(outcome)
     }
 
+    /// The version to speak first on a new connection; `None` when it is not wanted any more. Its task is woken when that is so.
+    pub(super) fn wanted(&self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
+        let mut state = lock(&self.state);
+        let version = state.version;
+        let replaced = link_of(&mut state.links, conn).map(|link| register(&mut link.task, waker));
+        drop(state);
+        replaced.map(|_| version)
+    }
+
     /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
     ///
     /// - `into`: what was sent before, which is overwritten.
@@ -432,14 +441,6 @@ impl Turn<'_> {
 
 /// For whoever has a connection.
 impl Turn<'_> {
-    /// The version to speak first on a new connection; `None` when it is not wanted any more.
-    pub(super) fn wanted(&mut self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
-        let version = self.state.version;
-        let link = link_of(&mut self.state.links, conn)?;
-        self.outside.replaced = register(&mut link.task, waker);
-        Some(version)
-    }
-
     /// The server speaks this version, and perhaps older ones.
     pub(super) fn lower(&mut self, version: Version) {
         self.state.version = self.state.version.min(version);
