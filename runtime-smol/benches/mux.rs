@@ -4,6 +4,8 @@
 //!
 //! - the floor: a bare exchange of the same bytes by one task, which sends requests for all ids that are free in one write, reads with as large a buffer, and
 //!   looks at nothing of a reply but its header;
+//! - the least that gives each request a future: the same exchange with ids, wakers and bodies in one lock, a task of smol's for each request in flight. It has no
+//!   pool, no time limits and no errors, and its futures must not be dropped;
 //! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the protocol, and in version 5 (which has checksums);
 //! - the `scylla` crate, which speaks version 4, a task of tokio's for each request in flight.
 //!
@@ -22,12 +24,13 @@ use core::net::SocketAddr;
 use core::num::NonZeroUsize;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
-use core::task::Poll;
+use core::task::{Poll, Waker};
 use poolhouse_smol::mux::cql::{
-    Consistency, Direction, HEADER_BYTES, Limits, Opcode, Outgoing, Parameters, Request, Startup, Version,
+    Consistency, Direction, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Parameters, Request, Startup, Version,
     decode_header,
 };
 use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
+use poolhouse_smol::poolhouse_core::wire::Decoded;
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
 use poolhouse_tests::exchange::median;
 use scylla::client::PoolSize;
@@ -88,6 +91,8 @@ fn main() -> ExitCode {
 enum Case {
     /// A bare exchange of the same bytes.
     Bare,
+    /// The least that gives each request a future.
+    Futures,
     /// A session, in version 4.
     Session,
     /// A session, in version 5.
@@ -97,8 +102,13 @@ enum Case {
 }
 
 impl Case {
-    const ALL: [(Self, &'static str); 4] =
-        [(Self::Bare, "bare"), (Self::Session, "session"), (Self::Session5, "session5"), (Self::Scylla, "scylla")];
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Bare, "bare"),
+        (Self::Futures, "futures"),
+        (Self::Session, "session"),
+        (Self::Session5, "session5"),
+        (Self::Scylla, "scylla"),
+    ];
 
     fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(case, _)| *case)
@@ -107,6 +117,7 @@ impl Case {
     const fn title(self) -> &'static str {
         match self {
             Self::Bare => "bare exchange (the floor)",
+            Self::Futures => "bare, a future each",
             Self::Session => "Session, v4",
             Self::Session5 => "Session, v5",
             Self::Scylla => "scylla, v4",
@@ -130,7 +141,7 @@ fn tables() {
         for _ in 0..ROUNDS {
             rounds.push(benches.each_ref().map(|bench| bench.round(in_flight, operations)));
         }
-        let place = |wanted| Case::ALL.iter().position(|(case, _)| *case == wanted).expect("one of them");
+        let place = |wanted: Case| Case::ALL.iter().position(|(case, _)| *case == wanted).expect("one of them");
         let (floor, other) = (place(Case::Bare), place(Case::Scylla));
         for (index, (case, _)) in Case::ALL.into_iter().enumerate() {
             let ns = median(rounds.iter().map(|round| round[index]).collect());
@@ -156,6 +167,7 @@ fn tables() {
 /// One that asks, connected.
 enum Bench {
     Bare(Mutex<Option<Bare>>),
+    Futures(Arc<Mutex<Common>>),
     Session(Session),
     Scylla(tokio::runtime::Runtime, Arc<scylla::client::session::Session>),
 }
@@ -179,6 +191,7 @@ impl Bench {
         };
         match case {
             Case::Bare => Self::Bare(Mutex::new(Some(smol::block_on(Bare::connect(address))))),
+            Case::Futures => Self::Futures(smol::block_on(Bare::connect(address)).share()),
             Case::Session => session(Version::V4),
             Case::Session5 => session(Version::V5),
             Case::Scylla => {
@@ -212,6 +225,15 @@ impl Bench {
                     own
                 });
                 *place = Some(smol::future::block_on(work));
+            }
+            Self::Futures(common) => {
+                let ask = |_| smol::spawn(ask_bare(Arc::clone(common), Arc::clone(&left)));
+                let running: Vec<_> = (0..in_flight).map(ask).collect();
+                smol::future::block_on(async {
+                    for task in running {
+                        task.await;
+                    }
+                });
             }
             Self::Session(session) => {
                 let ask = |_| smol::spawn(ask_session(session.clone(), Arc::clone(&left)));
@@ -254,6 +276,45 @@ async fn ask_scylla(session: Arc<scylla::client::session::Session>, left: Arc<At
     }
 }
 
+async fn ask_bare(common: Arc<Mutex<Common>>, left: Arc<AtomicU32>) {
+    while take(&left) {
+        let mut own = None;
+        let body = poll_fn(|context| {
+            let mut common = common.lock().expect("no panic");
+            let Common { out, free, places, task, .. } = &mut *common;
+            let Some(id) = own else {
+                let id = free.pop().expect("not more requests than ids");
+                own = Some(id);
+                let task = if out.is_empty() { task.take() } else { None };
+                let query = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
+                query.encode(out, Outgoing::new(Version::V4, id), &Limits::DEFAULT).expect("a request");
+                places[id as usize].0 = Some(context.waker().clone());
+                drop(common);
+                task.into_iter().for_each(Waker::wake);
+                return Poll::Pending;
+            };
+            match places[id as usize].1.take() {
+                Some(body) => {
+                    free.push(id);
+                    Poll::Ready(body)
+                }
+                None => Poll::Pending,
+            }
+        });
+        debug_assert_eq!(cell_of(&body.await), Some(CELL));
+    }
+}
+
+/// What requests share that have futures of their own.
+struct Common {
+    out: Vec<u8>,
+    free: Vec<i16>,
+    /// Who waits for a reply, and its body, by stream id.
+    places: Vec<(Option<Waker>, Option<Vec<u8>>)>,
+    /// Who reads and writes.
+    task: Option<Waker>,
+}
+
 /// A socket in version 4, and nothing around it.
 struct Bare {
     stream: Async<TcpStream>,
@@ -279,6 +340,53 @@ impl Bare {
         let mut bare = Self { stream, request, input: vec![0; INPUT_BYTES], output };
         assert_eq!(bare.converse(1, 0, Vec::new()).await, Some(Opcode::Ready));
         bare
+    }
+
+    /// Reads and writes in a task of its own, as long as the program runs.
+    fn share(mut self) -> Arc<Mutex<Common>> {
+        let places = (0..=i16::MAX).map(|_| (None, None)).collect();
+        let common = Common { out: Vec::new(), free: (0..=i16::MAX).collect(), places, task: None };
+        let common = Arc::new(Mutex::new(common));
+        let shared = Arc::clone(&common);
+        let (mut sent, mut end, mut wakers) = (0, 0, Vec::new());
+        let serving = poll_fn(move |context| {
+            let Self { stream, input, output, .. } = &mut self;
+            if sent == output.len() {
+                sent = 0;
+                output.clear();
+                let mut common = shared.lock().expect("no panic");
+                core::mem::swap(&mut common.out, output);
+                common.task = Some(context.waker().clone());
+            }
+            while sent < output.len() {
+                match Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
+                    Poll::Ready(count) => sent += count.expect("written"),
+                    Poll::Pending => break,
+                }
+            }
+            let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) else {
+                return Poll::<()>::Pending;
+            };
+            let count = count.expect("read");
+            assert!(count > 0, "the server hung up");
+            end += count;
+            let mut common = shared.lock().expect("no panic");
+            let mut start = 0;
+            while let Some((header, length)) = envelope(&input[start..end]) {
+                let (waker, body) = &mut common.places[header.stream as usize];
+                *body = Some(input[start + HEADER_BYTES..start + length].to_vec());
+                wakers.extend(waker.take());
+                start += length;
+            }
+            drop(common);
+            wakers.drain(..).for_each(Waker::wake);
+            input.copy_within(start..end, 0);
+            end -= start;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        smol::spawn(serving).detach();
+        common
     }
 
     async fn exchange(&mut self, in_flight: u32, operations: u32) {
@@ -320,18 +428,7 @@ impl Bare {
                     end += count;
                     progress = true;
                 }
-                while end - start >= HEADER_BYTES {
-                    let header = &input[start..start + HEADER_BYTES];
-                    let decoded = decode_header(header, Some(Version::V4), Direction::Response, &Limits::DEFAULT);
-                    let poolhouse_smol::poolhouse_core::wire::Decoded::Done { value: header, .. } =
-                        decoded.expect("a header")
-                    else {
-                        unreachable!("it is whole");
-                    };
-                    let length = HEADER_BYTES + header.length_bytes as usize;
-                    if end - start < length {
-                        break;
-                    }
+                while let Some((header, length)) = envelope(&input[start..end]) {
                     start += length;
                     opcode = Some(header.opcode);
                     free.push(header.stream);
@@ -351,4 +448,12 @@ impl Bare {
         })
         .await
     }
+}
+
+/// The header of a reply, and how long it is with its body, if it is there.
+fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
+    let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);
+    let Decoded::Done { value: header, .. } = decoded.expect("a header") else { unreachable!("it is whole") };
+    let length = HEADER_BYTES + header.length_bytes as usize;
+    (bytes.len() >= length).then_some((header, length))
 }
