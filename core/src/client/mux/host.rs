@@ -27,8 +27,6 @@ use std::sync::Mutex;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// What a connection has to send at once is kept for the next time up to here.
-const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// A host of a session.
 pub(super) struct Host {

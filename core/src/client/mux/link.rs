@@ -31,7 +31,7 @@ use zeroize::Zeroizing;
 const INPUT_BYTES: usize = 32 * 1024;
 /// What one read takes in before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
-/// Memory for envelopes that came in pieces is kept up to here.
+/// Memory for what is sent at once, and for envelopes that came in pieces, is kept up to here.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// An envelope that was received.
