@@ -1,10 +1,11 @@
 //! Does one thing a given number of times, for `tests/scripts/instructions.sh` to count its instructions.
 //!
-//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`, and with the features of that name
-//! `logs` and `metrics`, where nobody listens.
+//! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`, of the multiplexed pool `stream`, `stream99`, `request`, `request99`,
+//! `request8`, and with the features of that name `logs` and `metrics`, where nobody listens.
 
 use core::hint::black_box;
 use poolhouse_core::machine::Machine;
+use poolhouse_core::mux::{Acquire, HostOptions, Mux, MuxAction, MuxId, MuxOnHeap, MuxOptions, Stream, Written};
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
 };
@@ -32,6 +33,11 @@ fn main() {
         }
         "locked" => locked(&Mutex::new(warm::<OnHeap>()), times),
         "handoff" => handoff(&mut warm::<OnHeap>(), times),
+        "stream" => stream(&mut warm_mux(1, 0), times),
+        "stream99" => stream(&mut warm_mux(1, 99), times),
+        "request" => request(&mut warm_mux(1, 0), times),
+        "request99" => request(&mut warm_mux(1, 99), times),
+        "request8" => request(&mut warm_mux(8, 0), times),
         "floor" => floor(&Mutex::new((0..10).collect()), times),
         other => panic!("no case is called {other}"),
     }
@@ -101,5 +107,53 @@ fn floor(stack: &Mutex<Vec<u64>>, times: u64) {
     for _ in 0..times {
         let item = stack.lock().expect("not poisoned").pop();
         stack.lock().expect("not poisoned").extend(black_box(item));
+    }
+}
+
+/// A multiplexed pool whose connections have 32,768 stream ids, of which so many of a hundred are taken, any of them.
+fn warm_mux(conns: u32, percent: u32) -> Mux<MuxOnHeap> {
+    let ids = 32_768;
+    let host = HostOptions {
+        core_connections: conns,
+        max_connections: conns,
+        max_requests_per_connection: ids,
+        new_connection_threshold: ids,
+    };
+    let config = MuxOptions { local: host, ..MuxOptions::DEFAULT }.validate().expect("valid");
+    let mut mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut ());
+    while let Some(MuxAction::Establish(conn)) = mux.poll_action(Instant::ORIGIN) {
+        mux.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
+    }
+    let mut streams: Vec<Stream> = (0..conns * ids).map(|_| acquired(&mut mux, Instant::ORIGIN)).collect();
+    let mut state = 0x9e37_79b9_u32;
+    while streams.len() > (conns * ids / 100 * percent) as usize {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let place = state as usize % streams.len();
+        mux.release(Instant::ORIGIN, streams.swap_remove(place), Written::No, &mut ()).expect("ours");
+    }
+    mux
+}
+
+fn acquired(mux: &mut Mux<MuxOnHeap>, now: Instant) -> Stream {
+    let Ok(Acquire::Granted(stream)) = mux.acquire(now, None, &mut ()) else { unreachable!("an id is free") };
+    stream
+}
+
+fn stream(mux: &mut Mux<MuxOnHeap>, times: u64) {
+    let mux = black_box(mux);
+    for time in 0..times {
+        let now = Instant::from_nanos(time);
+        let stream = black_box(acquired(mux, now));
+        mux.release(now, stream, Written::No, &mut ()).expect("ours");
+    }
+}
+
+fn request(mux: &mut Mux<MuxOnHeap>, times: u64) {
+    let mux = black_box(mux);
+    for time in 0..times {
+        let now = Instant::from_nanos(time);
+        let stream = black_box(acquired(mux, now));
+        black_box(mux.handle_reply(now, stream.conn(), i32::from(stream.id()), &mut ()).expect("it is awaited"));
+        mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
     }
 }

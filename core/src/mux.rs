@@ -10,7 +10,7 @@
 //!   (n - 1) x `max_requests_per_connection` + `new_connection_threshold` requests are in flight, or when some wait; one after the other, up to `max_connections`.
 //! - **Shrinking**: every `shrink_interval` those that the most requests in flight of that time did not need are trashed. A trashed connection takes no requests;
 //!   the newest is resurrected when there is load again; it is closed after `idle_timeout`, once its requests are answered. A
-//!   connection that was opened at the threshold is kept until the load is a quarter below.
+//!   connection that was opened at the threshold is kept until the load is a quarter of the threshold (at least one request, unless that is 0) below.
 //! - **Heartbeat**: a peer that was not heard for `heartbeat_interval` is asked. One that does not answer loses its connection.
 //! - **Queue**: when all are busy up to `max_queue_size` requests wait, first come, first served, up to `pool_timeout` each.
 //! - **Orphans**: the id of a request that was given up is kept until the late reply came. A connection of which less than three quarters of the ids are
@@ -94,6 +94,8 @@ pub struct Mux<M: MuxMemory> {
     /// Why the last attempt to establish failed, and when the next one may be made.
     down: Option<(Cause, Instant)>,
     backoff: Duration,
+    /// A connection has failed on which no reply had come, and none has come since.
+    fruitless: bool,
     /// How many heartbeats the host is to be told of.
     heartbeats_owed: u32,
 }
@@ -105,10 +107,14 @@ const BACKOFF_LAST: Duration = Duration::from_secs(60);
 impl<M: MuxMemory> Mux<M> {
     /// A pool, which begins to establish the connections that it keeps open.
     ///
-    /// - `id`: what its host calls it.
+    /// - `id`: what its host calls it. - `config`: with fewer stream ids, and no more requests on a connection than that, where there is no memory for all.
     ///
     /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each. Events: `PoolCreated`, `ConnectionCreated`.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
+        let config = match Self::ids_with_room(config.options().streams_per_connection) {
+            0 => config,
+            streams => config.with_streams(streams),
+        };
         observer.on_event(now, &MuxEvent::PoolCreated { mux: id, config });
         let mut mux = Self {
             id,
@@ -124,6 +130,7 @@ impl<M: MuxMemory> Mux<M> {
             shrink_at: None,
             down: None,
             backoff: BACKOFF_FIRST,
+            fruitless: false,
             heartbeats_owed: 0,
         };
         mux.provide(now, false, observer);
@@ -238,7 +245,7 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// Puts other options in force. `streams_per_connection` stays as it is.
+    /// Puts other options in force. `streams_per_connection` stays as it is, and the requests of a connection are no more than that.
     ///
     /// Connections beyond a lower maximum are trashed at once, the least busy first; where the host is to be ignored, all are retired and requests that wait
     /// fail. Requests that wait keep the time that they had.
@@ -249,7 +256,7 @@ impl<M: MuxMemory> Mux<M> {
         if self.closed {
             return;
         }
-        self.config = config.with_streams_of(&self.config);
+        self.config = config.with_streams(self.config.options().streams_per_connection);
         observer.on_event(now, &MuxEvent::PoolReconfigured { mux: self.id, config: self.config });
         self.apply_limits(now, observer);
     }
@@ -289,7 +296,6 @@ impl<M: MuxMemory> Mux<M> {
         let now = self.advance(now);
         let index = self.establishing(conn).ok_or(Stale)?;
         self.down = None;
-        self.backoff = BACKOFF_FIRST;
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.heard = now;
@@ -301,8 +307,8 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a connection could not be established. The next attempt is made after a pause, which doubles from 1 s to 60 s; when there is no other connection, and none on the
-    /// way, requests that wait fail.
+    /// News: a connection could not be established. The next attempt is made after a pause, which doubles from 1 s to 60 s until a reply comes; when there is no other
+    /// connection, and none on the way, requests that wait fail.
     ///
     /// Cost: O(requests that wait). Owes their `Wake`s. Events: `ConnectionClosed`, `AcquireFailed`.
     ///
@@ -326,9 +332,10 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// News: a connection failed. It is closed, and the requests on it fail.
+    /// News: a connection failed. It is closed, and the requests on it fail. The next one is opened at once; but after a pause, as when it could not be established, if it is
+    /// the second one in a row on which no reply had come.
     ///
-    /// Cost: O(connections). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
+    /// Cost: O(connections + requests that wait). Owes its `Close`, and perhaps an `Establish`. Events: `ConnectionClosed`, `ConnectionCreated` or `ConnectionResurrected`.
     ///
     /// # Errors
     ///
@@ -373,12 +380,24 @@ impl<M: MuxMemory> Mux<M> {
         let slot = self.conns.get_mut(index);
         slot.heard = now;
         if let Some(heartbeat) = slot.heartbeat.filter(|heartbeat| heartbeat.stream == id) {
+            if !heartbeat.told {
+                // It was not asked yet.
+                return Err(self.refuse_reply(now, index, stream, observer));
+            }
             let duration = now.saturating_since(heartbeat.asked);
             slot.heartbeat = None;
+            slot.answered = true;
+            self.fruitless = false;
+            self.backoff = BACKOFF_FIRST;
             self.free_id(index, id);
             observer.on_event(now, &MuxEvent::HeartbeatSucceeded { mux, conn, duration });
             self.serve(now, observer);
             return Ok(Reply::Heartbeat);
+        }
+        if !slot.answered {
+            slot.answered = true;
+            self.fruitless = false;
+            self.backoff = BACKOFF_FIRST;
         }
         if taken_for == Use::Late {
             self.free_id(index, id);
@@ -447,10 +466,11 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// How many requests are in flight on a connection; `None` once it is gone.
+    /// How many requests are in flight on a connection; `None` once it is gone, whether or not its `Close` was polled.
     #[must_use]
     pub fn conn_in_flight(&self, conn: MuxConnId) -> Option<u32> {
-        self.conns.find(conn.0).map(|index| self.conns.get(index).in_flight)
+        let index = self.conns.find(conn.0).filter(|index| self.conns.list_of(*index) != conn::OWES_CLOSE)?;
+        Some(self.conns.get(index).in_flight)
     }
 
     /// Calls `visit` with each connection that is established, how many requests are in flight on it, and whether it takes more.

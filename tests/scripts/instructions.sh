@@ -1,5 +1,5 @@
 #!/bin/sh
-# Instructions of one check-out + check-in, of one check and of one update of a set, counted by callgrind: N cycles and 2N cycles are run, and what
+# Instructions of one check-out + check-in, of one stream id, of one check and of one update of a set, counted by callgrind: N cycles and 2N cycles are run, and what
 # starting and ending cost falls out of the difference. Prints a table and fails when an aim is missed.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -24,13 +24,18 @@ show() { # case, aim, what it is
     each=$(((two - one) / times))
     verdict=ok
     if [ "$each" -eq 0 ] || [ "$each" -gt "$2" ]; then verdict="MISSED" failed=1; fi
-    printf '%-8s %6d   aim <= %-5d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
+    printf '%-10s %6d   aim <= %-5d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
 }
 show floor 100 "Mutex<Vec<_>>: pop + push"
 show bare 200 "pool on the heap: check-out + check-in"
 show fixed 200 "pool in fixed memory: check-out + check-in"
 show locked 250 "Mutex<pool>: check-out + check-in"
 show handoff 800 "pool on the heap: queue, check-in, wake, claim, poll_timeout"
+show stream 100 "multiplexed pool, 32,768 ids: acquire + release"
+show stream99 100 "the same, 99 % of the ids taken"
+show request 200 "multiplexed pool: acquire + reply + release"
+show request99 200 "the same, 99 % of the ids taken"
+show request8 300 "the same with 8 connections, empty"
 # Two check-outs' worth of events, each refused by a load and some compares.
 show logs 230 "pool on the heap, feature tracing, nobody listens: check-out + check-in"
 show metrics 400 "pool on the heap, feature metrics, no recorder: check-out + check-in"

@@ -71,6 +71,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -189,12 +190,27 @@ pub struct CqlServer {
 /// Where connections come in.
 #[derive(Debug)]
 struct Door {
-    /// Bound for the server's life, so that the port stays ours..
-    listener: TcpListener,
-    is_open: AtomicBool,
+    /// Bound for the server's life, so that the port stays ours. It never listens.
+    _holder: OwnedFd,
+    /// Another one each time: what a socket accepts that was shut down before is shut down, too.
+    listener: Mutex<Option<Arc<TcpListener>>>,
     is_over: AtomicBool,
-    /// Of those who open and close.
-    turn: Mutex<()>,
+}
+
+impl Door {
+    fn listener(&self) -> Option<Arc<TcpListener>> {
+        lock(&self.listener).clone()
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<Arc<TcpListener>> {
+    let (socket, _) = crate::fake::bind(address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(Arc::new(TcpListener::from(socket)))
 }
 
 impl fmt::Debug for CqlServer {
@@ -218,14 +234,9 @@ impl CqlServer {
         if options.versions.is_empty() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a server speaks one version at least"));
         }
-        let (socket, address) = crate::fake::bind(SocketAddr::new(options.ip, options.port))?;
-        rustix::net::listen(&socket, BACKLOG)?;
-        let door = Arc::new(Door {
-            listener: TcpListener::from(socket),
-            is_open: AtomicBool::new(true),
-            is_over: AtomicBool::new(false),
-            turn: Mutex::new(()),
-        });
+        let (holder, address) = crate::fake::bind(SocketAddr::new(options.ip, options.port))?;
+        let listener = Mutex::new(Some(listen(address)?));
+        let door = Arc::new(Door { _holder: holder, listener, is_over: AtomicBool::new(false) });
         let shared = Arc::new(Shared::new(&options, address));
         let thread = std::thread::Builder::new().name("poolhouse-cql".to_owned()).spawn({
             let (shared, door) = (Arc::clone(&shared), Arc::clone(&door));
@@ -329,22 +340,22 @@ impl CqlServer {
     /// # Errors
     /// Those of the socket.
     pub fn refuse(&self) -> io::Result<()> {
-        let _turn = lock(&self.door.turn);
-        self.door.is_open.store(false, Ordering::SeqCst);
-        match rustix::net::shutdown(&self.door.listener, rustix::net::Shutdown::Both) {
-            Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        let Some(listener) = lock(&self.door.listener).take() else { return Ok(()) };
+        // Its thread may wait for somebody to come.
+        Ok(rustix::net::shutdown(&*listener, rustix::net::Shutdown::Both)?)
     }
 
-    /// Lets clients in again, on the same port.
+    /// Lets clients in again, on the same port. No-op if they are let in.
     ///
     /// # Errors
     /// Those of the socket.
     pub fn resume(&self) -> io::Result<()> {
-        let _turn = lock(&self.door.turn);
-        rustix::net::listen(&self.door.listener, BACKLOG)?;
-        self.door.is_open.store(true, Ordering::SeqCst);
+        {
+            let mut listener = lock(&self.door.listener);
+            if listener.is_none() {
+                *listener = Some(listen(self.address)?);
+            }
+        }
         self.shared.open_gate();
         Ok(())
     }
@@ -442,7 +453,6 @@ impl Drop for CqlServer {
             // It does not panic, and if it did that would have been seen.
             let _ = thread.join();
         }
-        self.shared.paused.store(false, Ordering::SeqCst);
         self.cut_all(Cut::Reset);
         self.shared.wait_for_end();
     }
@@ -451,18 +461,17 @@ impl Drop for CqlServer {
 /// The thread that lets connections in.
 fn accept(shared: &Arc<Shared>, door: &Arc<Door>) {
     let mut id = 0;
-    while !door.is_over.load(Ordering::SeqCst) {
-        let (stream, peer) = match door.listener.accept() {
-            Ok(accepted) => accepted,
-            Err(_) => {
-                let is_shut = || !door.is_open.load(Ordering::SeqCst) && !door.is_over.load(Ordering::SeqCst);
-                if is_shut() {
-                    shared.wait_while(is_shut);
-                } else if !door.is_over.load(Ordering::SeqCst) {
-                    std::thread::sleep(ACCEPT_PAUSE);
-                }
-                continue;
+    while !door.is_over() {
+        let Some(listener) = door.listener() else {
+            shared.wait_while(|| door.listener().is_none() && !door.is_over());
+            continue;
+        };
+        let Ok((stream, peer)) = listener.accept() else {
+            // Shut, or it passes.
+            if door.listener().is_some_and(|now| Arc::ptr_eq(&now, &listener)) {
+                std::thread::sleep(ACCEPT_PAUSE);
             }
+            continue;
         };
         // Without it small replies would wait for each other.
         if stream.set_nodelay(true).is_err() {

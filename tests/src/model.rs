@@ -2,6 +2,7 @@
 //! The numbers P and S in comments are [invariants](crate::invariants).
 
 pub mod monitor;
+pub mod mux;
 pub mod pool;
 pub mod selection;
 pub mod topology;

@@ -4,7 +4,9 @@
 //! compares everything that can be seen after each of them. At its end come peace and the close of the pool:
 //! every check-out must get its end, and nothing may be left (P43, P51).
 
+#[macro_use]
 mod kind;
+pub mod mux;
 mod ops;
 mod world;
 

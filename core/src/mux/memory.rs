@@ -17,6 +17,8 @@ pub struct MuxConnSlot {
     /// When the peer was last heard.
     pub(super) heard: Instant,
     pub(super) in_flight: u32,
+    /// A reply has come.
+    pub(super) answered: bool,
     pub(super) heartbeat: Option<Heartbeat>,
 }
 

@@ -180,9 +180,14 @@ impl MuxConfig {
         }
     }
 
-    /// These options with as many stream ids as others: what does not change in the life of a pool.
-    pub(super) const fn with_streams_of(self, other: &Self) -> Self {
-        Self { options: MuxOptions { streams_per_connection: other.options.streams_per_connection, ..self.options } }
+    /// These options with so many stream ids, which do not change in the life of a pool. Requests per connection are no more than that.
+    pub(super) fn with_streams(self, streams_per_connection: u32) -> Self {
+        let [local, remote] = [self.options.local, self.options.remote].map(|host| {
+            let max_requests_per_connection = host.max_requests_per_connection.min(streams_per_connection);
+            let new_connection_threshold = host.new_connection_threshold.min(max_requests_per_connection);
+            HostOptions { max_requests_per_connection, new_connection_threshold, ..host }
+        });
+        Self { options: MuxOptions { local, remote, streams_per_connection, ..self.options } }
     }
 }
 

@@ -27,7 +27,8 @@ impl<M: MuxMemory> Mux<M> {
         if count < host.core_connections {
             return true;
         }
-        if pending > 0 {
+        // What is in the trash is there at once, and one is not waited for beside it.
+        if pending > 0 && self.resurrectable().is_none() {
             return false;
         }
         let full = match count.checked_sub(1) {
@@ -45,9 +46,12 @@ impl<M: MuxMemory> Mux<M> {
         let mut pressed = pressed;
         while self.wants_growth(pressed) {
             if self.resurrect(now, observer) {
-                pressed = false;
                 self.serve(now, observer);
+                pressed = pressed && self.least_busy().is_none();
             } else if self.down.is_some_and(|(_, at)| at > now) {
+                break;
+            } else if !self.conns.has_place() && self.conns.has_any() {
+                // A place is free once the closing of a connection was polled; then `poll_timeout` is due.
                 break;
             } else if self.create(now, observer).is_err() {
                 self.note_failure(now, Cause::Resources);
@@ -66,7 +70,14 @@ impl<M: MuxMemory> Mux<M> {
 
     /// Begins to establish one more.
     fn create(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> Result<(), Full> {
-        let slot = MuxConnSlot { created: now, until: Instant::MAX, heard: now, in_flight: 0, heartbeat: None };
+        let slot = MuxConnSlot {
+            created: now,
+            until: Instant::MAX,
+            heard: now,
+            in_flight: 0,
+            answered: false,
+            heartbeat: None,
+        };
         let key = self.conns.insert(conn::OWES_ESTABLISH, slot)?;
         if self.prepare_streams(key.index).is_err() {
             self.conns.remove(key.index);
@@ -76,31 +87,42 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
-    /// All ids of a place are free. As many as there is room for.
+    /// As many of so many ids as there is room for.
+    pub(super) fn ids_with_room(ids: u32) -> u32 {
+        let room = M::Words::empty().limit() as usize;
+        let mut fit = ids;
+        while stream_words(fit) > room {
+            fit = fit.saturating_sub(1) / 64 * 64;
+        }
+        fit
+    }
+
+    /// All ids of a place are free.
     fn prepare_streams(&mut self, index: u32) -> Result<(), Full> {
         while self.streams.slots().len() <= index as usize {
             self.streams.try_push(Streams::empty())?;
         }
-        let mut ids = self.config.options().streams_per_connection;
-        let room = M::Words::empty().limit() as usize;
-        while stream_words(ids) > room {
-            ids = ids.saturating_sub(64);
-            if ids == 0 {
-                return Err(Full);
-            }
-        }
+        let ids = self.config.options().streams_per_connection;
         match self.streams.slots_mut().get_mut(index as usize) {
             Some(streams) => streams.reset(ids),
             None => Err(Full),
         }
     }
 
-    /// Takes the newest connection out of the trash, if one may still be used.
+    /// The newest connection in the trash that may still be used.
+    fn resurrectable(&self) -> Option<u32> {
+        let mut newest = None;
+        self.for_each(conn::TRASHED, |index| {
+            if self.conns.get(index).until > self.now {
+                newest = Some(index);
+            }
+        });
+        newest
+    }
+
+    /// Takes that out of the trash.
     fn resurrect(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> bool {
-        let Some(index) = self.conns.back(conn::TRASHED) else { return false };
-        if self.conns.get(index).until <= now {
-            return false;
-        }
+        let Some(index) = self.resurrectable() else { return false };
         self.conns.move_to(index, conn::OPEN);
         let conn = MuxConnId(self.conns.key(index));
         observer.on_event(now, &MuxEvent::ConnectionResurrected { mux: self.id, conn });
@@ -119,11 +141,12 @@ impl<M: MuxMemory> Mux<M> {
         }
     }
 
-    /// How many connections a load takes. The threshold is a quarter lower than for growth, so that load at the threshold opens and trashes none in turn.
+    /// How many connections a load takes. The threshold is a quarter lower than for growth, at least one request, so that load at the threshold opens and
+    /// trashes none in turn.
     pub(super) fn needed(&self, load: u32) -> u32 {
         let Some(host) = self.config.host() else { return 0 };
         let requests = host.max_requests_per_connection;
-        let kept = host.new_connection_threshold - host.new_connection_threshold / 4;
+        let kept = host.new_connection_threshold - host.new_connection_threshold.div_ceil(4);
         let more = u32::from(load % requests > kept);
         (load / requests + 1 + more).max(host.core_connections)
     }

@@ -130,11 +130,10 @@ impl<M: MuxMemory> Mux<M> {
         Ok(Acquire::Queued(MuxWaiterId(key)))
     }
 
-    /// Why there is no connection and none on the way, if that is so.
+    /// Why there is no connection and none on the way, if an attempt has failed. Before one has, a place for it is about to be free.
     pub(super) fn down_cause(&self) -> Option<Cause> {
         let none = self.conns.len(conn::OPEN) + self.pending_count() == 0;
-        // Without a place for a connection there never was an attempt.
-        none.then(|| self.down.map_or(Cause::Resources, |(cause, _)| cause))
+        self.down.filter(|_| none).map(|(cause, _)| cause)
     }
 
     /// Fails those who wait if nothing is coming that they could wait for.
@@ -253,6 +252,10 @@ impl<M: MuxMemory> Mux<M> {
 
     /// An established connection has failed.
     pub(super) fn fail(&mut self, now: Instant, index: u32, cause: Cause, observer: &mut impl Observer<MuxEvent>) {
+        // A host that takes connections and serves none of them is not to be called on at once, again and again.
+        if !self.conns.get(index).answered && core::mem::replace(&mut self.fruitless, true) {
+            self.note_failure(now, cause);
+        }
         self.drop_conn(now, index, MuxClosed::Error(cause), observer);
         self.provide(now, false, observer);
         self.fail_if_down(now, observer);

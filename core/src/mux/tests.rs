@@ -5,6 +5,9 @@ use crate::machine::Machine;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+mod edges;
+mod pressure;
+
 type Events = Vec<(Instant, MuxEvent)>;
 
 struct World<M: MuxMemory = MuxOnHeap> {

@@ -3,6 +3,7 @@
 use super::memory::{Heartbeat, Verdict};
 use super::{AcquireError, Mux, MuxAction, MuxConnId, MuxEvent, MuxMemory, conn, waiter};
 use crate::machine::Observer;
+use crate::storage::Store;
 use crate::{Cause, Instant};
 
 /// The lists of connections that are established.
@@ -54,7 +55,7 @@ impl<M: MuxMemory> Mux<M> {
                     observer.on_event(now, &MuxEvent::HeartbeatStarted { mux, conn });
                     continue;
                 }
-                // All ids wait for replies, and for so long none came.
+                // All ids are in use, and for so long no reply came.
             }
             observer.on_event(now, &MuxEvent::HeartbeatFailed { mux, conn });
             self.fail(now, index, Cause::NetworkTimeout, observer);
@@ -78,11 +79,16 @@ impl<M: MuxMemory> Mux<M> {
     fn heartbeat_due(&self, index: u32) -> Option<Instant> {
         let slot = self.conns.get(index);
         let options = self.config.options();
-        match slot.heartbeat {
-            Some(heartbeat) => Some(heartbeat.asked.saturating_add(options.heartbeat_timeout)),
-            None if options.heartbeat_interval.is_zero() => None,
-            None => Some(slot.heard.saturating_add(options.heartbeat_interval)),
+        if options.heartbeat_interval.is_zero() {
+            return None;
         }
+        if let Some(heartbeat) = slot.heartbeat {
+            return Some(heartbeat.asked.saturating_add(options.heartbeat_timeout));
+        }
+        let due = slot.heard.saturating_add(options.heartbeat_interval);
+        let has_id = self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() > 0);
+        // Without an id to ask by, an answer to any request is waited for, for as long.
+        Some(if has_id { due.max(self.now) } else { due.saturating_add(options.heartbeat_timeout) })
     }
 
     /// The next heartbeat that the host is to be told of.
@@ -127,8 +133,11 @@ impl<M: MuxMemory> Mux<M> {
                 earlier(Some(slot.until));
             }
         });
-        let retries = self.wants_growth(false) && self.conns.has_place();
-        earlier(self.down.filter(|_| retries).map(|(_, at)| at.max(self.now)));
-        next
+        // After a pause, or because a place became free.
+        if self.wants_growth(false) && self.conns.has_place() {
+            earlier(Some(self.down.map_or(self.now, |(_, at)| at.max(self.now))));
+        }
+        // The end of time never comes.
+        next.filter(|at| *at < Instant::MAX)
     }
 }

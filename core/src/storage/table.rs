@@ -256,6 +256,14 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         self.free.len > 0 || self.store.slots().len() < self.store.limit() as usize
     }
 
+    /// Whether any slot is in use.
+    pub(crate) fn has_any<T: Copy>(&self) -> bool
+    where
+        S: Store<Slot<T>>,
+    {
+        self.free.len as usize != self.store.slots().len()
+    }
+
     /// How many slots there can ever be.
     pub(crate) fn limit<T: Copy>(&self) -> u32
     where

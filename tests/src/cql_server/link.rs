@@ -16,6 +16,9 @@ use super::shared::{ConnectionInfo, Shared, Waiting, lock};
 use crate::choices::Choices;
 use crate::rng::Rng;
 
+/// After so many looks, a millisecond apart, who is writing counts as stuck.
+const STUCK_LOOKS: u32 = 100;
+
 /// A reply that is not sent with those that came together with it.
 #[derive(Debug)]
 pub(super) struct Reply {
@@ -216,12 +219,11 @@ impl Link {
         for some in bytes.chunks(pieces.max(1)) {
             let mut rest = some;
             while !rest.is_empty() {
+                // Before: who has a reply finds it counted.
+                self.shared.writes.fetch_add(1, Ordering::SeqCst);
                 match stream.write(rest) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                    Ok(count) => {
-                        self.shared.writes.fetch_add(1, Ordering::SeqCst);
-                        rest = rest.get(count..).unwrap_or_default();
-                    }
+                    Ok(count) => rest = rest.get(count..).unwrap_or_default(),
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -326,20 +328,33 @@ impl Link {
 
     // The end.
 
-    /// Ends the connection now, whatever its threads are doing.
+    /// Ends the connection now, whatever its threads are doing. No-op if that was done already.
     pub(super) fn cut(&self, cut: Cut) {
-        self.ended.store(true, Ordering::SeqCst);
+        if self.ended.swap(true, Ordering::SeqCst) {
+            return;
+        }
         if cut == Cut::Reset {
             // It is reset when the last who has the socket lets go of it.
             let _ = rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO));
         }
-        // Who is writing has to be woken; else a reset says enough.
-        let how = if cut == Cut::Reset && self.output.try_lock().is_ok() { Shutdown::Read } else { Shutdown::Both };
+        // Who is stuck in a write has to be woken, and the client sees the end of the stream first; else a reset says enough.
+        let how = if cut == Cut::Reset && !self.is_stuck() { Shutdown::Read } else { Shutdown::Both };
         // It may have ended by itself.
         let _ = self.stream.shutdown(how);
         drop(lock(&self.late));
         self.late_changed.notify_all();
         self.shared.open_gate();
+    }
+
+    /// Whether somebody is writing, for longer than a write takes that the client makes room for.
+    fn is_stuck(&self) -> bool {
+        for _ in 0..STUCK_LOOKS {
+            if self.output.try_lock().is_ok() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        true
     }
 
     /// Takes note that the thread of the connection is done with it.

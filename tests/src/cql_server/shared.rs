@@ -37,7 +37,7 @@ pub struct Counts {
     pub waiting_max: u64,
     /// Calls of `read` that brought bytes. Requests that came together are read together.
     pub reads: u64,
-    /// Calls of `write` that took bytes.
+    /// Calls of `write`.
     pub writes: u64,
 }
 

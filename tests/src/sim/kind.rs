@@ -1,5 +1,6 @@
 //! The kinds of operation, and how often each was done.
 
+/// The kinds of a simulator, each with how much less common than most it is, and what counts them.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $rarity:literal,)*) => {
         /// A kind of operation.
@@ -20,6 +21,50 @@ macro_rules! kinds {
                 match self {
                     $(Self::$name => $rarity,)*
                 }
+            }
+        }
+
+        /// How often each kind was done.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Counters {
+            done: [u64; Kind::COUNT],
+            /// How many operations there were.
+            pub steps: u64,
+            /// How many events there were.
+            pub events: u64,
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self { done: [0; Kind::COUNT], steps: 0, events: 0 }
+            }
+        }
+
+        impl Counters {
+            /// How often this kind was done.
+            #[must_use]
+            pub const fn of(&self, kind: Kind) -> u64 {
+                self.done[kind as usize]
+            }
+
+            pub(in crate::sim) const fn count(&mut self, kind: Kind) {
+                self.done[kind as usize] += 1;
+                self.steps += 1;
+            }
+
+            /// Adds what another one counted.
+            pub fn add(&mut self, other: &Self) {
+                for (sum, more) in self.done.iter_mut().zip(other.done) {
+                    *sum += more;
+                }
+                self.steps += other.steps;
+                self.events += other.events;
+            }
+
+            /// Kinds that were never done.
+            #[must_use]
+            pub fn missing(&self) -> Vec<Kind> {
+                Kind::ALL.into_iter().filter(|&kind| self.of(kind) == 0).collect()
             }
         }
     };
@@ -104,48 +149,4 @@ kinds! {
     Reconfigure = 6,
     /// Fills the pool to a number of connections, or stops that.
     Fill = 6,
-}
-
-/// How often each kind was done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters {
-    done: [u64; Kind::COUNT],
-    /// How many operations there were.
-    pub steps: u64,
-    /// How many events there were.
-    pub events: u64,
-}
-
-impl Default for Counters {
-    fn default() -> Self {
-        Self { done: [0; Kind::COUNT], steps: 0, events: 0 }
-    }
-}
-
-impl Counters {
-    /// How often this kind was done.
-    #[must_use]
-    pub const fn of(&self, kind: Kind) -> u64 {
-        self.done[kind as usize]
-    }
-
-    pub(super) const fn count(&mut self, kind: Kind) {
-        self.done[kind as usize] += 1;
-        self.steps += 1;
-    }
-
-    /// Adds what another one counted.
-    pub fn add(&mut self, other: &Self) {
-        for (sum, more) in self.done.iter_mut().zip(other.done) {
-            *sum += more;
-        }
-        self.steps += other.steps;
-        self.events += other.events;
-    }
-
-    /// Kinds that were never done.
-    #[must_use]
-    pub fn missing(&self) -> Vec<Kind> {
-        Kind::ALL.into_iter().filter(|&kind| self.of(kind) == 0).collect()
-    }
 }

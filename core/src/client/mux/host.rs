@@ -60,6 +60,8 @@ struct Link {
     version: Version,
     /// Envelopes that are to be sent.
     out: Vec<u8>,
+    /// By which stream ids.
+    fresh: Vec<u16>,
     /// How many bytes were taken from there so far.
     taken: u64,
     /// The slots of the requests that are in flight, by stream id.
@@ -263,6 +265,7 @@ impl Host {
             Output::Nothing
         } else {
             into.clear();
+            link.fresh.clear();
             link.taken += link.out.len() as u64;
             core::mem::swap(&mut link.out, into);
             Output::Taken
@@ -431,6 +434,7 @@ impl Turn<'_> {
         if was_empty {
             self.outside.wake(&mut link.task);
         }
+        link.fresh.push(stream.id());
         link.owners[id] = slot;
         slots[slot as usize].state = SlotState::Sent { stream, start };
         Ok(())
@@ -475,18 +479,25 @@ impl Turn<'_> {
             let Some(link) = link_of(links, conn) else { return };
             let owner = usize::try_from(header.stream).ok().and_then(|id| link.owners.get_mut(id));
             let slot = owner.as_ref().and_then(|slot| slots.get_mut(**slot as usize));
-            if let Some(Slot { state: SlotState::Sent { start, .. }, .. }) = slot.as_deref() {
-                if *start >= link.taken {
-                    let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
-                    return;
-                }
+            let sent = match slot.as_deref() {
+                Some(Slot { state: SlotState::Sent { start, .. }, .. }) => *start < link.taken,
+                // One that was given up, a heartbeat, or nobody's.
+                _ => !link.fresh.iter().any(|fresh| i16::try_from(*fresh) == Ok(header.stream)),
+            };
+            if !sent {
+                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
+                return;
             }
             match mux.handle_reply(self.now, conn, header.stream.into(), &mut self.ears) {
                 Ok(crate::mux::Reply::Request) => {}
                 Ok(crate::mux::Reply::Late | crate::mux::Reply::Heartbeat) => continue,
                 Err(ReplyError::Stale | ReplyError::Unknown { .. }) => return,
             }
-            let (Some(owner), Some(slot)) = (owner, slot) else { continue };
+            let (Some(owner), Some(slot)) = (owner, slot) else {
+                // Its id was granted, and nothing was written by it yet.
+                let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
+                return;
+            };
             deadlines.remove(core::mem::replace(owner, NONE));
             if let SlotState::Sent { stream, .. } =
                 core::mem::replace(&mut slot.state, SlotState::Answered(Answer { header, body }))
@@ -566,7 +577,15 @@ impl Turn<'_> {
                         self.state.links.resize_with(place + 1, || None);
                     }
                     let version = self.state.version;
-                    let link = Link { conn, version, out: Vec::new(), taken: 0, owners: Vec::new(), task: None };
+                    let link = Link {
+                        conn,
+                        version,
+                        out: Vec::new(),
+                        fresh: Vec::new(),
+                        taken: 0,
+                        owners: Vec::new(),
+                        task: None,
+                    };
                     self.state.links[place] = Some(link);
                     self.outside.establish.push(conn);
                 }
@@ -582,6 +601,7 @@ impl Turn<'_> {
         let was_empty = link.out.is_empty();
         let outgoing = Outgoing::new(link.version, stream.cast_signed());
         let _ = Request::Options.encode(&mut link.out, outgoing, &self.state.limits);
+        link.fresh.push(stream);
         if was_empty {
             self.outside.wake(&mut link.task);
         }

@@ -311,7 +311,8 @@ impl<'a, P: Platform> Io<'a, P> {
     /// What came with the end of the handshake.
     fn take_in_leftover(&mut self) -> Result<(), Cause> {
         let leftover = core::mem::take(&mut self.socket.leftover);
-        if leftover.is_empty() { Ok(()) } else { self.take_in(&leftover) }
+        // Also without any: the decoder may hold what came in one segment with the last word.
+        self.take_in(&leftover)
     }
 
     /// Hands out the replies that are whole now, also those before one that is malformed.

@@ -314,3 +314,34 @@ fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
     assert_eq!(asked(0, Some(&[MuxId::new(11), MuxId::new(99), MuxId::new(20)])), [11, 20]);
     assert_eq!(asked(0, Some(&[])), []);
 }
+
+#[test]
+fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connection() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slot = rig.begin("a", None).expect("a slot");
+    rig.turn(|turn| turn.give_up(slot));
+    assert_eq!(rig.state().orphaned, 1);
+    rig.reply(conn, &[0]);
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner_goes_on() {
+    let hosts = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: 1,
+        new_connection_threshold: 1,
+    };
+    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let conn = rig.establish();
+    let (first, second) = (rig.begin("a", None).expect("a slot"), rig.begin("b", None).expect("a slot"));
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.reply(conn, &[stream, stream + 1]);
+    assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+    assert!(matches!(rig.poll(second, "b"), Poll::Ready(Err(Failure::Lost { sent: false, .. }))));
+    assert!(rig.is_idle());
+}

@@ -133,7 +133,7 @@ impl fmt::Debug for Value<'_> {
 }
 
 /// How a statement is to be executed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parameters<'a> {
     /// How many replicas must have done it.
     pub consistency: Consistency,
@@ -229,6 +229,23 @@ impl<'a> Parameters<'a> {
             body.long(timestamp_us)?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Parameters<'_> {
+    /// Without values, and without the paging state, which has values of the last row's key in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { consistency, values, skip_metadata, page_size, paging_state, serial_consistency, timestamp_us } =
+            self;
+        f.debug_struct("Parameters")
+            .field("consistency", consistency)
+            .field("values", values)
+            .field("skip_metadata", skip_metadata)
+            .field("page_size", page_size)
+            .field("paging_state_bytes", &paging_state.map(<[u8]>::len))
+            .field("serial_consistency", serial_consistency)
+            .field("timestamp_us", timestamp_us)
+            .finish()
     }
 }
 

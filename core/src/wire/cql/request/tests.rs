@@ -139,7 +139,8 @@ fn consistencies_know_their_numbers() {
 #[test]
 fn debug_shows_no_secret() {
     let values = [Value::Bytes(b"hunter2")];
-    let parameters = Parameters::new(Consistency::One).with_values(&values);
+    let parameters =
+        Parameters { paging_state: Some(b"hunter2"), ..Parameters::new(Consistency::One).with_values(&values) };
     let requests = [
         Request::Query { text: "INSERT hunter2", parameters },
         Request::AuthResponse(Some(b"hunter2")),

@@ -1,0 +1,214 @@
+//! What a multiplexed pool costs, as ratios taken in one run: `cargo bench -p poolhouse-core --bench mux`.
+//!
+//! The floor is what any pool of numbers behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push. Figures are medians of rounds in
+//! which all cases of a table take turns. Instructions are counted by `tests/scripts/instructions.sh`; that nothing is allocated is a test (`alloc_free`).
+
+use core::hint::black_box;
+use poolhouse_core::mux::{
+    Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxFixed, MuxId, MuxMemory, MuxOnHeap, MuxOptions, Reply, Stream,
+    Written, stream_words,
+};
+use poolhouse_core::{Instant, Machine};
+use std::sync::Mutex;
+use std::time;
+
+/// How many figures a median is taken of.
+const ROUNDS: usize = 9;
+/// How many ids a connection has.
+const IDS: u32 = 32_768;
+/// How many of them are free when 99 % are not.
+const FREE: u32 = IDS / 100;
+
+fn main() {
+    println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
+    println!("memory: {} bytes of stream ids a connection", stream_words(IDS) * 8);
+    streams();
+    queue();
+}
+
+/// The way of a request, on connections that are empty and on those of which 99 % of the ids are taken, any of them.
+fn streams() {
+    let floor = Mutex::new((0..10_u64).collect::<Vec<_>>());
+    let mut fixed = Case::<MuxFixed<1, 1, { stream_words(IDS) }>>::new(1, 0);
+    let cases = [(1, 0), (1, IDS - FREE), (8, 0), (8, IDS - FREE)];
+    let [mut one, mut one_full, mut eight, mut eight_full] = cases.map(|(conns, taken)| Case::new(conns, taken));
+    let [floor_ns, fixed_ns, one_ns, one_full_ns, eight_ns, eight_full_ns] = medians(
+        200_000,
+        [
+            &mut || {
+                let item = floor.lock().expect("not poisoned").pop();
+                floor.lock().expect("not poisoned").extend(black_box(item));
+            },
+            &mut || fixed.request(),
+            &mut || one.request(),
+            &mut || one_full.request(),
+            &mut || eight.request(),
+            &mut || eight_full.request(),
+        ],
+    );
+    println!("\nacquire + handle_reply + release                      ns   times the empty one (aim: 2)");
+    row("Mutex<Vec<_>> pop + push (the floor)", floor_ns, one_ns);
+    row("1 connection in fixed memory, empty", fixed_ns, one_ns);
+    row("1 connection, empty", one_ns, one_ns);
+    row("1 connection, 99 % full", one_full_ns, one_ns);
+    row("8 connections, empty", eight_ns, eight_ns);
+    row("8 connections, 99 % full", eight_full_ns, eight_ns);
+    let [one_ns, one_full_ns, eight_ns, eight_full_ns] = medians(
+        200_000,
+        [&mut || one.give_back(), &mut || one_full.give_back(), &mut || eight.give_back(), &mut || {
+            eight_full.give_back()
+        }],
+    );
+    println!("\nacquire + release of what was not written             ns   times the empty one (aim: 2)");
+    row("1 connection, empty", one_ns, one_ns);
+    row("1 connection, 99 % full", one_full_ns, one_ns);
+    row("8 connections, empty", eight_ns, eight_ns);
+    row("8 connections, 99 % full", eight_full_ns, eight_ns);
+}
+
+/// Handing on, in queues of different lengths.
+fn queue() {
+    println!("\nhand-off: reply, release, wake, claim, queue again    ns   times the same with 10");
+    let mut cases = [(1, 10), (1, 1_000), (1, 100_000), (8, 1_000)].map(|(conns, waiters)| {
+        let mut case = Case::new(conns, IDS);
+        (0..waiters).for_each(|_| case.enter());
+        case
+    });
+    let [a, b, c, d] = &mut cases;
+    let figures =
+        medians(50_000, [&mut || a.hand_off(), &mut || b.hand_off(), &mut || c.hand_off(), &mut || d.hand_off()]);
+    let names = [
+        "1 connection, 10 wait",
+        "1 connection, 1,000 wait",
+        "1 connection, 100,000 wait",
+        "8 connections, 1,000 wait",
+    ];
+    for (name, figure) in names.into_iter().zip(figures) {
+        row(name, figure, figures[0]);
+    }
+}
+
+/// A pool whose connections have so many ids taken each.
+struct Case<M: MuxMemory = MuxOnHeap> {
+    mux: Mux<M>,
+    now: u64,
+    held: Vec<Stream>,
+    state: u64,
+}
+
+impl<M: MuxMemory> Case<M> {
+    fn new(conns: u32, taken: u32) -> Self {
+        let host = HostOptions {
+            core_connections: conns,
+            max_connections: conns,
+            max_requests_per_connection: IDS,
+            new_connection_threshold: IDS,
+        };
+        let options = MuxOptions { local: host, max_queue_size: u32::MAX, ..MuxOptions::DEFAULT };
+        let mut mux = Mux::new(Instant::ORIGIN, MuxId::new(0), options.validate().expect("valid"), &mut ());
+        while let Some(action) = mux.poll_action(Instant::ORIGIN) {
+            let MuxAction::Establish(conn) = action else { unreachable!("nothing else is owed") };
+            mux.handle_established(Instant::ORIGIN, conn, &mut ()).expect("pending");
+        }
+        let mut case = Self { mux, now: 0, held: Vec::new(), state: 0x9e37_79b9 };
+        // All are taken once, and some of any place go back, so that free ones are scattered.
+        let all: Vec<Stream> = (0..conns * IDS).map(|_| case.acquire()).collect();
+        case.held = all;
+        while case.held.len() > (conns * taken) as usize {
+            case.answer_any();
+        }
+        case
+    }
+
+    fn now(&mut self) -> Instant {
+        self.now += 1;
+        Instant::from_nanos(self.now)
+    }
+
+    fn any(&mut self) -> usize {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (((self.state >> 32) * self.held.len() as u64) >> 32).try_into().expect("an index")
+    }
+
+    fn acquire(&mut self) -> Stream {
+        let now = self.now();
+        let Ok(Acquire::Granted(stream)) = self.mux.acquire(now, None, &mut ()) else { unreachable!("an id is free") };
+        stream
+    }
+
+    fn answer(&mut self, stream: Stream) {
+        let now = self.now();
+        let told = self.mux.handle_reply(now, stream.conn(), i32::from(stream.id()), &mut ());
+        assert_eq!(told, Ok(Reply::Request));
+        self.mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
+    }
+
+    fn answer_any(&mut self) {
+        let place = self.any();
+        let stream = self.held.swap_remove(place);
+        self.answer(stream);
+    }
+
+    /// The way of a request. Where others are in flight, it is one of these that is answered.
+    fn request(&mut self) {
+        let stream = black_box(self.acquire());
+        if self.held.is_empty() {
+            self.answer(stream);
+        } else {
+            let place = self.any();
+            let other = core::mem::replace(&mut self.held[place], stream);
+            self.answer(other);
+        }
+    }
+
+    /// A request that is not written.
+    fn give_back(&mut self) {
+        let now = self.now();
+        let Ok(Acquire::Granted(stream)) = self.mux.acquire(now, None, &mut ()) else { unreachable!("an id is free") };
+        self.mux.release(now, black_box(stream), Written::No, &mut ()).expect("ours");
+    }
+
+    fn enter(&mut self) {
+        let now = self.now();
+        let Ok(Acquire::Queued(_)) = self.mux.acquire(now, None, &mut ()) else { unreachable!("all ids are taken") };
+    }
+
+    fn hand_off(&mut self) {
+        self.answer_any();
+        let now = self.now();
+        let Some(MuxAction::Wake(waiter)) = self.mux.poll_action(now) else { unreachable!("somebody waits") };
+        let MuxClaim::Granted(stream) = self.mux.claim(now, waiter) else { unreachable!("it was woken") };
+        self.held.push(stream);
+        self.enter();
+    }
+}
+
+fn medians<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); N]) -> [f64; N] {
+    let mut figures = [const { Vec::new() }; N];
+    for _ in 0..ROUNDS {
+        for (case, figures) in cases.iter_mut().zip(&mut figures) {
+            figures.push(time_of(times, *case));
+        }
+    }
+    figures.map(median)
+}
+
+/// Nanoseconds of one of `times` steps.
+fn time_of(times: u32, step: &mut dyn FnMut()) -> f64 {
+    let start = time::Instant::now();
+    for _ in 0..times {
+        step();
+    }
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn row(name: &str, ns: f64, one: f64) {
+    println!("{name:<46}{ns:>10.1}{:>10.2}", ns / one);
+}

@@ -1,0 +1,167 @@
+//! Edges: of options, of fixed memory, of time, and of what a peer may do.
+
+use super::*;
+
+#[test]
+fn answer_before_the_peer_was_asked_is_one_that_nobody_waits_for() {
+    let mut world = world(SMALL);
+    world.establish();
+    let conn = world.stream().conn();
+    world.now = world.now.saturating_add(Duration::from_secs(30));
+    world.mux.handle_timeout(world.now, &mut world.events);
+    // The heartbeat has an id, but the host was not told yet.
+    let refused: Vec<_> =
+        (1..2).map(|id| world.mux.handle_reply(world.now, conn, id, &mut world.events).is_err()).collect();
+    assert_eq!(refused, [true]);
+    world.mux.assert_invariants();
+    world.drain();
+    assert_eq!((world.heartbeats.len(), world.closed.len()), (0, 1));
+}
+
+#[test]
+fn heartbeats_that_are_switched_off_close_nothing() {
+    let mut world = world(SMALL);
+    world.establish();
+    world.now = world.now.saturating_add(Duration::from_secs(30));
+    world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    let (conn, id) = world.heartbeats.pop().expect("the peer is asked");
+    let off = MuxOptions { heartbeat_interval: Duration::ZERO, heartbeat_timeout: Duration::ZERO, ..SMALL };
+    world.act(|mux, now, seen| mux.reconfigure(now, off.validate().expect("right"), seen));
+    assert_eq!(world.mux.poll_timeout(), None);
+    world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    assert_eq!(world.count("HeartbeatFailed"), 0);
+    let reply = world.act(|mux, now, seen| mux.handle_reply(now, conn, i32::from(id), seen));
+    assert_eq!(reply, Ok(Reply::Heartbeat));
+}
+
+#[test]
+fn end_of_time_is_never_due() {
+    let options = MuxOptions {
+        heartbeat_interval: Duration::MAX,
+        heartbeat_timeout: Duration::MAX,
+        shrink_interval: Duration::MAX,
+        pool_timeout: Duration::MAX,
+        idle_timeout: Duration::MAX,
+        ..SMALL
+    };
+    let mut world = world(options);
+    let waiters: Vec<_> = (0..3).map(|_| world.waiter()).collect();
+    assert_eq!(world.mux.poll_timeout(), None);
+    world.establish();
+    let _streams: Vec<_> = waiters.into_iter().map(|waiter| world.claim(waiter)).collect();
+    drop(world.stream());
+    world.establish();
+    assert_eq!((world.state().open, world.mux.poll_timeout()), (2, None));
+}
+
+#[test]
+fn newest_in_the_trash_that_is_still_of_use_is_resurrected() {
+    let mut world = world(SMALL);
+    world.establish();
+    let mut streams: Vec<_> = (0..9)
+        .map(|_| {
+            let stream = world.stream();
+            world.establish();
+            stream
+        })
+        .collect();
+    assert_eq!(world.state().open, 3);
+    let with_max = |max_connections, idle_timeout| {
+        let local = HostOptions { max_connections, ..SMALL.local };
+        MuxOptions { local, idle_timeout, ..SMALL }.validate().expect("right")
+    };
+    world.act(|mux, now, seen| mux.reconfigure(now, with_max(2, Duration::from_secs(120)), seen));
+    let first = world.events.last().expect("some").1.conn().expect("a trashed one");
+    world.act(|mux, now, seen| mux.reconfigure(now, with_max(1, Duration::ZERO), seen));
+    assert_eq!(world.state().trashed, 2, "both are busy");
+    world.act(|mux, now, seen| mux.reconfigure(now, with_max(3, Duration::ZERO), seen));
+    assert_eq!(
+        world.events.iter().rfind(|(_, event)| event.name() == "ConnectionResurrected").expect("one").1.conn(),
+        Some(first)
+    );
+    streams.drain(..).for_each(|stream| world.answer(stream));
+}
+
+#[test]
+fn hysteresis_of_a_small_threshold_is_at_least_one_request() {
+    let mut world = world(SMALL);
+    world.establish();
+    let mut streams: Vec<_> = (0..4).map(|_| world.stream()).collect();
+    world.establish();
+    for _ in 0..10 {
+        while streams.len() > 3 {
+            let stream = streams.pop().expect("some");
+            world.answer(stream);
+        }
+        world.wait(Duration::from_secs(200));
+        streams.push(world.stream());
+        world.establish();
+    }
+    assert_eq!((world.count("ConnectionTrashed"), world.count("ConnectionCreated")), (0, 2));
+}
+
+#[test]
+fn place_of_a_closed_connection_is_taken_at_once_in_fixed_memory() {
+    let mut world = World::<MuxFixed<1, 2, { stream_words(8) }>>::new(SMALL);
+    world.establish();
+    let stream = world.stream();
+    let conn = stream.conn();
+    // The socket fails, and it takes until its place is free.
+    world.mux.handle_failed(world.now, conn, Cause::Network, &mut world.events).expect("it was there");
+    world.mux.assert_invariants();
+    let waiter = world.waiter();
+    assert_eq!(world.mux.poll_timeout(), Some(world.now), "its place is free now");
+    world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    world.establish();
+    assert!(matches!(world.claim(waiter), MuxClaim::Granted(_)));
+    world.release(stream, Written::Perhaps);
+}
+
+#[test]
+fn pool_without_room_for_connections_says_so() {
+    let mut world = World::<MuxFixed<0, 1, 4>>::new(SMALL);
+    assert_eq!(world.acquire(), Err(AcquireError::Down { cause: Cause::Resources }));
+    assert_eq!(world.mux.poll_timeout(), None);
+}
+
+#[test]
+fn connection_in_fixed_memory_has_as_many_ids_as_there_is_room_for() {
+    for (ids, expected) in [(200, 64), (64, 64), (63, 63), (65, 64), (1, 1), (32_768, 64)] {
+        let local = HostOptions { max_requests_per_connection: 1, new_connection_threshold: 1, ..SMALL.local };
+        let options = MuxOptions { streams_per_connection: ids, local, remote: local, ..SMALL };
+        let mut world = World::<MuxFixed<1, 1, { stream_words(64) }>>::new(options);
+        world.establish();
+        let given_up = (0..expected)
+            .take_while(|_| {
+                let stream = world.stream();
+                world.release(stream, Written::Perhaps);
+                world.state().open > 0
+            })
+            .count();
+        // Replaced when more than a quarter are given up.
+        assert_eq!(given_up, (expected / 4).min(expected - 1), "{ids} ids");
+    }
+}
+
+#[test]
+fn connection_that_is_gone_has_nothing_in_flight() {
+    let mut world = world(SMALL);
+    world.establish();
+    let conn = world.stream().conn();
+    assert_eq!(world.mux.conn_in_flight(conn), Some(1));
+    world.mux.handle_failed(world.now, conn, Cause::Network, &mut world.events).expect("it was there");
+    assert_eq!(world.mux.conn_in_flight(conn), None, "also before the host was told");
+    world.drain();
+    assert_eq!(world.mux.conn_in_flight(conn), None);
+}
+
+#[test]
+fn options_that_are_in_force_are_right_whatever_they_were_changed_to() {
+    let mut world = world(SMALL);
+    world.establish();
+    world.act(|mux, now, seen| mux.reconfigure(now, MuxConfig::DEFAULT, seen));
+    let options = *world.mux.config().options();
+    assert_eq!(options.validate(), Ok(*world.mux.config()));
+    assert_eq!((options.streams_per_connection, options.local.max_requests_per_connection), (8, 8));
+    assert_eq!(options.local.new_connection_threshold, 8);
+}

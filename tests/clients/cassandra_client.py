@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Works with a server of Cassandra's protocol by PyPI's cassandra-driver: queries, prepared statements, many at a time.
+
+usage: cassandra_client.py HOST PORT VERSION|any COMPRESSION|none USER:PASSWORD|none ok|refused
+
+Of the server it is expected that it echoes: see poolhouse_tests::cql_server. Exit status 0 when all was well.
+"""
+
+import sys
+import time
+
+from cassandra import InvalidRequest, __version__
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster, EXEC_PROFILE_DEFAULT, ExecutionProfile, NoHostAvailable
+from cassandra.concurrent import execute_concurrent, execute_concurrent_with_args
+from cassandra.io.asyncioreactor import AsyncioConnection
+from cassandra.policies import RoundRobinPolicy
+from cassandra.protocol import SyntaxException
+from cassandra.query import BatchStatement, SimpleStatement
+
+# The driver loses the bytes of a segment's header in v5 whose end is not there yet (in 3.30: Connection._process_segment_buffer does not go back to the
+# front of what it keeps), which happens each time that a read ends there. With large ones none does here.
+AsyncioConnection.in_buffer_size = 4 << 20
+# Far beyond what anything takes.
+PATIENCE_S = 40
+
+
+def check(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def works(session):
+    check(session.execute("echo hello").one().reply == "hello", "a query")
+    check(session.execute("echo Grüße").one().reply == "Grüße", "a query beyond ASCII")
+    check(session.execute("echo %s", ("bound by the client",)).one().reply == "'bound by the client'", "a query with values")
+    check(session.execute("void").one() is None, "no rows")
+    row = session.execute("SELECT cluster_name, tokens FROM system.local WHERE key='local'").one()
+    check(row.cluster_name == "poolhouse" and len(row.tokens) == 1, f"the node's own row: {row}")
+    # In v5 it travels in many segments.
+    long = bytes(session.execute("bytes 500000 ab").one().reply)
+    check(long == b"ab" * 250000, f"{len(long)} bytes")
+    text = "x" * 300000
+    check(session.execute(f"echo {text}").one().reply == text, "a long query")
+
+    echo = session.prepare("echo ? of ?")
+    check(session.execute(echo, ("one", "two")).one().reply == "one of two", "a prepared statement")
+    arguments = [(str(number), "a thousand") for number in range(1000)]
+    results = execute_concurrent_with_args(session, echo, arguments, concurrency=300)
+    for number, (success, rows) in enumerate(results):
+        check(success, rows)
+        check(rows.one().reply == f"{number} of a thousand", f"{number}: another reply")
+
+    statements = [(SimpleStatement(f"delay {number % 7} echo {number}"), ()) for number in range(1000)]
+    for number, (success, rows) in enumerate(execute_concurrent(session, statements, concurrency=500)):
+        check(success, rows)
+        check(rows.one().reply == str(number), f"{number}: another reply")
+
+    batch = BatchStatement()
+    batch.add(SimpleStatement("void 1"))
+    batch.add(session.prepare("void ?"), ("2",))
+    check(session.execute(batch).one() is None, "a batch")
+    for statement, error in [("sing a song", SyntaxException), ("SELECT * FROM letters.sent", InvalidRequest)]:
+        try:
+            session.execute(statement)
+        except error:
+            pass
+        else:
+            raise AssertionError(f"{statement} was not refused")
+
+
+def main():
+    host, port, version, compression, user, expectation = sys.argv[1:]
+    options = {} if version == "any" else {"protocol_version": int(version)}
+    if user != "none":
+        name, password = user.split(":")
+        options["auth_provider"] = PlainTextAuthProvider(username=name, password=password)
+    cluster = Cluster(
+        [host],
+        port=int(port),
+        compression=False if compression == "none" else compression,
+        # The only one that each version of Python has, without extensions in C.
+        connection_class=AsyncioConnection,
+        connect_timeout=PATIENCE_S,
+        control_connection_timeout=PATIENCE_S,
+        execution_profiles={
+            EXEC_PROFILE_DEFAULT: ExecutionProfile(load_balancing_policy=RoundRobinPolicy(), request_timeout=PATIENCE_S)
+        },
+        **options,
+    )
+    if expectation == "refused":
+        try:
+            cluster.connect()
+        except NoHostAvailable as error:
+            check("password" in str(error), f"why? {error}")
+        else:
+            raise AssertionError("it was let in")
+        return
+    begun = time.monotonic()
+    session = cluster.connect()
+    works(session)
+    # The server is one node, and its keyspace is known.
+    check([host.release_version for host in cluster.metadata.all_hosts()] == ["4.1.0"], "one node")
+    check("poolhouse" in cluster.metadata.keyspaces, "its schema")
+    session.execute("USE poolhouse")
+    works(session)
+    print(f"cassandra-driver {__version__}, v{cluster.protocol_version}, {compression}: {time.monotonic() - begun:.1f} s")
+    cluster.shutdown()
+
+
+main()

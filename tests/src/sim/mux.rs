@@ -1,0 +1,174 @@
+//! A seeded simulator of the multiplexed pool: one seed is one life.
+//!
+//! A life draws its options and a mix of operations of the host, of honest and of hostile peers, runs them against the pool and its reference model, and
+//! compares everything that can be seen after each of them. Beside them a [book](book::Book) is kept of who has which stream id: no reply may reach
+//! another request than the one that was written with its id on its connection, every request ends once, and every id is freed, or gone with its connection.
+//!
+//! [`day`] is a day of load in virtual time.
+
+mod book;
+pub mod day;
+mod kind;
+mod ops;
+mod world;
+
+pub use kind::{Counters, Kind};
+
+use super::Trace;
+use crate::choices::Choices;
+use crate::model::mux::Room;
+use crate::rng::Rng;
+use core::time::Duration;
+use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
+use world::World;
+
+/// How a life is drawn.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// The options of the pool.
+    pub options: MuxOptions,
+    /// Where it keeps its slots.
+    pub store: Store,
+    /// How often each kind of operation comes, in the order of [`Kind::ALL`]; 0 is never.
+    pub weights: [u32; Kind::COUNT],
+    /// In how many of a hundred steps the last kind comes again.
+    pub sticky: u32,
+    /// How many operations there are.
+    pub steps: u32,
+}
+
+/// Where a pool keeps its slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// On the heap.
+    Heap,
+    /// In place, with room for 2 connections, 3 requests that wait and 64 ids.
+    Fixed2,
+    /// In place, with room for 6 connections, 8 requests that wait and 128 ids.
+    Fixed6,
+    /// In place, without room for connections.
+    Fixed0,
+}
+
+impl Shape {
+    /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
+    pub fn draw(choices: &mut impl Choices) -> Self {
+        let options = options(choices);
+        let store =
+            choices.one_of(&[Store::Heap, Store::Heap, Store::Heap, Store::Fixed2, Store::Fixed6, Store::Fixed6]);
+        let store = if choices.one_in(40) { Store::Fixed0 } else { store };
+        let uniform = choices.one_in(4);
+        let hostile = choices.one_in(2);
+        let changing = choices.one_in(3);
+        let mut weights = [40; Kind::COUNT];
+        for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
+            if !uniform {
+                *weight = if choices.one_in(8) { 0 } else { choices.below(100) + 1 };
+            }
+            let left_out = (!hostile && kind.is_attack()) || (!changing && kind.is_change());
+            *weight = if left_out { 0 } else { (*weight).div_ceil(kind.rarity()) };
+        }
+        for kind in [Kind::Established, Kind::Acquire, Kind::PollAction] {
+            weights[kind as usize] = weights[kind as usize].max(2);
+        }
+        let sticky = choices.one_of(&[0, 0, 30, 80]);
+        Self { options, store, weights, sticky, steps: choices.below(300) + 10 }
+    }
+}
+
+impl Kind {
+    const fn is_attack(self) -> bool {
+        let replies = matches!(self, Self::ReplyTwice | Self::ReplyFreed | Self::ReplyUnwritten | Self::ReplyAny);
+        replies || matches!(self, Self::ReplyOutOfRange)
+    }
+
+    const fn is_change(self) -> bool {
+        matches!(self, Self::Reconfigure | Self::Ignore | Self::Close)
+    }
+}
+
+/// Options that are valid.
+fn options(choices: &mut impl Choices) -> MuxOptions {
+    let streams_per_connection = choices.one_of(&[1, 2, 3, 4, 5, 8, 8, 20, 65, 130]);
+    let millis = |choices: &mut dyn FnMut(u32) -> u32, values: &[u64]| {
+        Duration::from_millis(values[choices(u32::try_from(values.len()).unwrap_or(1)) as usize])
+    };
+    let mut options = MuxOptions {
+        distance: choices.one_of(&[Distance::Local, Distance::Local, Distance::Remote]),
+        local: host(choices, streams_per_connection),
+        remote: host(choices, streams_per_connection),
+        streams_per_connection,
+        max_queue_size: choices.one_of(&[0, 1, 3, 256]),
+        ..MuxOptions::DEFAULT
+    };
+    let mut below = |bound| choices.below(bound);
+    options.pool_timeout = millis(&mut below, &[0, 1, 10, 10, 5_000]);
+    options.idle_timeout = millis(&mut below, &[0, 1, 10, 50, 1_000]);
+    options.heartbeat_interval = millis(&mut below, &[0, 1, 20, 1_000]);
+    options.heartbeat_timeout = millis(&mut below, &[1, 5, 1_000]);
+    options.shrink_interval = millis(&mut below, &[1, 10, 10, 100]);
+    if choices.one_in(10) {
+        let longest = [
+            &mut options.pool_timeout,
+            &mut options.idle_timeout,
+            &mut options.heartbeat_interval,
+            &mut options.heartbeat_timeout,
+            &mut options.shrink_interval,
+        ];
+        for option in longest {
+            if choices.one_in(2) {
+                *option = Duration::MAX;
+            }
+        }
+    }
+    // Nobody asks, so it does not matter.
+    if options.heartbeat_interval.is_zero() && choices.one_in(2) {
+        options.heartbeat_timeout = Duration::ZERO;
+    }
+    options
+}
+
+fn host(choices: &mut impl Choices, streams: u32) -> HostOptions {
+    let max_connections = choices.one_of(&[1, 2, 3, 3, 8]);
+    let max_requests_per_connection = choices.one_of(&[1, 2, 4, streams / 2, streams, streams]).clamp(1, streams);
+    let most = max_requests_per_connection;
+    HostOptions {
+        core_connections: choices.one_of(&[0, 1, 1, 2, 8]).min(max_connections),
+        max_connections,
+        max_requests_per_connection,
+        new_connection_threshold: choices.one_of(&[0, 1, most / 2, most * 3 / 4, most]).min(most),
+    }
+}
+
+/// Lives one life of this shape.
+///
+/// # Panics
+///
+/// Panics when pool and model differ, or an invariant is broken.
+pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, trace: Option<&Trace>) {
+    let room = |conns, waiters, ids| Room { conns, waiters, ids };
+    match shape.store {
+        Store::Heap => World::<MuxOnHeap>::new(shape, Room::ENDLESS, counters, trace).live(choices),
+        Store::Fixed2 => {
+            World::<MuxFixed<2, 3, { stream_words(64) }>>::new(shape, room(2, 3, 64), counters, trace).live(choices);
+        }
+        Store::Fixed6 => {
+            World::<MuxFixed<6, 8, { stream_words(128) }>>::new(shape, room(6, 8, 128), counters, trace).live(choices);
+        }
+        Store::Fixed0 => World::<MuxFixed<0, 1, 4>>::new(shape, room(0, 1, 64), counters, trace).live(choices),
+    }
+}
+
+/// Lives the life of this seed.
+///
+/// # Errors
+///
+/// The message of the panic, when pool and model differ or an invariant is broken.
+pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
+    let shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+    if let Some(trace) = trace {
+        trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
+    }
+    let mut operations = Rng::stream(seed, "operations");
+    super::caught(|| live(&shape, &mut operations, counters, trace))
+}

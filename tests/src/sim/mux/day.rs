@@ -1,0 +1,271 @@
+//! A day of load in virtual time, on a pool whose peers are well: how many connections there are, and how often one is opened.
+//!
+//! At each event it is looked whether the number of connections follows the [rule](rule::Rule), by counts of its own.
+
+mod rule;
+
+use crate::choices::Choices;
+use crate::rng::Rng;
+use alloc::collections::BTreeMap;
+use core::f64::consts::TAU;
+use core::time::Duration;
+use poolhouse_core::mux::{
+    Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxConnId, MuxId, MuxOnHeap, MuxOptions, Reply, Stream, Written,
+};
+use poolhouse_core::{Instant, Machine};
+use rule::Rule;
+
+const SECOND: u64 = 1_000_000_000;
+const HOURS: usize = 24;
+const HOUR: u64 = 3_600 * SECOND;
+
+/// The pool of these days: up to 8 connections, on which the others are opened at 26, 58, 90, .. requests in flight.
+pub const OPTIONS: MuxOptions = MuxOptions {
+    local: HostOptions {
+        core_connections: 1,
+        max_connections: 8,
+        max_requests_per_connection: 32,
+        new_connection_threshold: 25,
+    },
+    ..MuxOptions::DEFAULT_128
+};
+
+/// What a day was like.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Requests that had to wait for a stream id.
+    pub queued: u64,
+    /// Requests that were rejected.
+    pub rejected: u64,
+    /// Connections that were opened, by the hour.
+    pub opened: [u32; HOURS],
+    /// Connections that were put into the trash.
+    pub trashed: u32,
+    /// Connections that were taken out of it.
+    pub resurrected: u32,
+    /// The most open connections at a time.
+    pub most: u32,
+    /// Open connections, the mean over time.
+    pub mean: f64,
+}
+
+impl Report {
+    /// Connections that were opened, the first one included.
+    #[must_use]
+    pub fn opened_in_all(&self) -> u32 {
+        self.opened.iter().sum()
+    }
+}
+
+/// A pool, its host and a peer that answers.
+struct Host {
+    mux: Mux<MuxOnHeap>,
+    rule: Rule,
+    now: u64,
+    /// What will happen, by time and, at one time, in the order in which it was found out.
+    agenda: BTreeMap<(u64, u64), What>,
+    found: u64,
+    /// For how long what is asked for takes.
+    rng: Rng,
+    mean_service: f64,
+}
+
+enum What {
+    Established(MuxConnId),
+    Heartbeat(MuxConnId, u16),
+    Reply(Stream),
+}
+
+impl Host {
+    fn new(seed: u64, mean_service: f64) -> Self {
+        let mut rule = Rule::new(OPTIONS);
+        let config = OPTIONS.validate().expect("options that are right");
+        let mux = Mux::new(Instant::ORIGIN, MuxId::new(1), config, &mut rule);
+        let rng = Rng::stream(seed, "service");
+        let mut host = Self { mux, rule, now: 0, agenda: BTreeMap::new(), found: 0, rng, mean_service };
+        host.drain();
+        host
+    }
+
+    fn at(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    fn expect(&mut self, after: u64, what: What) {
+        self.found += 1;
+        self.agenda.insert((self.now + after, self.found), what);
+    }
+
+    /// Does what the pool wants, and looks whether it is as it should be.
+    fn drain(&mut self) {
+        while let Some(action) = self.mux.poll_action(self.at()) {
+            match action {
+                MuxAction::Establish(conn) => {
+                    let time = u64::from(self.rng.below(80_000_000)) + 20_000_000;
+                    self.expect(time, What::Established(conn));
+                }
+                MuxAction::Heartbeat(conn, stream) => self.expect(1_000_000, What::Heartbeat(conn, stream)),
+                MuxAction::Close(conn) => assert_eq!(self.mux.conn_in_flight(conn), None),
+                MuxAction::Wake(waiter) => match self.mux.claim(self.at(), waiter) {
+                    MuxClaim::Granted(stream) => self.serve(stream),
+                    MuxClaim::Failed(_) => self.rule.report.rejected += 1,
+                    other => panic!("woken for {other:?}"),
+                },
+            }
+        }
+        self.rule.settled(&self.mux.state());
+    }
+
+    /// Who has a stream id is answered some time later.
+    fn serve(&mut self, stream: Stream) {
+        let time = exponential(&mut self.rng, self.mean_service);
+        self.expect(time, What::Reply(stream));
+    }
+
+    fn acquire(&mut self) -> Option<Stream> {
+        match self.mux.acquire(self.at(), None, &mut self.rule) {
+            Ok(Acquire::Granted(stream)) => return Some(stream),
+            Ok(Acquire::Queued(_)) => self.rule.report.queued += 1,
+            Err(_) => self.rule.report.rejected += 1,
+        }
+        None
+    }
+
+    fn answer(&mut self, stream: Stream) {
+        let (now, conn, id) = (self.at(), stream.conn(), i32::from(stream.id()));
+        assert_eq!(self.mux.handle_reply(now, conn, id, &mut self.rule), Ok(Reply::Request));
+        self.mux.release(now, stream, Written::Perhaps, &mut self.rule).expect("its own");
+        self.rule.report.requests += 1;
+        self.drain();
+    }
+
+    /// Everything up to an instant happens.
+    fn run_until(&mut self, end: u64) {
+        loop {
+            let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due <= end);
+            let next = self.agenda.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= end);
+            if let Some(due) = due.filter(|due| next.is_none_or(|next| *due <= next)) {
+                assert!(due >= self.now, "due before it was asked for");
+                self.rule.time_passes(self.now, due);
+                self.now = due;
+                let open = self.rule.look(due);
+                self.mux.handle_timeout(self.at(), &mut self.rule);
+                self.rule.looked(due, open);
+                let again = self.mux.poll_timeout();
+                assert!(again.is_none_or(|again| again > self.at()), "called in vain at {due}");
+            } else if next.is_some() {
+                let Some(((at, _), what)) = self.agenda.pop_first() else { unreachable!("it was seen") };
+                self.rule.time_passes(self.now, at);
+                self.now = at;
+                let now = self.at();
+                match what {
+                    What::Established(conn) => {
+                        self.mux.handle_established(now, conn, &mut self.rule).expect("nobody gave it up");
+                    }
+                    What::Heartbeat(conn, stream) => {
+                        let told = self.mux.handle_reply(now, conn, i32::from(stream), &mut self.rule);
+                        assert!(told.is_err() || told == Ok(Reply::Heartbeat));
+                    }
+                    What::Reply(stream) => self.answer(stream),
+                }
+            } else {
+                break;
+            }
+            self.drain();
+        }
+        self.rule.time_passes(self.now, end);
+        self.now = end;
+    }
+
+    fn report(self) -> Report {
+        self.mux.assert_invariants();
+        self.rule.finished(self.now)
+    }
+}
+
+/// A time with this mean, in seconds, as nanoseconds.
+fn exponential(rng: &mut Rng, mean: f64) -> u64 {
+    let uniform = (f64::from(rng.below(1 << 30)) + 1.0) / f64::from(1 << 30);
+    let time = Duration::from_secs_f64(-uniform.ln() * mean);
+    u64::try_from(time.as_nanos()).expect("a time of some seconds")
+}
+
+/// The load at a time of the day: 10 requests in flight at night, 200 at noon.
+fn curve(at: u64) -> f64 {
+    let hours = Duration::from_nanos(at).as_secs_f64() / 3_600.0;
+    105.0 - 95.0 * (hours / 24.0 * TAU).cos()
+}
+
+/// A day of requests that come at random, at a rate that follows the curve and is up to a fifth more or less from minute to minute; each takes 2 s in the mean.
+///
+/// # Panics
+///
+/// Panics when the pool does not follow the rule; those below too.
+#[must_use]
+pub fn noisy(seed: u64) -> Report {
+    let service = 2.0;
+    let mut host = Host::new(seed, service);
+    let mut rng = Rng::stream(seed, "arrivals");
+    let (mut at, mut minute, mut weather) = (0, u64::MAX, 1.0);
+    loop {
+        if minute != at / (60 * SECOND) {
+            minute = at / (60 * SECOND);
+            weather = 0.8 + f64::from(rng.below(1_000)) * 0.4 / 1_000.0;
+        }
+        at += exponential(&mut rng, service / (curve(at) * weather));
+        if at >= 24 * HOUR {
+            break;
+        }
+        host.run_until(at);
+        if let Some(stream) = host.acquire() {
+            host.serve(stream);
+        }
+        host.drain();
+    }
+    host.report()
+}
+
+/// A day on which as many requests are in flight in each second as the curve says, up to 2 more or less.
+#[must_use]
+pub fn smooth(seed: u64) -> Report {
+    let mut rng = Rng::stream(seed, "jitter");
+    held(seed, 24 * 3_600, |second| {
+        let level = (curve(second * SECOND) - 2.0).round();
+        // Between 8 and 198.
+        let level = (0..200_u32).find(|number| f64::from(*number) >= level).unwrap_or(0);
+        level + rng.below(5)
+    })
+}
+
+/// An hour at a threshold: `level` requests are in flight and one more by turns, each for `period` seconds.
+#[must_use]
+pub fn at_threshold(level: u32, period: u64) -> Report {
+    held(0, 3_600, |second| level + u32::from(second / period % 2 == 1))
+}
+
+/// In each second so many requests are in flight.
+fn held(seed: u64, seconds: u64, mut level: impl FnMut(u64) -> u32) -> Report {
+    let mut host = Host::new(seed, 1.0);
+    let mut streams = Vec::new();
+    host.run_until(SECOND / 2);
+    for second in 0..seconds {
+        let wanted = level(second) as usize;
+        while streams.len() > wanted {
+            let stream = streams.remove(host.rng.index(streams.len()));
+            host.answer(stream);
+        }
+        while streams.len() < wanted {
+            // Nobody waits: where there is no room, the next connection is on its way.
+            host.run_until(host.now + 1_000_000);
+            let state = host.mux.state();
+            if state.in_flight < state.capacity {
+                streams.extend(host.acquire());
+                host.drain();
+            }
+        }
+        host.run_until((second + 1) * SECOND + SECOND / 2);
+    }
+    host.report()
+}

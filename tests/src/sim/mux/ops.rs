@@ -1,0 +1,417 @@
+//! The operations: each is done to the pool and to the model, and what both answer is compared.
+
+use super::book::Entry;
+use super::kind::Kind;
+use super::world::World;
+use crate::choices::Choices;
+use crate::model::mux::{Acquired, Outcome, Place, Stand};
+use poolhouse_core::mux::{
+    Acquire, AcquireError, Distance, MuxClaim, MuxConnId, MuxMemory, MuxOptions, Reply, ReplyError, Stream, Written,
+};
+use poolhouse_core::{Cause, Instant, Machine};
+
+const MS: u64 = 1_000_000;
+
+/// How many requests there are at most.
+const REQUESTS_MAX: usize = 60;
+
+/// What a request that waited and was not taken looks like, from the model.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Granted,
+    Failed,
+}
+
+impl<M: MuxMemory> World<'_, M> {
+    fn waiters_in(&self, state: State) -> Vec<usize> {
+        let state_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
+            Some(Outcome::Waiting) => State::Waiting,
+            Some(Outcome::Granted(..)) => State::Granted,
+            _ => State::Failed,
+        };
+        (0..self.waiters.len()).filter(|&place| state_of(self.waiters[place].1) == state).collect()
+    }
+
+    fn entry_of(&self, stream: &Stream) -> Option<Entry> {
+        self.book.entry(stream.conn().number().get(), stream.id())
+    }
+
+    /// Streams whose request stands like this; those of connections that are gone have none.
+    fn streams_where(&self, test: impl Fn(Option<Entry>) -> bool) -> Vec<usize> {
+        (0..self.streams.len()).filter(|&place| test(self.entry_of(&self.streams[place].0))).collect()
+    }
+
+    fn unwritten(&self) -> Vec<usize> {
+        self.streams_where(|entry| matches!(entry, Some(Entry::Unwritten(_))))
+    }
+
+    fn written(&self) -> Vec<usize> {
+        self.streams_where(|entry| matches!(entry, Some(Entry::Written(_))))
+    }
+
+    /// Those that are answered, and those whose connection is gone.
+    fn done(&self) -> Vec<usize> {
+        self.streams_where(|entry| matches!(entry, None | Some(Entry::Answered(_))))
+    }
+
+    fn asked(&self) -> Vec<(u64, u16)> {
+        self.model.established().filter_map(|conn| Some((conn.id, conn.heartbeat_id()?))).collect()
+    }
+
+    /// Connections over which no reply can come.
+    fn silent(&self) -> Vec<MuxConnId> {
+        let known = |conn: &&MuxConnId| self.model.established().all(|known| known.id != conn.number().get());
+        self.known.iter().filter(known).chain(&self.gone).copied().collect()
+    }
+
+    pub(super) fn is_enabled(&self, kind: Kind) -> bool {
+        let some_written = || !self.book.all(|entry| matches!(entry, Entry::Written(_))).is_empty();
+        match kind {
+            Kind::Acquire | Kind::AcquireDeadline | Kind::Burst => {
+                self.waiters.len() + self.streams.len() < REQUESTS_MAX
+            }
+            Kind::Claim => !self.waiters.is_empty(),
+            Kind::ClaimUsedUp | Kind::CancelUsedUp => !self.used_up.is_empty(),
+            Kind::CancelWaiting => !self.waiters_in(State::Waiting).is_empty(),
+            Kind::CancelGranted => !self.waiters_in(State::Granted).is_empty(),
+            Kind::CancelFailed => !self.waiters_in(State::Failed).is_empty(),
+            Kind::Write | Kind::GiveUpUnwritten => !self.unwritten().is_empty(),
+            Kind::GiveUp => !self.written().is_empty(),
+            Kind::Reply | Kind::ReplyMany => some_written(),
+            Kind::ReplyLate => !self.book.all(|entry| matches!(entry, Entry::GivenUp(_))).is_empty(),
+            Kind::ReplyHeartbeat => !self.asked().is_empty(),
+            Kind::Take => !self.done().is_empty(),
+            Kind::ReplyTwice => !self.book.all(|entry| matches!(entry, Entry::Answered(_))).is_empty(),
+            Kind::ReplyFreed => !self.book.freed().is_empty(),
+            Kind::ReplyUnwritten => !self.book.all(|entry| matches!(entry, Entry::Unwritten(_))).is_empty(),
+            Kind::ReplyAny | Kind::ReplyOutOfRange | Kind::Failed => self.model.established().next().is_some(),
+            Kind::ReplyStale | Kind::LateNews => !self.silent().is_empty(),
+            Kind::Established | Kind::EstablishFailed => !self.establishing.is_empty(),
+            Kind::TimeExact => self.mux.poll_timeout().is_some(),
+            Kind::ReleaseForeign
+            | Kind::PollAction
+            | Kind::Drain
+            | Kind::Reconfigure
+            | Kind::Ignore
+            | Kind::Close
+            | Kind::TimeBefore
+            | Kind::TimePast
+            | Kind::TimeOnly
+            | Kind::TimeBack
+            | Kind::Tick => true,
+        }
+    }
+
+    pub(super) fn operate(&mut self, kind: Kind, choices: &mut impl Choices) {
+        match kind {
+            Kind::Acquire => self.acquire(None),
+            Kind::AcquireDeadline => {
+                let now = self.now;
+                let far = [now + MS, now + 5 * MS, now + 10 * MS, now + 10_000 * MS, now, now - 1, 0, u64::MAX - 1];
+                let odd = u64::from(choices.below(100_000));
+                self.acquire(Some(choices.one_of(&far).saturating_add(odd)));
+            }
+            Kind::Burst => {
+                for _ in 0..choices.below(20) + 2 {
+                    self.acquire(None);
+                    self.compare();
+                }
+            }
+            Kind::Claim => self.claim(choices.index(self.waiters.len())),
+            Kind::ClaimUsedUp => {
+                let waiter = self.used_up[choices.index(self.used_up.len())];
+                let now = self.at();
+                assert_eq!(self.mux.claim(now, waiter), MuxClaim::Stale);
+                self.model.advance(self.now);
+            }
+            Kind::CancelWaiting => self.cancel_one(State::Waiting, choices),
+            Kind::CancelGranted => self.cancel_one(State::Granted, choices),
+            Kind::CancelFailed => self.cancel_one(State::Failed, choices),
+            Kind::CancelUsedUp => {
+                let waiter = self.used_up[choices.index(self.used_up.len())];
+                let now = self.at();
+                self.mux.cancel(now, waiter, &mut self.log);
+                self.model.advance(self.now);
+            }
+            Kind::Write => {
+                let stream = &self.streams[pick(&self.unwritten(), choices)].0;
+                self.book.written(stream.conn().number().get(), stream.id());
+            }
+            Kind::GiveUpUnwritten => self.release(pick(&self.unwritten(), choices), Written::No),
+            Kind::GiveUp => self.release(pick(&self.written(), choices), Written::Perhaps),
+            Kind::Take => self.release(pick(&self.done(), choices), choices.one_of(&[Written::Perhaps, Written::No])),
+            Kind::ReleaseForeign => self.release_foreign(),
+            Kind::Reply => self.reply_where(|entry| matches!(entry, Entry::Written(_)), choices),
+            Kind::ReplyMany => {
+                for _ in 0..choices.below(20) + 2 {
+                    if self.is_enabled(Kind::Reply) {
+                        self.reply_where(|entry| matches!(entry, Entry::Written(_)), choices);
+                        self.compare();
+                    }
+                }
+            }
+            Kind::ReplyLate => self.reply_where(|entry| matches!(entry, Entry::GivenUp(_)), choices),
+            Kind::ReplyTwice => self.reply_where(|entry| matches!(entry, Entry::Answered(_)), choices),
+            Kind::ReplyUnwritten => self.reply_where(|entry| matches!(entry, Entry::Unwritten(_)), choices),
+            Kind::ReplyHeartbeat => self.reply_among(&self.asked(), choices),
+            Kind::ReplyFreed => self.reply_among(&self.book.freed(), choices),
+            Kind::ReplyAny | Kind::ReplyOutOfRange => {
+                let conns: Vec<_> = self.model.established().map(|conn| (conn.id, conn.ids)).collect();
+                let (conn, ids) = conns[choices.index(conns.len())];
+                let beyond = i32::try_from(ids).unwrap_or(i32::MAX);
+                let wild = [-1, beyond, 32_767, 32_768, 65_535, 65_536, 65_537, i32::MIN, i32::MIN + 1, i32::MAX];
+                let stream = match kind {
+                    // 65,536 further on it is the same in 16 bits.
+                    Kind::ReplyOutOfRange => choices.one_of(&wild),
+                    _ => i32::try_from(choices.below(ids)).unwrap_or(0),
+                };
+                let conn = self.conn_of(conn);
+                self.reply(conn, stream);
+            }
+            Kind::ReplyStale => {
+                let conn = choices.one_of(&self.silent());
+                self.reply(conn, choices.one_of(&[0, 1, -1]));
+            }
+            Kind::PollAction => drop(self.poll()),
+            Kind::Drain => self.drain(),
+            Kind::Established => {
+                let conn = self.establishing.swap_remove(choices.index(self.establishing.len()));
+                self.established(conn);
+            }
+            Kind::EstablishFailed => {
+                let conn = self.establishing.swap_remove(choices.index(self.establishing.len()));
+                self.establish_failed(conn, choices.one_of(&[Cause::Network, Cause::NetworkTimeout, Cause::Dns]));
+            }
+            Kind::LateNews => {
+                // One that the host is establishing has news in time.
+                let conn = choices.one_of(&self.silent());
+                let in_time = self.establishing.contains(&conn);
+                match choices.below(3) {
+                    0 if !in_time => self.established(conn),
+                    1 if !in_time => self.establish_failed(conn, Cause::Network),
+                    _ => self.failed(conn, Cause::Network),
+                }
+            }
+            Kind::Failed => {
+                let conns: Vec<_> = self.model.established().map(|conn| conn.id).collect();
+                let conn = self.conn_of(conns[choices.index(conns.len())]);
+                self.failed(conn, choices.one_of(&[Cause::Network, Cause::Protocol]));
+            }
+            Kind::Reconfigure => self.reconfigure(super::options(choices)),
+            Kind::Ignore => {
+                let distance = choices.one_of(&[Distance::Ignored, Distance::Local, Distance::Remote]);
+                self.reconfigure(MuxOptions { distance, ..*self.model.options() });
+            }
+            Kind::Close => self.close(),
+            Kind::TimeExact | Kind::TimeBefore | Kind::TimePast | Kind::TimeOnly | Kind::TimeBack | Kind::Tick => {
+                self.pass_time(kind, choices);
+            }
+        }
+    }
+
+    fn pass_time(&mut self, kind: Kind, choices: &mut impl Choices) {
+        let due = self.mux.poll_timeout().map(Instant::as_nanos);
+        // Not to the end of time: after that everything is due for ever.
+        let due = due.filter(|&due| due < 1_000_000_000 * MS);
+        let was = self.now;
+        if kind == Kind::TimeExact {
+            self.now = due.unwrap_or(self.now).max(self.now);
+        } else if kind == Kind::TimeBefore {
+            self.now = due.map_or(self.now, |due| due - 1).max(self.now);
+        } else if kind == Kind::TimePast {
+            self.now = due.unwrap_or(self.now).max(self.now) + choices.one_of(&[1, MS, 1_000 * MS]);
+        } else if kind == Kind::TimeOnly {
+            self.now += choices.one_of(&[1, MS, 5 * MS, 10 * MS, 700 * MS]);
+            self.note(|| "time goes on".into());
+            return;
+        } else if kind == Kind::TimeBack {
+            // For this call only.
+            self.now -= choices.one_of(&[1, MS, 500 * MS]);
+        }
+        self.tick();
+        self.now = self.now.max(was);
+        if matches!(kind, Kind::TimeExact | Kind::TimePast) {
+            // Who calls whenever it is due does not call in vain.
+            let due = self.mux.poll_timeout();
+            assert!(due.is_none_or(|due| due > self.at()), "after handle_timeout something is still due");
+        }
+    }
+
+    pub(super) fn tick(&mut self) {
+        self.note(|| "handle_timeout".into());
+        let now = self.at();
+        self.mux.handle_timeout(now, &mut self.log);
+        self.model.handle_timeout(self.now);
+    }
+
+    fn acquire(&mut self, deadline: Option<u64>) {
+        let now = self.at();
+        let outcome = self.mux.acquire(now, deadline.map(Instant::from_nanos), &mut self.log);
+        self.note(|| format!("acquire until {deadline:?}: {outcome:?}"));
+        // The end of time is the same instant for both.
+        let expected = self.model.acquire(self.now, deadline.map(|at| at.min(u64::MAX - 1)));
+        match (outcome, expected) {
+            (Ok(Acquire::Granted(stream)), Acquired::Granted(conn, request)) => {
+                assert_eq!(stream.conn().number().get(), conn, "the least busy connection takes it");
+                self.streams.push((stream, request));
+            }
+            (Ok(Acquire::Queued(waiter)), Acquired::Queued(number)) => self.waiters.push((waiter, number)),
+            (Err(error), Acquired::Failed(expected)) => assert_eq!(error, expected),
+            (outcome, expected) => panic!("acquire: {outcome:?}, and the model says {expected:?}"),
+        }
+    }
+
+    pub(super) fn claim(&mut self, place: usize) {
+        let (waiter, number) = self.waiters[place];
+        let now = self.at();
+        let outcome = self.mux.claim(now, waiter);
+        self.note(|| format!("claim {waiter:?}: {outcome:?}"));
+        match (outcome, self.model.claim(self.now, number)) {
+            (MuxClaim::Waiting, Some(Outcome::Waiting)) => return,
+            (MuxClaim::Granted(stream), Some(Outcome::Granted(conn, request))) => {
+                assert_eq!(stream.conn().number().get(), conn, "the connection that was granted");
+                self.streams.push((stream, request));
+            }
+            // Of those that time out in one call, any may be first.
+            (
+                MuxClaim::Failed(AcquireError::TimedOut { in_flight, .. }),
+                Some(Outcome::Failed(AcquireError::TimedOut { in_flight: expected, .. })),
+            ) => assert_eq!(in_flight, expected),
+            (MuxClaim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
+            (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        }
+        self.use_up(place);
+    }
+
+    fn use_up(&mut self, place: usize) {
+        let (waiter, _) = self.waiters.remove(place);
+        if self.used_up.len() == 4 {
+            self.used_up.remove(0);
+        }
+        self.used_up.push(waiter);
+    }
+
+    fn cancel_one(&mut self, state: State, choices: &mut impl Choices) {
+        self.cancel(pick(&self.waiters_in(state), choices));
+    }
+
+    pub(super) fn cancel(&mut self, place: usize) {
+        let (waiter, number) = self.waiters[place];
+        self.note(|| format!("cancel {waiter:?}"));
+        if let Some(Outcome::Granted(conn, request)) = self.model.waiter(number).map(|waiter| waiter.outcome) {
+            let known = self.model.conn(conn);
+            let known = known.and_then(|conn| conn.requests.iter().find(|known| known.number == request));
+            if let Some(id) = known.and_then(|request| request.id) {
+                self.book.released(conn, id);
+            }
+        }
+        let now = self.at();
+        self.mux.cancel(now, waiter, &mut self.log);
+        self.model.cancel(self.now, number);
+        self.use_up(place);
+    }
+
+    pub(super) fn release(&mut self, place: usize, written: Written) {
+        let (stream, request) = self.streams.remove(place);
+        let conn = stream.conn().number().get();
+        let stand = self.model.conn(conn).and_then(|conn| conn.requests.iter().find(|known| known.number == request));
+        // What was not written is not written any more.
+        let entry = self.entry_of(&stream);
+        let written = if matches!(entry, Some(Entry::Unwritten(_))) { Written::No } else { written };
+        let stand = stand.map(|request| request.stand);
+        assert!(entry.is_none() == stand.is_none() && stand != Some(Stand::Late), "{entry:?} is {stand:?}");
+        self.note(|| format!("release {stream:?} {written:?}"));
+        self.book.released(conn, stream.id());
+        let now = self.at();
+        self.mux.release(now, stream, written, &mut self.log).expect("its own");
+        self.model.release(self.now, conn, request, written);
+    }
+
+    fn release_foreign(&mut self) {
+        let (now, stream) = (self.at(), self.foreign_stream());
+        let refused = self.mux.release(now, stream, Written::Perhaps, &mut self.log);
+        // Not even the time is taken.
+        self.foreign = Some(refused.expect_err("the stream of another pool").0);
+    }
+
+    fn reply_where(&mut self, test: impl Fn(Entry) -> bool, choices: &mut impl Choices) {
+        self.reply_among(&self.book.all(test), choices);
+    }
+
+    fn reply_among(&mut self, ids: &[(u64, u16)], choices: &mut impl Choices) {
+        let (conn, id) = choices.one_of(ids);
+        let conn = self.conn_of(conn);
+        self.reply(conn, i32::from(id));
+    }
+
+    /// A reply was read. What the pool says of it must fit what was written to that peer.
+    pub(super) fn reply(&mut self, conn: MuxConnId, stream: i32) {
+        let (now, number) = (self.at(), conn.number().get());
+        let entry = u16::try_from(stream).ok().and_then(|id| self.book.entry(number, id));
+        let asked = self.asked().contains(&(number, u16::try_from(stream).unwrap_or(u16::MAX)));
+        let told = self.mux.handle_reply(now, conn, stream, &mut self.log);
+        self.note(|| format!("reply by {stream} on {conn:?}: {told:?}"));
+        assert_eq!(told, self.model.handle_reply(self.now, number, stream), "handle_reply");
+        let id = u16::try_from(stream).unwrap_or(u16::MAX);
+        match told {
+            Ok(Reply::Request) if matches!(entry, Some(Entry::Unwritten(_))) => {
+                // The pool cannot know. Its host does, and has nothing more to do with such a peer.
+                self.book.refused(number, id);
+                self.compare();
+                self.failed(conn, Cause::Protocol);
+            }
+            Ok(Reply::Request) => self.book.answered(number, id),
+            Ok(Reply::Late) => self.book.late(number, id),
+            Ok(Reply::Heartbeat) => assert!(asked && entry.is_none(), "it was asked by {entry:?}"),
+            Err(ReplyError::Unknown { stream: read }) => {
+                assert_eq!(read, stream);
+                let nobody = !asked && matches!(entry, None | Some(Entry::Answered(_)));
+                assert!(nobody, "somebody waits for it: {entry:?}");
+            }
+            Err(ReplyError::Stale) => assert_eq!(entry, None, "its connection is there"),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    pub(super) fn established(&mut self, conn: MuxConnId) {
+        let now = self.at();
+        let told = self.mux.handle_established(now, conn, &mut self.log);
+        self.note(|| format!("established {conn:?}: {told:?}"));
+        assert_eq!(told.is_ok(), self.model.handle_established(self.now, conn.number().get()), "handle_established");
+    }
+
+    fn establish_failed(&mut self, conn: MuxConnId, cause: Cause) {
+        let now = self.at();
+        let told = self.mux.handle_establish_failed(now, conn, cause, &mut self.log);
+        self.note(|| format!("establish failed {conn:?} {cause:?}: {told:?}"));
+        let expected = self.model.handle_establish_failed(self.now, conn.number().get(), cause);
+        assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+    }
+
+    fn failed(&mut self, conn: MuxConnId, cause: Cause) {
+        let now = self.at();
+        let told = self.mux.handle_failed(now, conn, cause, &mut self.log);
+        self.note(|| format!("failed {conn:?} {cause:?}: {told:?}"));
+        assert_eq!(told.is_ok(), self.model.handle_failed(self.now, conn.number().get(), cause), "handle_failed");
+    }
+
+    fn reconfigure(&mut self, options: MuxOptions) {
+        self.note(|| format!("reconfigure {options:?}"));
+        let now = self.at();
+        self.mux.reconfigure(now, options.validate().expect("options that are valid"), &mut self.log);
+        self.model.reconfigure(self.now, options);
+    }
+
+    pub(super) fn close(&mut self) {
+        self.note(|| "close".into());
+        let now = self.at();
+        self.mux.close(now, &mut self.log);
+        self.model.close(self.now);
+        assert!(self.mux.is_closed() && self.model.at(Place::Open).next().is_none());
+    }
+}
+
+fn pick(places: &[usize], choices: &mut impl Choices) -> usize {
+    places[choices.index(places.len())]
+}

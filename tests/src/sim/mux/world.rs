@@ -1,0 +1,373 @@
+//! The pool, its model, and whatever a host would hold; after each operation all are compared.
+
+use super::book::{Book, Entry};
+use super::kind::{Counters, Kind};
+use super::{Shape, Trace};
+use crate::choices::Choices;
+use crate::model::mux::{Event, Model, Place, Room};
+use core::time::Duration;
+use poolhouse_core::mux::{
+    AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxMemory, MuxOnHeap, MuxOptions, MuxWaiterId,
+    Stream, Written,
+};
+use poolhouse_core::{Instant, Machine};
+
+/// How many connections that are gone are still spoken of.
+const GONE_MAX: usize = 8;
+
+/// A pool and what belongs to it.
+pub(super) struct World<'a, M: MuxMemory> {
+    pub(super) shape: &'a Shape,
+    pub(super) counters: &'a mut Counters,
+    trace: Option<&'a Trace>,
+    pub(super) mux: Mux<M>,
+    pub(super) model: Model,
+    pub(super) book: Book,
+    pub(super) log: Vec<(Instant, MuxEvent)>,
+    pub(super) now: u64,
+    /// The rights to stream ids, and the requests of the model.
+    pub(super) streams: Vec<(Stream, u64)>,
+    /// Requests that waited and whose outcome was not taken, and their numbers in the model.
+    pub(super) waiters: Vec<(MuxWaiterId, u64)>,
+    /// Ids of such that are over.
+    pub(super) used_up: Vec<MuxWaiterId>,
+    /// What the host is establishing, as far as it knows.
+    pub(super) establishing: Vec<MuxConnId>,
+    /// Connections that the pool may know, and some that it does not any more.
+    pub(super) known: Vec<MuxConnId>,
+    pub(super) gone: Vec<MuxConnId>,
+    pub(super) foreign: Option<Stream>,
+}
+
+impl<'a, M: MuxMemory> World<'a, M> {
+    pub(super) fn new(shape: &'a Shape, room: Room, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
+        let mut log = Vec::new();
+        let now = 1_000_000_000;
+        let config = shape.options.validate().expect("options that were drawn to be valid");
+        Self {
+            shape,
+            counters,
+            trace,
+            mux: Mux::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
+            model: Model::new(now, shape.options, room),
+            book: Book::default(),
+            log,
+            now,
+            streams: Vec::new(),
+            waiters: Vec::new(),
+            used_up: Vec::new(),
+            establishing: Vec::new(),
+            known: Vec::new(),
+            gone: Vec::new(),
+            foreign: None,
+        }
+    }
+
+    /// A whole life.
+    pub(super) fn live(mut self, choices: &mut impl Choices) {
+        self.compare();
+        let mut last = None;
+        for _ in 0..self.shape.steps {
+            if choices.is_over() {
+                break;
+            }
+            let again = last.filter(|&kind| {
+                self.shape.sticky > 0 && self.is_enabled(kind) && choices.below(100) < self.shape.sticky
+            });
+            let Some(kind) = again.or_else(|| self.draw(choices)) else { break };
+            last = Some(kind);
+            self.counters.count(kind);
+            self.operate(kind, choices);
+            self.compare();
+        }
+        self.peace();
+        self.end();
+    }
+
+    fn draw(&self, choices: &mut impl Choices) -> Option<Kind> {
+        let mut weights = self.shape.weights;
+        for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
+            if *weight > 0 && !self.is_enabled(kind) {
+                *weight = 0;
+            }
+        }
+        let any = weights.iter().any(|&weight| weight > 0);
+        any.then(|| Kind::ALL[choices.weighted(&weights)])
+    }
+
+    pub(super) fn at(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    pub(super) fn note(&self, text: impl FnOnce() -> String) {
+        if let Some(trace) = self.trace {
+            trace.borrow_mut().push(format!("{:>16} {}", self.now, text()));
+        }
+    }
+
+    /// The connection of a number that the pool may know.
+    pub(super) fn conn_of(&self, number: u64) -> MuxConnId {
+        let found = self.known.iter().find(|conn| conn.number().get() == number);
+        *found.expect("a connection that the pool has told of")
+    }
+
+    /// Everything that can be seen of the pool is as the model says.
+    pub(super) fn compare(&mut self) {
+        let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
+        for (at, event) in self.log.drain(..) {
+            if let MuxEvent::ConnectionCreated { conn, .. } = event {
+                self.known.push(conn);
+            }
+            actual.push((at.as_nanos(), translate(&event)));
+        }
+        if let Some(trace) = self.trace {
+            trace.borrow_mut().extend(actual.iter().map(|(_, event)| format!("{:>20} {event:?}", "->")));
+        }
+        self.counters.events += u64::try_from(actual.len()).unwrap_or(0);
+        let mut expected = core::mem::take(&mut self.model.events);
+        // Which id a request gets is the pool's affair.
+        for ((_, actual), (_, expected)) in actual.iter().zip(&mut expected) {
+            if let (Event::Acquired(conn, id, _), Event::Acquired(same, request, _)) = (actual, expected) {
+                if conn == same {
+                    let id16 = u16::try_from(*id).expect("an id of the pool");
+                    self.model.name(*conn, *request, id16);
+                    *request = *id;
+                }
+            }
+        }
+        if actual != expected {
+            // Of those that wait and time out in one call, any may be first.
+            in_any_order(&mut actual);
+            in_any_order(&mut expected);
+            assert_eq!(actual, expected, "events: the pool's left, the model's right");
+        }
+        for (_, event) in &actual {
+            match *event {
+                Event::Acquired(conn, id, _) => self.book.acquired(conn, u16::try_from(id).expect("an id")),
+                Event::Closed(conn, _, in_flight) => self.book.closed(conn, in_flight),
+                _ => {}
+            }
+        }
+        self.mux.assert_invariants();
+        self.compare_state();
+        // Ids that the machine has for requests are those in the book.
+        let taken: usize = self.model.established().map(|conn| conn.requests.len()).sum();
+        assert_eq!(taken, self.book.all(|_| true).len(), "stream ids that are not free");
+        assert_eq!(self.model.in_flight() as usize, self.book.alive(), "requests that wait for replies");
+
+        let (mux, model, gone) = (&self.mux, &self.model, &mut self.gone);
+        self.known.retain(|&conn| {
+            let expected = model.conn(conn.number().get());
+            let in_flight = expected.filter(|conn| conn.place != Place::OwesClose).map(|conn| conn.in_flight());
+            assert_eq!(mux.conn_in_flight(conn), in_flight, "in flight on {conn:?}");
+            if expected.is_none() {
+                if gone.len() == GONE_MAX {
+                    gone.remove(0);
+                }
+                gone.push(conn);
+            }
+            expected.is_some()
+        });
+        for &conn in &self.gone {
+            assert_eq!(self.mux.conn_in_flight(conn), None, "{conn:?} is gone");
+        }
+        let model = &self.model;
+        self.establishing
+            .retain(|conn| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing));
+    }
+
+    fn compare_state(&self) {
+        assert_eq!(self.mux.state(), self.model.state(), "state");
+        assert_eq!(self.mux.config().options(), self.model.options(), "options");
+        let due = self.mux.poll_timeout().map(Instant::as_nanos);
+        assert_eq!(due, self.model.poll_timeout(), "poll_timeout");
+        let mut actual = Vec::new();
+        self.mux.for_each_conn(|conn, in_flight, open| actual.push((conn.number().get(), in_flight, open)));
+        let expected = self.model.established().map(|conn| (conn.id, conn.in_flight(), conn.place == Place::Open));
+        assert_eq!(actual, expected.collect::<Vec<_>>(), "connections, the oldest in each state first");
+    }
+
+    /// Takes one action, or finds that none is owed.
+    pub(super) fn poll(&mut self) -> bool {
+        let action = self.mux.poll_action(self.at());
+        let wakes = self.model.owed_wakes();
+        let owed = [Place::OwesClose, Place::OwesEstablish].map(|place| self.model.at(place).next().is_some());
+        let [owes_close, owes_establish] = owed;
+        let owes_heartbeat = !self.model.owed_heartbeats().is_empty();
+        self.note(|| format!("poll: {action:?}"));
+        match action {
+            None => assert!(
+                wakes.is_empty() && !owes_close && !owes_establish && !owes_heartbeat,
+                "an action is owed: wakes {wakes:?}, close {owes_close}, establish {owes_establish}"
+            ),
+            Some(MuxAction::Wake(waiter)) => {
+                let found = self.waiters.iter().find(|(id, _)| *id == waiter);
+                let number = found.expect("the pool speaks of a request that is not over").1;
+                self.model.took_wake(number);
+            }
+            Some(MuxAction::Close(conn)) => {
+                assert!(wakes.is_empty(), "who waits is told first");
+                self.model.took_close(conn.number().get());
+                assert!(self.book.all(|_| true).iter().all(|(number, _)| *number != conn.number().get()));
+            }
+            Some(MuxAction::Heartbeat(conn, stream)) => {
+                self.model.took_heartbeat(conn.number().get(), stream);
+                assert_eq!(self.book.entry(conn.number().get(), stream), None, "the id is a request's");
+            }
+            Some(MuxAction::Establish(conn)) => {
+                assert!(!owes_heartbeat && !owes_close, "what is at hand is done first");
+                self.model.took_establish(conn.number().get());
+                self.establishing.push(conn);
+            }
+        }
+        action.is_some()
+    }
+
+    pub(super) fn drain(&mut self) {
+        while self.poll() {}
+    }
+
+    /// No faults any more, and every peer answers: every request that waits has its end soon, and every id is freed.
+    fn peace(&mut self) {
+        if self.mux.is_closed() {
+            return;
+        }
+        self.note(|| "peace".into());
+        for round in 0..self.waiters.len() + 8 {
+            // After a failure there is a pause.
+            let due = self.mux.poll_timeout().map(Instant::as_nanos).filter(|due| *due < self.now + 61_000_000_000);
+            self.now = due.filter(|_| round > 2).unwrap_or(self.now).max(self.now);
+            self.tick();
+            self.compare();
+            self.drain();
+            self.tick();
+            self.compare();
+            self.drain();
+            self.compare();
+            while let Some(conn) = self.establishing.pop() {
+                self.established(conn);
+                self.compare();
+            }
+            for place in (0..self.waiters.len()).rev() {
+                self.claim(place);
+                self.compare();
+            }
+            self.write_all();
+            self.answer_all();
+            while !self.streams.is_empty() {
+                self.release(0, Written::Perhaps);
+                self.compare();
+            }
+        }
+        let state = self.mux.state();
+        assert_eq!((state.in_flight, state.orphaned), (0, 0), "a stream id is lost");
+        assert!(self.book.is_empty(), "a stream id is lost: {:?}", self.book);
+        assert_eq!(state.queued, 0, "a request waits for ever");
+    }
+
+    fn write_all(&mut self) {
+        for (conn, id) in self.book.all(|entry| matches!(entry, Entry::Unwritten(_))) {
+            self.book.written(conn, id);
+        }
+    }
+
+    /// All that the peers owe.
+    fn answer_all(&mut self) {
+        for (conn, id) in self.book.all(|entry| matches!(entry, Entry::Written(_) | Entry::GivenUp(_))) {
+            let conn = self.conn_of(conn);
+            self.reply(conn, i32::from(id));
+            self.compare();
+            self.write_all();
+        }
+        let asked: Vec<_> = self.model.established().filter_map(|conn| Some((conn.id, conn.heartbeat_id()?))).collect();
+        for (conn, id) in asked {
+            if self.model.conn(conn).is_some_and(|known| known.heartbeat_id() == Some(id)) {
+                let conn = self.conn_of(conn);
+                self.reply(conn, i32::from(id));
+                self.compare();
+                self.write_all();
+            }
+        }
+    }
+
+    /// After the close nothing is left.
+    fn end(&mut self) {
+        self.close();
+        self.compare();
+        while !self.streams.is_empty() {
+            self.release(0, Written::Perhaps);
+            self.compare();
+        }
+        for place in (0..self.waiters.len()).rev() {
+            self.cancel(place);
+            self.compare();
+        }
+        self.drain();
+        self.compare();
+        assert_eq!(self.mux.state(), poolhouse_core::mux::HostState::default(), "something is left");
+        assert!(self.book.is_empty(), "something is left: {:?}", self.book);
+        assert!(self.known.is_empty(), "a connection is left");
+        assert_eq!(self.mux.poll_timeout(), None, "something is due");
+        let now = self.at();
+        assert_eq!(self.mux.acquire(now, None, &mut ()), Err(AcquireError::Closed));
+    }
+
+    /// A stream of another pool.
+    pub(super) fn foreign_stream(&mut self) -> Stream {
+        self.foreign.take().unwrap_or_else(|| {
+            let now = self.at();
+            let config: MuxConfig = MuxOptions::DEFAULT_128.validate().expect("defaults");
+            let mut other = Mux::<MuxOnHeap>::new(now, MuxId::new(2), config, &mut ());
+            let Some(MuxAction::Establish(conn)) = other.poll_action(now) else { unreachable!("it owes one") };
+            other.handle_established(now, conn, &mut ()).expect("it is pending");
+            let Ok(poolhouse_core::mux::Acquire::Granted(stream)) = other.acquire(now, None, &mut ()) else {
+                unreachable!("a connection is there")
+            };
+            stream
+        })
+    }
+}
+
+fn translate(event: &MuxEvent) -> Event {
+    let id = |conn: MuxConnId| conn.number().get();
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).expect("a short time");
+    match *event {
+        MuxEvent::PoolCreated { config, .. } => Event::PoolCreated(*config.options()),
+        MuxEvent::PoolReconfigured { config, .. } => Event::Reconfigured(*config.options()),
+        MuxEvent::PoolClosed { .. } => Event::PoolClosed,
+        MuxEvent::ConnectionCreated { conn, .. } => Event::Created(id(conn)),
+        MuxEvent::ConnectionReady { conn, duration, .. } => Event::Ready(id(conn), nanos(duration)),
+        MuxEvent::ConnectionTrashed { conn, in_flight, .. } => Event::Trashed(id(conn), in_flight),
+        MuxEvent::ConnectionResurrected { conn, .. } => Event::Resurrected(id(conn)),
+        MuxEvent::ConnectionRetired { conn, orphaned, .. } => Event::Retired(id(conn), orphaned),
+        MuxEvent::ConnectionClosed { conn, reason, in_flight, .. } => Event::Closed(id(conn), reason, in_flight),
+        MuxEvent::HeartbeatStarted { conn, .. } => Event::HeartbeatStarted(id(conn)),
+        MuxEvent::HeartbeatSucceeded { conn, duration, .. } => Event::HeartbeatSucceeded(id(conn), nanos(duration)),
+        MuxEvent::HeartbeatFailed { conn, .. } => Event::HeartbeatFailed(id(conn)),
+        MuxEvent::StreamAcquired { conn, stream, duration, .. } => {
+            Event::Acquired(id(conn), u64::from(stream), nanos(duration))
+        }
+        MuxEvent::RequestQueued { queued, .. } => Event::Queued(queued),
+        MuxEvent::AcquireFailed { error, duration, .. } => Event::Failed(error, nanos(duration)),
+        MuxEvent::ReplyReceived { conn, stream, .. } => Event::Reply(id(conn), stream),
+        MuxEvent::StreamOrphaned { conn, stream, orphaned, .. } => Event::Orphaned(id(conn), stream, orphaned),
+        MuxEvent::LateReply { conn, stream, .. } => Event::Late(id(conn), stream),
+        MuxEvent::UnknownReply { conn, stream, .. } => Event::Unknown(id(conn), stream),
+        _ => unreachable!("an event that the model does not know: {event:?}"),
+    }
+}
+
+/// Sorts each run of timeouts by how long they waited.
+fn in_any_order(events: &mut [(u64, Event)]) {
+    let is_timeout = |event: &Event| matches!(event, Event::Failed(AcquireError::TimedOut { .. }, _));
+    for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
+        let mut waited: Vec<u64> =
+            run.iter().map(|(_, event)| if let Event::Failed(_, waited) = event { *waited } else { 0 }).collect();
+        waited.sort_unstable();
+        for ((_, event), waited) in run.iter_mut().zip(waited) {
+            if let Event::Failed(_, own) = event {
+                *own = waited;
+            }
+        }
+    }
+}

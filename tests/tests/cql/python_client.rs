@@ -1,0 +1,82 @@
+//! PyPI's `cassandra-driver` takes the server for a cluster. Skipped by name where there is none; with `CI=true` that is a failure.
+//!
+//! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-tests --test cql`
+
+use poolhouse_core::wire::cql::Version;
+use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What happens, and in what words `cassandra_client.py` is told.
+struct Case {
+    options: CqlServerOptions,
+    /// Version, compression, user and password, what is expected.
+    words: [&'static str; 4],
+    /// What the connections are to be in the end.
+    version: Option<Version>,
+}
+
+fn runs(name: &str, case: Case) {
+    let Some(python) = std::env::var_os("POOLHOUSE_CQL_PYTHON") else {
+        let reason = std::env::var("POOLHOUSE_CQL_PYTHON_MISSING");
+        let reason = reason.unwrap_or_else(|_| "POOLHOUSE_CQL_PYTHON is not set (see tests/scripts/cql-client)".into());
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "skipped: cql/{name}: {reason}");
+        // Not by eprintln: what passes is not shown.
+        let line = format!("\nskipped: cql/{name}: {reason}\n");
+        std::io::stderr().write_all(line.as_bytes()).expect("somebody listens");
+        return;
+    };
+    let server = CqlServer::start(case.options).expect("loopback");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cassandra_client.py");
+    let address = server.address();
+    // Far beyond its own limits.
+    let done = Command::new("timeout")
+        .arg("200")
+        .arg(python)
+        .arg(script)
+        .args([address.ip().to_string(), address.port().to_string()])
+        .args(case.words)
+        .stdin(Stdio::null())
+        .output()
+        .expect("it is there");
+    let said = format!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{name}: {}: {said}\n{:?}", done.status, server.counts());
+    if let Some(version) = case.version {
+        let log = server.log();
+        assert_eq!(log.last().map(|last| last.version), Some(version), "{said}");
+        assert!(server.counts().waiting_max > 50, "many at a time: {:?}", server.counts());
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident: $options:expr, $words:expr, $version:expr;)+) => {
+        $(
+            #[test]
+            fn $name() {
+                runs(stringify!($name), Case { options: $options, words: $words, version: $version });
+            }
+        )+
+    };
+}
+
+fn plain() -> CqlServerOptions {
+    CqlServerOptions::default()
+}
+
+fn closed() -> CqlServerOptions {
+    plain().with_credentials("ada", "pencil")
+}
+
+cases! {
+    cassandra_driver_works_in_v3: plain(), ["3", "none", "none", "ok"], Some(Version::V3);
+    cassandra_driver_works_in_v3_with_snappy_and_a_password: closed(), ["3", "snappy", "ada:pencil", "ok"], Some(Version::V3);
+    cassandra_driver_works_in_v4_with_a_password: closed(), ["4", "none", "ada:pencil", "ok"], Some(Version::V4);
+    cassandra_driver_works_in_v4_with_lz4: plain(), ["4", "lz4", "none", "ok"], Some(Version::V4);
+    cassandra_driver_works_in_v5: plain(), ["5", "none", "none", "ok"], Some(Version::V5);
+    cassandra_driver_works_in_v5_with_lz4_and_a_password: closed(), ["5", "lz4", "ada:pencil", "ok"], Some(Version::V5);
+    cassandra_driver_goes_down_to_v5_by_itself: plain(), ["any", "none", "none", "ok"], Some(Version::V5);
+    cassandra_driver_goes_down_to_v3_by_itself:
+        CqlServerOptions::with_versions(&[Version::V3]), ["any", "lz4", "none", "ok"], Some(Version::V3);
+    cassandra_driver_is_refused_with_a_wrong_password: closed(), ["4", "none", "ada:pen", "refused"], None;
+}
