@@ -44,8 +44,9 @@ struct Arguments {
     password: Option<String>,
 }
 
-fn arguments() -> Result<Arguments, (String, ExitCode)> {
-    let wrong = |message: &str| (format!("{message}\n{USAGE}"), ExitCode::from(2));
+/// What was asked for; else what is wrong with that, or nothing where help is wanted.
+fn arguments() -> Result<Arguments, Option<String>> {
+    let wrong = |message: &str| Some(message.to_owned());
     let mut parsed = Arguments { hosts: Vec::new(), peak: 120, seconds: 20, user: None, password: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -57,7 +58,7 @@ fn arguments() -> Result<Arguments, (String, ExitCode)> {
             }
             "--user" => parsed.user = Some(words.next().ok_or_else(|| wrong("--user takes a name"))?),
             "--password" => parsed.password = Some(words.next().ok_or_else(|| wrong("--password takes a word"))?),
-            "--help" | "-h" => return Err((USAGE.to_owned(), ExitCode::SUCCESS)),
+            "--help" | "-h" => return Err(None),
             other if other.starts_with('-') => return Err(wrong(&format!("{other}: not understood"))),
             host => parsed.hosts.push(host.to_owned()),
         }
@@ -101,9 +102,13 @@ fn with<T, R>(shared: &Mutex<T>, f: impl FnOnce(&mut T) -> R) -> R {
 pub(crate) fn main() -> ExitCode {
     let arguments = match arguments() {
         Ok(arguments) => arguments,
-        Err((message, code)) => {
-            eprintln!("{message}");
-            return code;
+        Err(None) => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Err(Some(message)) => {
+            eprintln!("{message}\n{USAGE}");
+            return ExitCode::from(2);
         }
     };
     match block_on(watch(&arguments)) {
@@ -201,7 +206,7 @@ impl Load {
             return None;
         }
         let swells = now.duration_since(self.started).as_secs_f64() / SWELL.as_secs_f64();
-        let height = if swells as u64 % 2 == 0 { 1.0 } else { 0.5 };
+        let height = if swells % 2.0 < 1.0 { 1.0 } else { 0.5 };
         Some(f64::from(self.peak) * height * (swells * PI).sin().powi(2))
     }
 }
@@ -228,8 +233,11 @@ async fn ask(session: Session, statement: &'static str, load: Load, number: u32,
 /// One who gives up before the answer is there.
 async fn give_up(session: Session, statement: &str, load: Load, tally: Arc<Tally>) {
     let (pause, patience) = GIVE_UP;
-    while load.now().is_some() {
+    loop {
         sleep(pause).await;
+        if load.now().is_none() {
+            break;
+        }
         let mut request = pin!(session.query(statement, Consistency::One));
         let mut patience = pin!(sleep(patience));
         let answered = poll_fn(|context| match request.as_mut().poll(context) {
@@ -262,22 +270,21 @@ async fn listen(
             }
         };
         let Some(place) = names.iter().position(|(id, _)| *id == event.mux()) else { continue };
-        match &event {
-            MuxEvent::ConnectionReady { .. } => {
-                count(&tally.opened);
-                open[place] += 1;
-                if open[place] > 1 {
-                    count(&tally.grown);
-                }
+        if matches!(event, MuxEvent::ConnectionReady { .. }) {
+            count(&tally.opened);
+            if open[place] > 0 {
+                count(&tally.grown);
             }
-            MuxEvent::ConnectionTrashed { .. } => count(&tally.trashed),
-            MuxEvent::ConnectionResurrected { .. } => count(&tally.resurrected),
-            MuxEvent::ConnectionClosed { .. } => {
-                count(&tally.closed);
-                open[place] = open[place].saturating_sub(1);
-            }
-            MuxEvent::StreamOrphaned { .. } => count(&tally.orphaned),
-            _ => {}
+            open[place] += 1;
+        } else if matches!(event, MuxEvent::ConnectionTrashed { .. }) {
+            count(&tally.trashed);
+        } else if matches!(event, MuxEvent::ConnectionResurrected { .. }) {
+            count(&tally.resurrected);
+        } else if matches!(event, MuxEvent::ConnectionClosed { .. }) {
+            count(&tally.closed);
+            open[place] = open[place].saturating_sub(1);
+        } else if matches!(event, MuxEvent::StreamOrphaned { .. }) {
+            count(&tally.orphaned);
         }
         let time = at.saturating_since(origin).as_secs_f64();
         let line = format!("{time:8.3} s  {:<21} {event}", names[place].1);
