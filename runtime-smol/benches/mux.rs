@@ -301,7 +301,8 @@ async fn ask_bare(common: Arc<Mutex<Common>>, left: Arc<AtomicU32>) {
                 None => Poll::Pending,
             }
         });
-        debug_assert_eq!(cell_of(&body.await), Some(CELL));
+        let body = body.await;
+        debug_assert_eq!(cell_of(&body), Some(CELL));
     }
 }
 
