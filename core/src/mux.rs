@@ -94,7 +94,7 @@ pub struct Mux<M: MuxMemory> {
     /// Why the last attempt to establish failed, and when the next one may be made.
     down: Option<(Cause, Instant)>,
     backoff: Duration,
-    /// A connection has failed on which no reply had come, and none has come since.
+    /// A connection has failed on which no reply had come, and since then there was no first reply on any.
     fruitless: bool,
     /// How many heartbeats the host is to be told of.
     heartbeats_owed: u32,
@@ -386,27 +386,22 @@ impl<M: MuxMemory> Mux<M> {
             }
             let duration = now.saturating_since(heartbeat.asked);
             slot.heartbeat = None;
-            slot.answered = true;
-            self.fruitless = false;
-            self.backoff = BACKOFF_FIRST;
-            self.free_id(index, id);
+            self.note_reply(index);
+            self.free_id(index, id, taken_for);
             observer.on_event(now, &MuxEvent::HeartbeatSucceeded { mux, conn, duration });
             self.serve(now, observer);
             return Ok(Reply::Heartbeat);
         }
-        if !slot.answered {
-            slot.answered = true;
-            self.fruitless = false;
-            self.backoff = BACKOFF_FIRST;
-        }
         if taken_for == Use::Late {
-            self.free_id(index, id);
+            self.note_reply(index);
+            self.free_id(index, id, taken_for);
             observer.on_event(now, &MuxEvent::LateReply { mux, conn, stream: id });
             self.serve(now, observer);
             return Ok(Reply::Late);
         }
         slot.in_flight -= 1;
         self.in_flight -= 1;
+        self.note_reply(index);
         if let Some(streams) = self.streams.slots_mut().get_mut(index as usize) {
             streams.answer(u32::from(id));
         }
@@ -479,6 +474,15 @@ impl<M: MuxMemory> Mux<M> {
             self.for_each(list, |index| {
                 visit(MuxConnId(self.conns.key(index)), self.conns.get(index).in_flight, list == conn::OPEN);
             });
+        }
+    }
+
+    /// The host serves: the first reply on a connection.
+    #[inline]
+    fn note_reply(&mut self, index: u32) {
+        if !core::mem::replace(&mut self.conns.get_mut(index).answered, true) {
+            self.fruitless = false;
+            self.backoff = BACKOFF_FIRST;
         }
     }
 

@@ -570,3 +570,59 @@ fn compressors_hold_no_more_than_the_readme_says() {
         assert!(held <= most && held > most / 2, "{compressor}: {held} bytes, of {most}");
     }
 }
+
+/// A multiplexed pool, once it has its connections: stream ids, replies, late ones, and those who wait.
+#[test]
+fn warm_multiplexed_pool_allocates_nothing() {
+    use poolhouse_core::mux::{Acquire, Mux, MuxAction, MuxClaim, MuxId, MuxOnHeap, MuxOptions, Reply, Written};
+    let options = MuxOptions { pool_timeout: Duration::from_secs(60), ..MuxOptions::DEFAULT_128 };
+    let mut now = Instant::from_nanos(1);
+    let mut mux = Mux::<MuxOnHeap>::new(now, MuxId::new(1), options.validate().expect("valid"), &mut ());
+    mux.reserve(256).expect("memory");
+    let mut streams = Vec::with_capacity(2_000);
+    let mut waiters = Vec::with_capacity(300);
+    let mut establish = |mux: &mut Mux<MuxOnHeap>, now| {
+        while let Some(action) = mux.poll_action(now) {
+            if let MuxAction::Establish(conn) = action {
+                mux.handle_established(now, conn, &mut ()).expect("pending");
+            }
+        }
+    };
+    // As many as there may be, and all their ids.
+    while let Ok(Acquire::Granted(stream)) = mux.acquire(now, None, &mut ()) {
+        streams.push(stream);
+        establish(&mut mux, now);
+    }
+    assert_eq!((mux.state().open, streams.len()), (8, 1_024));
+    let (asked, ()) = allocations(|| {
+        for round in 0..2_000_u32 {
+            now = now.saturating_add(Duration::from_micros(10));
+            while waiters.len() < 100 {
+                let Ok(Acquire::Queued(waiter)) = mux.acquire(now, None, &mut ()) else { unreachable!("all are busy") };
+                waiters.push(waiter);
+            }
+            let stream = streams.swap_remove(round as usize * 7 % streams.len());
+            let (conn, id) = (stream.conn(), i32::from(stream.id()));
+            if round % 5 == 0 {
+                mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
+                assert_eq!(mux.handle_reply(now, conn, id, &mut ()), Ok(Reply::Late));
+            } else {
+                assert_eq!(mux.handle_reply(now, conn, id, &mut ()), Ok(Reply::Request));
+                mux.release(now, stream, Written::Perhaps, &mut ()).expect("ours");
+            }
+            while let Some(MuxAction::Wake(waiter)) = mux.poll_action(now) {
+                let place = waiters.iter().position(|known| *known == waiter).expect("it waits");
+                waiters.remove(place);
+                let MuxClaim::Granted(stream) = mux.claim(now, waiter) else { unreachable!("it was woken") };
+                streams.push(stream);
+            }
+            if round % 10 == 0 {
+                mux.cancel(now, waiters.pop().expect("some wait"), &mut ());
+            }
+            assert!(mux.poll_timeout().is_some());
+            mux.handle_timeout(now, &mut ());
+        }
+    });
+    assert_eq!(asked, 0);
+    assert_eq!(mux.state().in_flight, 1_024);
+}

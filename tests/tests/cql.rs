@@ -1,5 +1,7 @@
 //! The fake Cassandra server: that it does what it says, right and wrong, and that clients of others take it for a cluster.
 
+extern crate alloc;
+
 #[path = "cql/faults.rs"]
 mod faults;
 #[path = "cql/handshake.rs"]

@@ -31,7 +31,7 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Takes an id of a connection for a request that was asked for at `started`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn grant(
         &mut self,
         now: Instant,
@@ -56,9 +56,9 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     #[inline]
-    pub(super) fn free_id(&mut self, index: u32, id: u16) {
+    pub(super) fn free_id(&mut self, index: u32, id: u16, taken_for: Use) {
         if let Some(streams) = self.streams.slots_mut().get_mut(index as usize) {
-            streams.free(u32::from(id));
+            streams.free(u32::from(id), taken_for);
         }
     }
 
@@ -170,7 +170,6 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Gives ids to those who wait, the oldest first, as long as a connection takes requests.
-    #[inline]
     pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         while let Some(waiting) = self.waiters.front(waiter::WAITING) {
             let Some(index) = self.least_busy() else { return };
@@ -195,31 +194,39 @@ impl<M: MuxMemory> Mux<M> {
         let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
         match streams.of(u32::from(id)) {
             Use::Answered => {
-                streams.free(u32::from(id));
-                self.serve(now, observer);
+                streams.free(u32::from(id), Use::Answered);
+                if self.waiters.len(waiter::WAITING) > 0 {
+                    self.serve(now, observer);
+                }
             }
             Use::Waiting if written == Written::No => {
-                streams.free(u32::from(id));
+                streams.free(u32::from(id), Use::Waiting);
                 self.conns.get_mut(index).in_flight -= 1;
                 self.in_flight -= 1;
                 self.after_reply(now, index, observer);
             }
-            Use::Waiting => {
-                streams.give_up(u32::from(id));
-                let (orphaned, ids) = (streams.late_count(), streams.ids());
-                self.conns.get_mut(index).in_flight -= 1;
-                self.in_flight -= 1;
-                observer.on_event(now, &MuxEvent::StreamOrphaned { mux: self.id, conn, stream: id, orphaned });
-                // Less than three quarters are left.
-                if orphaned * 4 > ids && self.conns.list_of(index) != conn::RETIRED {
-                    self.retire(now, index, observer);
-                    self.provide(now, false, observer);
-                    self.fail_if_down(now, observer);
-                } else {
-                    self.after_reply(now, index, observer);
-                }
-            }
+            Use::Waiting => self.orphan(now, index, id, observer),
             Use::Free | Use::Late => debug_assert!(false, "a stream that is out has its id"),
+        }
+    }
+
+    /// A request is given up whose reply may still come.
+    #[cold]
+    fn orphan(&mut self, now: Instant, index: u32, id: u16, observer: &mut impl Observer<MuxEvent>) {
+        let Some(streams) = self.streams.slots_mut().get_mut(index as usize) else { return };
+        streams.give_up(u32::from(id));
+        let (orphaned, ids) = (streams.late_count(), streams.ids());
+        self.conns.get_mut(index).in_flight -= 1;
+        self.in_flight -= 1;
+        let conn = MuxConnId(self.conns.key(index));
+        observer.on_event(now, &MuxEvent::StreamOrphaned { mux: self.id, conn, stream: id, orphaned });
+        // Less than three quarters are left.
+        if orphaned * 4 > ids && self.conns.list_of(index) != conn::RETIRED {
+            self.retire(now, index, observer);
+            self.provide(now, false, observer);
+            self.fail_if_down(now, observer);
+        } else {
+            self.after_reply(now, index, observer);
         }
     }
 

@@ -13,6 +13,11 @@ use crate::storage::{Full, Store};
 /// The most ids that a connection can have: what 15 bits name.
 pub(super) const IDS_MAX: u32 = 1 << 15;
 
+/// Of the three words of 64 ids: which are free, which are answered, which are late.
+const FREE: usize = 0;
+const ANSWERED: usize = 1;
+const LATE: usize = 2;
+
 /// The first window.
 const WINDOW_FIRST: u32 = 128;
 
@@ -114,20 +119,19 @@ impl<W: Store<u64>> Streams<W> {
         if self.free * 2 < self.window && self.window < self.ids {
             self.widen();
         }
-        let id = self.next_free(self.cursor).or_else(|| self.next_free(0))?;
-        let leaf = (id / 64) as usize;
-        let (at, above) = (self.mid(leaf / 64), leaf / 64);
-        let words = self.words.slots_mut();
-        let word = words.get_mut(leaf)?;
-        *word &= !bit(id);
+        let near = (self.cursor / 64) as usize;
+        let after = self.words.slots().get(near * 3 + FREE)? & (u64::MAX << (self.cursor % 64));
+        let leaf = if after != 0 { near } else { self.next_leaf(near)? };
+        let word = self.words.slots_mut().get_mut(leaf * 3 + FREE)?;
+        // From there on, or in another word.
+        let found = if after != 0 { after } else { *word };
+        let place = found.trailing_zeros();
+        *word &= !bit(place);
         if *word == 0 {
-            let mid = words.get_mut(at)?;
-            *mid &= !(1 << (leaf % 64));
-            if *mid == 0 {
-                self.top &= !(1 << above);
-            }
+            self.note_none(leaf);
         }
-        self.cursor = id + 1;
+        let id = u32::try_from(leaf).ok()? * 64 + place;
+        self.cursor = if id + 1 == self.ids { 0 } else { id + 1 };
         self.free -= 1;
         Some(id)
     }
@@ -137,63 +141,72 @@ impl<W: Store<u64>> Streams<W> {
         self.open((self.window * 2).min(self.ids));
     }
 
-    /// The first free id from `from` on.
+    /// The first 64 ids after others of which one is free; or from the beginning.
     #[inline]
-    fn next_free(&self, from: u32) -> Option<u32> {
+    fn next_leaf(&self, near: usize) -> Option<usize> {
         let words = self.words.slots();
-        let leaf = (from / 64) as usize;
-        if from >= self.window {
+        let above = near / 64;
+        let rest = words.get(self.mid(above))? & beyond(near % 64);
+        if rest != 0 {
+            return Some(above * 64 + rest.trailing_zeros() as usize);
+        }
+        let rest = self.top & beyond(above);
+        let top = if rest != 0 { rest } else { self.top };
+        if top == 0 {
             return None;
         }
-        let rest = words.get(leaf)? & (u64::MAX << (from % 64));
-        if rest != 0 {
-            return Some(from / 64 * 64 + rest.trailing_zeros());
-        }
-        let above = leaf / 64;
-        let rest = words.get(self.mid(above))? & beyond(leaf % 64);
-        let leaf = if rest != 0 {
-            above * 64 + rest.trailing_zeros() as usize
-        } else {
-            let rest = self.top & beyond(above);
-            if rest == 0 {
-                return None;
+        let above = top.trailing_zeros() as usize;
+        Some(above * 64 + words.get(self.mid(above))?.trailing_zeros() as usize)
+    }
+
+    /// None of 64 ids is free any more.
+    #[inline]
+    fn note_none(&mut self, leaf: usize) {
+        let (at, above) = (self.mid(leaf / 64), leaf / 64);
+        if let Some(mid) = self.words.slots_mut().get_mut(at) {
+            *mid &= !(1 << (leaf % 64));
+            if *mid == 0 {
+                self.top &= !(1 << above);
             }
-            let above = rest.trailing_zeros() as usize;
-            above * 64 + words.get(self.mid(above))?.trailing_zeros() as usize
-        };
-        let word = words.get(leaf)?;
-        u32::try_from(leaf).ok().map(|leaf| leaf * 64 + word.trailing_zeros())
+        }
+    }
+
+    /// One of 64 ids is free again.
+    #[inline]
+    fn note_some(&mut self, leaf: usize) {
+        let (at, above) = (self.mid(leaf / 64), leaf / 64);
+        if let Some(mid) = self.words.slots_mut().get_mut(at) {
+            *mid |= 1 << (leaf % 64);
+        }
+        self.top |= 1 << above;
     }
 
     /// Marks an id that is taken as free.
     #[inline]
     fn put(&mut self, id: u32) {
         let leaf = (id / 64) as usize;
-        let at = self.mid(leaf / 64);
-        let words = self.words.slots_mut();
-        if let Some(word) = words.get_mut(leaf) {
-            debug_assert!(*word & bit(id) == 0, "a free id is freed again");
-            *word |= bit(id);
+        let Some(word) = self.words.slots_mut().get_mut(leaf * 3 + FREE) else { return };
+        debug_assert!(*word & bit(id) == 0, "a free id is freed again");
+        let before = *word;
+        *word |= bit(id);
+        if before == 0 {
+            self.note_some(leaf);
         }
-        if let Some(mid) = words.get_mut(at) {
-            *mid |= 1 << (leaf % 64);
-        }
-        self.top |= 1 << (leaf / 64);
         self.free += 1;
     }
 
     /// What an id is taken for.
     #[inline]
     pub(super) fn of(&self, id: u32) -> Use {
-        let leaf = (id / 64) as usize;
-        let leaves = leaves(self.ids);
-        let words = self.words.slots();
-        let has = |index: usize| words.get(index).is_some_and(|word| word & bit(id) != 0);
-        if id >= self.window || has(leaf) {
+        let start = (id / 64) as usize * 3;
+        let words = self.words.slots().get(start..start + 3);
+        let Some([free, answered, late]) = words else { return Use::Free };
+        let bit = bit(id);
+        if id >= self.window || free & bit != 0 {
             Use::Free
-        } else if has(leaves + leaf) {
+        } else if answered & bit != 0 {
             Use::Answered
-        } else if has(2 * leaves + leaf) {
+        } else if late & bit != 0 {
             Use::Late
         } else {
             Use::Waiting
@@ -204,25 +217,26 @@ impl<W: Store<u64>> Streams<W> {
     #[inline]
     pub(super) fn answer(&mut self, id: u32) {
         debug_assert!(self.of(id) == Use::Waiting);
-        self.flip(leaves(self.ids), id);
+        self.flip(ANSWERED, id);
     }
 
     /// `Waiting -> Late`.
     pub(super) fn give_up(&mut self, id: u32) {
         debug_assert!(self.of(id) == Use::Waiting);
-        self.flip(2 * leaves(self.ids), id);
+        self.flip(LATE, id);
         self.late += 1;
     }
 
-    /// Frees an id, whatever it is taken for.
+    /// Frees an id that is [taken](Streams::of) for this.
     #[inline]
-    pub(super) fn free(&mut self, id: u32) {
-        match self.of(id) {
+    pub(super) fn free(&mut self, id: u32, taken_for: Use) {
+        debug_assert!(self.of(id) == taken_for);
+        match taken_for {
             Use::Free => return,
             Use::Waiting => {}
-            Use::Answered => self.flip(leaves(self.ids), id),
+            Use::Answered => self.flip(ANSWERED, id),
             Use::Late => {
-                self.flip(2 * leaves(self.ids), id);
+                self.flip(LATE, id);
                 self.late -= 1;
             }
         }
@@ -230,8 +244,8 @@ impl<W: Store<u64>> Streams<W> {
     }
 
     #[inline]
-    fn flip(&mut self, start: usize, id: u32) {
-        if let Some(word) = self.words.slots_mut().get_mut(start + (id / 64) as usize) {
+    fn flip(&mut self, what: usize, id: u32) {
+        if let Some(word) = self.words.slots_mut().get_mut((id / 64) as usize * 3 + what) {
             *word ^= bit(id);
         }
     }
@@ -253,9 +267,8 @@ impl<W: Store<u64>> Streams<W> {
         let words = self.words.slots();
         let (mut free, mut late) = (0, 0);
         for id in 0..self.ids {
-            let index = (id / 64) as usize;
-            let [is_free, is_answered, is_late] =
-                [index, leaves + index, 2 * leaves + index].map(|index| words[index] & bit(id) != 0);
+            let start = (id / 64) as usize * 3;
+            let [is_free, is_answered, is_late] = [FREE, ANSWERED, LATE].map(|what| words[start + what] & bit(id) != 0);
             assert!(u32::from(is_free) + u32::from(is_answered) + u32::from(is_late) <= 1, "stream {id} is two things");
             assert!(id < self.window || !(is_free || is_answered || is_late), "stream {id} is beyond the window");
             free += u32::from(is_free);
@@ -264,7 +277,7 @@ impl<W: Store<u64>> Streams<W> {
         assert_eq!((free, late), (self.free, self.late), "free and late stream ids");
         for leaf in 0..leaves {
             let above = words[self.mid(leaf / 64)] >> (leaf % 64) & 1 == 1;
-            assert_eq!(above, words[leaf] != 0, "the bit above word {leaf}");
+            assert_eq!(above, words[leaf * 3 + FREE] != 0, "the bit above word {leaf}");
         }
         for above in 0..leaves.div_ceil(64) {
             assert_eq!(self.top >> above & 1 == 1, words[self.mid(above)] != 0, "the bit on top of word {above}");

@@ -1,8 +1,8 @@
 //! A client of a plain socket, to see what the server does. It uses core's codec, and nothing of core besides.
 
+use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 

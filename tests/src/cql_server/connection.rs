@@ -309,8 +309,9 @@ impl<'a> Session<'a> {
                 return Ok(false);
             }
             Act::StopReading => {
-                self.link.send_reply(&reply)?;
+                // First, so that who has the reply can rely on it.
                 self.link.stopped.store(true, Ordering::SeqCst);
+                self.link.send_reply(&reply)?;
             }
             Act::Mute => {
                 self.link.mute.store(true, Ordering::SeqCst);

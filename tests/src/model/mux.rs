@@ -220,7 +220,7 @@ pub struct Model {
     /// Why the last attempt failed, and when the next one may be made.
     down: Option<(Cause, u64)>,
     pause: u64,
-    /// A connection has failed without a reply, and none has come since.
+    /// A connection has failed without a reply, and since then there was no first reply on any.
     fruitless: bool,
     last_conn: u64,
     last_waiter: u64,

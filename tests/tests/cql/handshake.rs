@@ -74,12 +74,11 @@ fn core_goes_down_to_the_version_that_is_spoken() {
         let established = loop {
             match shake_hands(server.address(), asked) {
                 CqlNext::Reconnect { version } => asked = version,
-                other => break other,
+                CqlNext::Established(established) => break established,
+                next @ (CqlNext::Transmit | CqlNext::Receive) => panic!("it is not over: {next:?}"),
             }
         };
-        let CqlNext::Established(CqlEstablished { version, compression, authenticated, .. }) = established else {
-            panic!("not established: {established:?}");
-        };
+        let CqlEstablished { version, compression, authenticated, .. } = established;
         assert_eq!((version, compression, authenticated), (spoken, Some(Compression::Lz4), true));
     }
 }

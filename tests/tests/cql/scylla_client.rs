@@ -1,12 +1,12 @@
 //! The crate `scylla`, another driver, takes the server for a cluster. It speaks version 4.
 
+use alloc::sync::Arc;
 use core::future::Future;
 use poolhouse_core::wire::cql::{ErrorCode, Opcode, Version};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
 use scylla::client::Compression;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use std::sync::Arc;
 
 use super::{PATIENCE, started};
 

@@ -10,6 +10,11 @@ fn streams(ids: u32) -> Streams<Heap> {
     streams
 }
 
+fn free(streams: &mut Streams<Heap>, id: u32) {
+    let taken_for = streams.of(id);
+    streams.free(id, taken_for);
+}
+
 #[test]
 fn every_id_is_given_out_once_and_none_beyond() {
     for ids in [1, 2, 63, 64, 65, 127, 128, 129, 4096, 4097, 32_768] {
@@ -21,7 +26,7 @@ fn every_id_is_given_out_once_and_none_beyond() {
         assert_eq!(seen.len(), ids as usize);
         assert_eq!(streams.free_count(), 0);
         streams.assert_invariants();
-        streams.free(ids - 1);
+        free(&mut streams, ids - 1);
         assert_eq!(streams.take(), Some(ids - 1));
         assert_eq!(streams.take(), None);
     }
@@ -36,7 +41,7 @@ fn an_id_that_was_freed_is_not_the_next_one() {
         let id = streams.take().expect("one is free");
         assert!(!last.seen.contains(&id), "{id} again");
         last.push(id);
-        streams.free(id);
+        free(&mut streams, id);
     }
     streams.assert_invariants();
 }
@@ -69,7 +74,7 @@ fn few_requests_use_few_ids() {
             out.push(streams.take().expect("one is free"));
         } else {
             let id = out.swap_remove(turn as usize * 7919 % out.len());
-            streams.free(id);
+            free(&mut streams, id);
         }
         assert!(out.iter().all(|id| *id < 256));
     }
@@ -83,13 +88,13 @@ fn uses_follow_what_is_told() {
     assert_eq!(streams.of(id), Use::Waiting);
     streams.answer(id);
     assert_eq!(streams.of(id), Use::Answered);
-    streams.free(id);
+    free(&mut streams, id);
     assert_eq!(streams.of(id), Use::Free);
     let id = streams.take().expect("one is free");
     streams.give_up(id);
     assert_eq!((streams.of(id), streams.late_count()), (Use::Late, 1));
     streams.assert_invariants();
-    streams.free(id);
+    free(&mut streams, id);
     assert_eq!((streams.of(id), streams.late_count()), (Use::Free, 0));
     for id in [128, 4096, u32::MAX] {
         assert_eq!(streams.of(id), Use::Free, "there is no id {id}");
@@ -123,7 +128,7 @@ fn random_lives_agree_with_a_set() {
                 2 if !taken.is_empty() => {
                     let place = draw(u32::try_from(taken.len()).expect("few")) as usize;
                     let (id, _) = taken.swap_remove(place);
-                    streams.free(id);
+                    free(&mut streams, id);
                 }
                 3 if !taken.is_empty() => {
                     let place = draw(u32::try_from(taken.len()).expect("few")) as usize;

@@ -93,6 +93,10 @@ impl Model {
     }
 
     /// A stream id comes back.
+    ///
+    /// # Panics
+    ///
+    /// Panics when it came back before.
     pub fn release(&mut self, now: u64, conn: u64, request: u64, written: Written) {
         self.advance(now);
         let Some(known) = self.conns.iter_mut().find(|known| known.id == conn) else { return };

@@ -56,6 +56,10 @@ impl Model {
     /// # Errors
     ///
     /// As the pool's.
+    ///
+    /// # Panics
+    ///
+    /// Never: an id that was compared is there.
     pub fn handle_reply(&mut self, now: u64, id: u64, stream: i32) -> Result<Reply, ReplyError> {
         self.advance(now);
         if !self.is_at(id, Place::is_established) {
@@ -165,7 +169,7 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// Panics when that was not owed; those below too.
+    /// Panics when that was not owed.
     pub fn took_wake(&mut self, number: u64) {
         let waiter = self.waiters.iter_mut().find(|waiter| waiter.number == number).expect("it is known");
         assert!(waiter.owes_wake, "a Wake that is not owed");
@@ -173,6 +177,10 @@ impl Model {
     }
 
     /// The host was told to establish a connection: the oldest of those.
+    ///
+    /// # Panics
+    ///
+    /// Panics when that was not owed.
     pub fn took_establish(&mut self, id: u64) {
         let first = self.first_at(Place::OwesEstablish);
         assert_eq!(first, Some(id), "the oldest is established first");
@@ -180,6 +188,10 @@ impl Model {
     }
 
     /// The host was told to close a connection: the one that is gone for longest.
+    ///
+    /// # Panics
+    ///
+    /// Panics when that was not owed.
     pub fn took_close(&mut self, id: u64) {
         let first = self.first_at(Place::OwesClose);
         assert_eq!(first, Some(id), "closed in the order in which they went");
@@ -187,6 +199,10 @@ impl Model {
     }
 
     /// The host was told to ask a peer by this stream id.
+    ///
+    /// # Panics
+    ///
+    /// Panics when that was not owed, or the id is not free.
     pub fn took_heartbeat(&mut self, id: u64, stream: u16) {
         let conn = self.conn_mut(id);
         assert!(u32::from(stream) < conn.ids && !conn.is_taken(stream), "stream {stream} was not free");

@@ -72,7 +72,7 @@ impl Book {
     pub(super) fn written(&mut self, conn: u64, id: u16) {
         self.change(conn, id, |entry| match entry {
             Entry::Unwritten(request) => Entry::Written(request),
-            other => panic!("written as {other:?}"),
+            Entry::Written(_) | Entry::Answered(_) | Entry::GivenUp(_) => panic!("written as {entry:?}"),
         });
     }
 

@@ -111,7 +111,7 @@ impl Host {
                 MuxAction::Wake(waiter) => match self.mux.claim(self.at(), waiter) {
                     MuxClaim::Granted(stream) => self.serve(stream),
                     MuxClaim::Failed(_) => self.rule.report.rejected += 1,
-                    other => panic!("woken for {other:?}"),
+                    MuxClaim::Waiting | MuxClaim::Stale => panic!("woken for nothing"),
                 },
             }
         }

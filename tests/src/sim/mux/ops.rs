@@ -161,10 +161,11 @@ impl<M: MuxMemory> World<'_, M> {
                 let (conn, ids) = conns[choices.index(conns.len())];
                 let beyond = i32::try_from(ids).unwrap_or(i32::MAX);
                 let wild = [-1, beyond, 32_767, 32_768, 65_535, 65_536, 65_537, i32::MIN, i32::MIN + 1, i32::MAX];
-                let stream = match kind {
-                    // 65,536 further on it is the same in 16 bits.
-                    Kind::ReplyOutOfRange => choices.one_of(&wild),
-                    _ => i32::try_from(choices.below(ids)).unwrap_or(0),
+                // 65,536 further on it is the same in 16 bits.
+                let stream = if kind == Kind::ReplyOutOfRange {
+                    choices.one_of(&wild)
+                } else {
+                    i32::try_from(choices.below(ids)).unwrap_or(0)
                 };
                 let conn = self.conn_of(conn);
                 self.reply(conn, stream);

@@ -142,10 +142,10 @@ impl<'a, M: MuxMemory> World<'a, M> {
             assert_eq!(actual, expected, "events: the pool's left, the model's right");
         }
         for (_, event) in &actual {
-            match *event {
-                Event::Acquired(conn, id, _) => self.book.acquired(conn, u16::try_from(id).expect("an id")),
-                Event::Closed(conn, _, in_flight) => self.book.closed(conn, in_flight),
-                _ => {}
+            if let Event::Acquired(conn, id, _) = *event {
+                self.book.acquired(conn, u16::try_from(id).expect("an id"));
+            } else if let Event::Closed(conn, _, in_flight) = *event {
+                self.book.closed(conn, in_flight);
             }
         }
         self.mux.assert_invariants();

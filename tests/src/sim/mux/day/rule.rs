@@ -98,7 +98,7 @@ impl Rule {
         self.report
     }
 
-    fn add(&mut self, what: &MuxEvent) {
+    fn add(&self, what: &MuxEvent) {
         assert!(self.count() < self.host.core_connections || self.wants_more(), "{what} without need");
     }
 }
@@ -106,6 +106,7 @@ impl Rule {
 impl Observer<MuxEvent> for Rule {
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
         self.now = now.as_nanos();
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the others have no part in it")]
         let resize = match *event {
             MuxEvent::ConnectionCreated { .. } => {
                 self.add(event);
