@@ -428,6 +428,12 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
+    /// Whether the last attempt to establish a connection has failed: then load alone brings the next one about.
+    #[cfg(feature = "client")]
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.down.is_some()
+    }
+
     /// What the pool is doing. Cost: O(connections).
     #[must_use]
     pub fn state(&self) -> HostState {

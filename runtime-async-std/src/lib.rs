@@ -68,7 +68,29 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<AsyncStd>;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Sessions over multiplexed pools, as Cassandra drivers use them: see [`poolhouse_core::client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_core::client::mux`]; the documentation of `poolhouse_smol::mux` has
+/// more examples, which differ in the name of the crate.
+///
+/// ```
+/// use poolhouse_async_std::mux::cql::{Consistency, OutcomeKind, Response};
+/// use poolhouse_async_std::mux::{RequestError, Session, SessionOptions};
+///
+/// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # let host = server.address().to_string();
+/// # async_std::task::block_on(async {
+/// // Its tasks run on async-std's executor.
+/// let session = Session::new(SessionOptions::new([host]))?;
+/// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
+/// let Response::Result(outcome) = reply.response()? else { panic!("{reply:?}") };
+/// assert_eq!(outcome.kind, OutcomeKind::Rows);
+/// match session.query("SELEC 1", Consistency::One).await {
+///     Err(RequestError::Server(error)) => println!("{error}"),
+///     other => panic!("{other:?}"),
+/// }
+/// session.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).expect("an answer");
+/// ```
 pub mod mux {
     #[doc(inline)]
     pub use poolhouse_core::client::mux::*;

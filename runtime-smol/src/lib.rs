@@ -223,7 +223,169 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// ```
 pub type Database = poolhouse_core::client::Database<Smol>;
 
-/// Sessions over multiplexed pools, as Cassandra drivers use them: see [`poolhouse_core::client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_core::client::mux`].
+///
+/// A [`Session`](mux::Session) has a pool for each host. On each of a few connections up to 32,768 requests are in flight; replies come in any order. What is in a
+/// statement's rows is left to whoever asks: a [`Reply`](mux::Reply) is the envelope that the server has sent.
+///
+/// ```
+/// use poolhouse_smol::mux::cql::{Consistency, OutcomeKind, Parameters, Request, Response, Value};
+/// use poolhouse_smol::mux::{Session, SessionOptions};
+///
+/// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # let host = server.address().to_string();
+/// # smol::block_on(async {
+/// // Its tasks run on smol's global executor. A handle: clones are of the same session.
+/// let session = Session::new(SessionOptions::new([host]))?;
+/// let reply = session.query("SELECT release_version FROM system.local", Consistency::One).await?;
+/// match reply.response()? {
+///     Response::Result(outcome) if outcome.kind == OutcomeKind::Rows => println!("{} bytes of rows", outcome.body.len()),
+///     other => panic!("{other:?}"),
+/// }
+///
+/// // With values, and all at once: they share the connection, and what is asked together is written together.
+/// let ask = |text: &'static str| {
+///     let session = session.clone();
+///     smol::spawn(async move {
+///         let values = [Value::Bytes(text.as_bytes())];
+///         let parameters = Parameters::new(Consistency::One).with_values(&values);
+///         session.request(&Request::Query { text: "echo ?", parameters }).await
+///     })
+/// };
+/// let (one, other) = (ask("one"), ask("other"));
+/// assert!(one.await?.body().ends_with(b"one"));
+/// assert!(other.await?.body().ends_with(b"other"));
+///
+/// // Its connections are closed, and its tasks have ended.
+/// session.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).expect("an answer");
+/// ```
+///
+/// # Prepared statements
+///
+/// PREPARE and EXECUTE are sent as they are given. The session does not know which statements were prepared where: ids are of the host that gave them
+/// ([`Reply::host`](mux::Reply::host)), and one that has forgotten a statement says so ([`ErrorCode::UNPREPARED`](mux::cql::ErrorCode::UNPREPARED)).
+///
+/// ```
+/// use poolhouse_smol::mux::cql::{
+///     BodyWriter, Consistency, CqlEncodeError, HEADER_BYTES, Limits, Opcode, Outgoing, Parameters, Request, Response, Value, Version,
+///     encode_envelope,
+/// };
+/// use poolhouse_smol::mux::{RequestOptions, Session, SessionOptions};
+///
+/// /// A body in the notations of the protocol. Bodies differ in versions, so the session below speaks this one, too.
+/// fn body(
+///     opcode: Opcode,
+///     write: impl FnOnce(&mut BodyWriter<'_, Vec<u8>>) -> Result<(), CqlEncodeError>,
+/// ) -> Result<Vec<u8>, CqlEncodeError> {
+///     let mut envelope = Vec::new();
+///     encode_envelope(&mut envelope, Outgoing::new(Version::V4, 0), opcode, &Limits::DEFAULT, write)?;
+///     Ok(envelope.split_off(HEADER_BYTES))
+/// }
+///
+/// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # let host = server.address().to_string();
+/// # smol::block_on(async {
+/// let session = Session::new(SessionOptions::new([host]).version(Version::V4))?;
+/// let prepare = body(Opcode::Prepare, |body| body.long_string("echo ?").map(drop))?;
+/// let prepared = session.request(&Request::Prepare(&prepare)).await?;
+/// let Response::Result(outcome) = prepared.response()? else { panic!("{prepared:?}") };
+/// let id = outcome.prepared_id()?.expect("it was prepared");
+///
+/// let values = [Value::Bytes(b"hello")];
+/// let parameters = Parameters::new(Consistency::LocalQuorum).with_values(&values);
+/// let execute = body(Opcode::Execute, |body| {
+///     body.short_bytes(id)?;
+///     parameters.write(body)
+/// })?;
+/// // Where it was prepared; and once more, should its connection fail before the answer is there.
+/// let hosts = [prepared.host()];
+/// let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
+/// let reply = session.request_with(&Request::Execute(&execute), options).await?;
+/// assert!(reply.body().ends_with(b"hello"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).expect("an answer");
+/// ```
+///
+/// # Errors
+///
+/// A host that does not take a request passes it to the next one by the query plan. When none takes it, the error has each with its reason.
+///
+/// ```
+/// use poolhouse_smol::mux::cql::{Consistency, ErrorCode};
+/// use poolhouse_smol::mux::{RejectionReason, RequestError, Session, SessionOptions};
+///
+/// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # let host = server.address().to_string();
+/// # let gone = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # gone.refuse().expect("a socket");
+/// # let nobody = gone.address().to_string();
+/// # smol::block_on(async {
+/// let session = Session::new(SessionOptions::new([&host, &nobody]))?;
+/// match session.query("SELEC 1", Consistency::One).await {
+///     Err(RequestError::Server(error)) => assert_eq!(error.code, ErrorCode::SYNTAX_ERROR),
+///     other => panic!("{other:?}"),
+/// }
+///
+/// // Of a session that knows only who is not there.
+/// let session = Session::new(SessionOptions::new([&nobody]))?;
+/// match session.query("SELECT now() FROM system.local", Consistency::One).await {
+///     Err(RequestError::NoHost(rejections)) => {
+///         assert_eq!(rejections[0].address, nobody);
+///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
+///         // 127.0.0.1:9042: no connection, and none could be established: ..
+///         println!("{}", rejections[0]);
+///     }
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
+///
+/// [`RequestError::may_have_executed`](mux::RequestError::may_have_executed) says whether a request that failed may have been executed all the same. Dropping the
+/// future of a request gives it up, at any point; its stream id is kept until the late reply came.
+///
+/// # Options and events
+///
+/// ```
+/// use poolhouse_smol::mux::cql::{Compression, Consistency, Version};
+/// use poolhouse_smol::mux::{HostOptions, MuxEvent, MuxOptions, Session, SessionOptions};
+/// use poolhouse_smol::{Event, Notice};
+/// use std::time::Duration;
+///
+/// # let server = poolhouse_tests::cql_server::CqlServer::start(Default::default()).expect("a server");
+/// # let host = server.address().to_string();
+/// # smol::block_on(async {
+/// // One to four connections to a host that is near, and another one as soon as more than 800 requests are in flight on the last.
+/// let local = HostOptions { max_connections: 4, ..MuxOptions::DEFAULT.local };
+/// let mux = MuxOptions { local, idle_timeout: Duration::from_secs(60), ..MuxOptions::DEFAULT };
+/// let options = SessionOptions::new([host])
+///     .remote_host("far.example.com")
+///     .mux(mux)
+///     .version(Version::V4)
+///     .compressions([Compression::Lz4])
+///     .credential("ada", "secret")
+///     .request_timeout(Duration::from_secs(2));
+/// // What happens from the first event on; `session.subscribe()` begins later.
+/// let (session, mut events) = Session::new_subscribed(options)?;
+/// session.query("SELECT release_version FROM system.local", Consistency::One).await.expect("an answer");
+/// while let Some(notice) = events.next().await {
+///     if let Notice::Event { event: Event::Mux(event @ MuxEvent::ConnectionReady { .. }), .. } = notice {
+///         println!("{event}");
+///         break;
+///     }
+/// }
+/// for host in session.hosts() {
+///     println!("{}: {} connections, {} requests in flight", host.address, host.state.open, host.state.in_flight);
+/// }
+/// // All of them can be changed while the pools are used, but for the number of stream ids.
+/// session.set_mux_options(MuxOptions { max_queue_size: 1000, ..mux })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
 pub mod mux {
     #[doc(inline)]
     pub use poolhouse_core::client::mux::*;

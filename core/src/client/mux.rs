@@ -313,8 +313,14 @@ impl<P: Platform> Shared<P> {
     /// Changes a host, and does what follows from it.
     #[inline]
     fn turn<T>(&self, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        self.turn_at(self.now(), host, act)
+    }
+
+    /// The same for who has just looked at the clock.
+    #[inline]
+    fn turn_at<T>(&self, now: Instant, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         let mut outside = Outside::default();
-        let result = self.turn_with(host, &mut outside, act);
+        let result = host.turn(now, &self.events, &mut outside, act);
         self.carry_out(host, outside);
         result
     }

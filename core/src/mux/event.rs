@@ -211,6 +211,32 @@ impl MuxEvent {
         }
     }
 
+    /// The pool that it is of.
+    #[must_use]
+    pub const fn mux(&self) -> MuxId {
+        match *self {
+            Self::PoolCreated { mux, .. }
+            | Self::PoolReconfigured { mux, .. }
+            | Self::PoolClosed { mux }
+            | Self::ConnectionCreated { mux, .. }
+            | Self::ConnectionReady { mux, .. }
+            | Self::ConnectionTrashed { mux, .. }
+            | Self::ConnectionResurrected { mux, .. }
+            | Self::ConnectionRetired { mux, .. }
+            | Self::ConnectionClosed { mux, .. }
+            | Self::HeartbeatStarted { mux, .. }
+            | Self::HeartbeatSucceeded { mux, .. }
+            | Self::HeartbeatFailed { mux, .. }
+            | Self::StreamAcquired { mux, .. }
+            | Self::RequestQueued { mux, .. }
+            | Self::AcquireFailed { mux, .. }
+            | Self::ReplyReceived { mux, .. }
+            | Self::StreamOrphaned { mux, .. }
+            | Self::LateReply { mux, .. }
+            | Self::UnknownReply { mux, .. } => mux,
+        }
+    }
+
     /// The connection that it is of.
     #[must_use]
     pub const fn conn(&self) -> Option<MuxConnId> {

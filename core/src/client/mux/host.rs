@@ -27,8 +27,6 @@ use std::sync::Mutex;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
-/// What a connection has to send at once is kept for the next time up to here.
-const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// A host of a session.
 pub(super) struct Host {
@@ -169,11 +167,16 @@ impl Outside {
 struct Ears<'a> {
     tap: Tap<'a, Subscribers>,
     closed: Vec<(MuxConnId, Cause)>,
+    /// Whether there was more than requests that came and went: only then may the pool's clock be due earlier than before.
+    has_news: bool,
 }
 
 impl Observer<MuxEvent> for Ears<'_> {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        if !matches!(event, MuxEvent::StreamAcquired { .. } | MuxEvent::ReplyReceived { .. }) {
+            self.has_news = true;
+        }
         if let MuxEvent::ConnectionClosed { conn, reason: MuxClosed::Error(cause), .. } = event {
             self.closed.push((*conn, *cause));
         }
@@ -217,12 +220,59 @@ impl Host {
         outside: &mut Outside,
         act: impl FnOnce(&mut Turn<'_>) -> T,
     ) -> T {
-        let ears = Ears { tap: Tap::of_server(events, &self.address), closed: Vec::new() };
+        let ears = Ears { tap: Tap::of_server(events, &self.address), closed: Vec::new(), has_news: false };
         let mut state = lock(&self.state);
         let mut turn = Turn { state: &mut state, now, ears, outside };
         let result = act(&mut turn);
         turn.end();
         result
+    }
+
+    /// What became of a request, if that is there: then its slot is another's. A turn changes nothing more.
+    pub(super) fn outcome(&self, slot: u32) -> Option<Result<Answer, Failure>> {
+        let mut state = lock(&self.state);
+        let place = state.slots.get_mut(slot as usize)?;
+        let outcome = match core::mem::replace(&mut place.state, SlotState::Free) {
+            SlotState::Answered(answer) => Ok(answer),
+            SlotState::Failed(failure) => Err(failure),
+            waiting @ (SlotState::Free | SlotState::Queued(_) | SlotState::Sent { .. }) => {
+                place.state = waiting;
+                return None;
+            }
+        };
+        // It has neither deadline nor waker any more.
+        state.free.push(slot);
+        Some(outcome)
+    }
+
+    /// The version to speak first on a new connection; `None` when it is not wanted any more. Its task is woken when that is so.
+    pub(super) fn wanted(&self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
+        let mut state = lock(&self.state);
+        let version = state.version;
+        let replaced = link_of(&mut state.links, conn).map(|link| register(&mut link.task, waker));
+        drop(state);
+        replaced.map(|_| version)
+    }
+
+    /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
+    ///
+    /// - `into`: what was sent before, which is overwritten.
+    pub(super) fn take_output(&self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
+        let mut state = lock(&self.state);
+        let Some(link) = link_of(&mut state.links, conn) else { return Output::Gone };
+        let replaced = register(&mut link.task, waker);
+        let output = if link.out.is_empty() {
+            Output::Nothing
+        } else {
+            into.clear();
+            link.fresh.clear();
+            link.taken += link.out.len() as u64;
+            core::mem::swap(&mut link.out, into);
+            Output::Taken
+        };
+        drop(state);
+        drop(replaced);
+        output
     }
 
     /// The pool, to be looked at.
@@ -285,7 +335,7 @@ impl Turn<'_> {
         Ok(slot)
     }
 
-    /// What became of a request. Once that is there, its slot is another's.
+    /// [`Host::outcome`], or else its waker is kept. A request that has waited and may go is sent.
     pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &Waker) -> Poll<Result<Answer, Failure>> {
         let Some(place) = self.state.slots.get_mut(slot as usize) else {
             return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }));
@@ -393,14 +443,6 @@ impl Turn<'_> {
 
 /// For whoever has a connection.
 impl Turn<'_> {
-    /// The version to speak first on a new connection; `None` when it is not wanted any more.
-    pub(super) fn wanted(&mut self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
-        let version = self.state.version;
-        let link = link_of(&mut self.state.links, conn)?;
-        self.outside.replaced = register(&mut link.task, waker);
-        Some(version)
-    }
-
     /// The server speaks this version, and perhaps older ones.
     pub(super) fn lower(&mut self, version: Version) {
         self.state.version = self.state.version.min(version);
@@ -427,23 +469,6 @@ impl Turn<'_> {
             // If it is not known either, the pool has closed it.
             let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.ears);
         }
-    }
-
-    /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
-    ///
-    /// - `into`: what was sent before, which is overwritten.
-    pub(super) fn take_output(&mut self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
-        let Some(link) = link_of(&mut self.state.links, conn) else { return Output::Gone };
-        self.outside.replaced = register(&mut link.task, waker);
-        if link.out.is_empty() {
-            return Output::Nothing;
-        }
-        into.clear();
-        into.shrink_to(KEEP_BYTES_MAX);
-        link.fresh.clear();
-        link.taken += link.out.len() as u64;
-        core::mem::swap(&mut link.out, into);
-        Output::Taken
     }
 
     /// Hands out what was received. A reply that nobody asked for, or that came before what it answers was sent, closes the connection.
@@ -517,7 +542,12 @@ impl Turn<'_> {
     /// Does what the pool wants, and sees to it that the clock comes in time.
     fn end(&mut self) {
         self.drain();
-        if let Some(next) = self.next() {
+        let next = if self.ears.has_news || self.state.mux.has_failed() {
+            self.next()
+        } else {
+            self.state.deadlines.earliest()
+        };
+        if let Some(next) = next {
             if self.state.alarm.is_none_or(|alarm| next < alarm) {
                 self.state.alarm = Some(next);
                 self.outside.ring = true;

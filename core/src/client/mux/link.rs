@@ -31,9 +31,7 @@ use zeroize::Zeroizing;
 const INPUT_BYTES: usize = 32 * 1024;
 /// What one read takes in before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
-/// Rounds of writing and reading before others of the thread have their turn.
-const ROUNDS_MAX: u32 = 16;
-/// Memory for envelopes that came in pieces is kept up to here.
+/// Memory for what is sent at once, and for envelopes that came in pieces, is kept up to here.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// An envelope that was received.
@@ -45,7 +43,7 @@ pub(super) struct Incoming {
 /// Establishes a connection and serves it to its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
-    let established = until_unwanted(&shared, &host, conn, establish(&shared, &host)).await;
+    let established = until_unwanted(&host, conn, establish(&shared, &host)).await;
     let socket = match established {
         Some(Ok(socket)) => socket,
         Some(Err(cause)) => {
@@ -96,15 +94,10 @@ impl<P: Platform> Drop for End<P> {
 }
 
 /// What some work comes to; `None` if the pool wants the connection closed before.
-async fn until_unwanted<P: Platform, T>(
-    shared: &Shared<P>,
-    host: &Arc<Host>,
-    conn: MuxConnId,
-    work: impl Future<Output = T>,
-) -> Option<T> {
+async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
-        if shared.turn(host, |turn| turn.wanted(conn, context.waker())).is_none() {
+        if host.wanted(conn, context.waker()).is_none() {
             return Poll::Ready(None);
         }
         work.as_mut().poll(context).map(Some)
@@ -246,38 +239,39 @@ impl<'a, P: Platform> Io<'a, P> {
         Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
     }
 
-    /// Reads and writes. Ready when the pool wants it closed, or with the cause of its failure.
+    /// Writes and reads. Ready when the pool wants it closed, or with the cause of its failure.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cause>> {
-        for _ in 0..ROUNDS_MAX {
-            let Some(has_written) = self.poll_write(context)? else { return Poll::Ready(Ok(())) };
-            let has_read = self.poll_read(context)?;
-            if !has_written && !has_read {
-                return Poll::Pending;
-            }
+        if !self.poll_write(context)? {
+            return Poll::Ready(Ok(()));
         }
-        context.waker().wake_by_ref();
+        if self.poll_read(context)? {
+            // First come those who were answered: what they ask for next is sent together. By then there may be more to read.
+            context.waker().wake_by_ref();
+        }
         Poll::Pending
     }
 
-    /// Sends what there is to send. Whether anything was sent; `None` when the pool wants the connection closed.
-    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<Option<bool>, Cause> {
-        let Self { socket, envelopes, segments, sent, flush_is_due, .. } = self;
+    /// Sends what there is to send. False when the pool wants the connection closed.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+        let Self { host, conn, socket, envelopes, segments, sent, flush_is_due, .. } = self;
         let plain = socket.encoder.is_plain();
-        let mut has_written = false;
+        let mut has_taken = false;
         loop {
             if *sent == if plain { envelopes.len() } else { segments.len() } {
                 *sent = 0;
-                let (shared, conn) = (self.shared, self.conn);
-                envelopes.clear();
-                segments.clear();
-                match shared.turn(self.host, |turn| turn.take_output(conn, envelopes, context.waker())) {
-                    Output::Gone => return Ok(None),
+                for bytes in [&mut *envelopes, &mut *segments] {
+                    bytes.clear();
+                    bytes.shrink_to(KEEP_BYTES_MAX);
+                }
+                // What was added since wakes the task.
+                if core::mem::replace(&mut has_taken, true) {
+                    break;
+                }
+                match host.take_output(*conn, envelopes, context.waker()) {
+                    Output::Gone => return Ok(false),
                     Output::Nothing => break,
                     Output::Taken if plain => {}
-                    Output::Taken => {
-                        segments.shrink_to(KEEP_BYTES_MAX);
-                        socket.encoder.encode(envelopes, segments).map_err(Cause::from)?;
-                    }
+                    Output::Taken => socket.encoder.encode(envelopes, segments).map_err(Cause::from)?,
                 }
             }
             let bytes = if plain { &*envelopes } else { &*segments };
@@ -285,14 +279,10 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Ready(Ok(0)) => return Err(Cause::Network),
                 Poll::Ready(Ok(count)) => *sent += count,
                 Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
-                Poll::Pending => {
-                    // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
-                    let (shared, conn) = (self.shared, self.conn);
-                    let wanted = shared.turn(self.host, |turn| turn.wanted(conn, context.waker()));
-                    return Ok(wanted.map(|_| has_written));
-                }
+                // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
+                Poll::Pending => return Ok(host.wanted(*conn, context.waker()).is_some()),
             }
-            (has_written, *flush_is_due) = (true, true);
+            *flush_is_due = true;
         }
         if *flush_is_due {
             match pin!(socket.stream.flush()).poll(context) {
@@ -301,7 +291,7 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Pending => {}
             }
         }
-        Ok(Some(has_written))
+        Ok(true)
     }
 
     /// Takes in what has come, as much as one read gives. Whether anything has.

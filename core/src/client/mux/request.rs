@@ -86,11 +86,12 @@ impl<P: Platform> Session<P> {
         }
         let message = Message { request, flags: options.flags };
         let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
-        let deadline = (!timeout.is_zero()).then(|| shared.now().saturating_add(timeout));
+        let mut now = shared.now();
+        let deadline = (!timeout.is_zero()).then(|| now.saturating_add(timeout));
         let mut plan = Plan::new(shared, options.hosts);
         let mut rejections = Vec::new();
         while let Some(host) = plan.next() {
-            let failure = match (Flight { shared, host, slot: None }).land(message, deadline).await? {
+            let failure = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
                 Ok(answer) => match understood(host, answer)? {
                     Ok(reply) => return Ok(reply),
                     Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
@@ -115,10 +116,11 @@ impl<P: Platform> Session<P> {
                 RejectionReason::Pool(_) | RejectionReason::Lost(_) | RejectionReason::Refused(_) => None,
             };
             rejections.push(Rejection { host: host.id, address: host.address.clone(), reason: failure, refusal });
+            now = shared.now();
         }
         shared.check_open()?;
         match rejections.last() {
-            Some(last) if deadline.is_some_and(|at| at <= shared.now()) => {
+            Some(last) if deadline.is_some_and(|at| at <= now) => {
                 Err(RequestError::TimedOut { address: last.address.clone(), sent: false })
             }
             _ => Err(RequestError::NoHost(rejections)),
@@ -154,18 +156,21 @@ struct Flight<'a, P: Platform> {
 }
 
 impl<P: Platform> Flight<'_, P> {
+    /// - `now`: the time of the first poll.
     async fn land(
         mut self,
         message: Message<'_>,
+        now: Instant,
         deadline: Option<Instant>,
     ) -> Result<Result<Answer, Failure>, RequestError> {
-        poll_fn(|context| self.poll(context.waker(), message, deadline)).await
+        poll_fn(|context| self.poll(context.waker(), message, now, deadline)).await
     }
 
     fn poll(
         &mut self,
         waker: &Waker,
         message: Message<'_>,
+        begun: Instant,
         deadline: Option<Instant>,
     ) -> Poll<Result<Result<Answer, Failure>, RequestError>> {
         let Self { shared, host, slot } = self;
@@ -174,7 +179,7 @@ impl<P: Platform> Flight<'_, P> {
         }
         let Some(place) = *slot else {
             let waker = waker.clone();
-            return match shared.turn(host, |turn| turn.begin(message, deadline, waker)) {
+            return match shared.turn_at(begun, host, |turn| turn.begin(message, deadline, waker)) {
                 Ok(begun) => {
                     *slot = Some(begun);
                     Poll::Pending
@@ -182,6 +187,10 @@ impl<P: Platform> Flight<'_, P> {
                 Err(failure) => Poll::Ready(Ok(Err(failure))),
             };
         };
+        if let Some(outcome) = host.outcome(place) {
+            *slot = None;
+            return Poll::Ready(Ok(outcome));
+        }
         let polled = shared.turn(host, |turn| turn.poll(place, message, waker));
         if polled.is_ready() {
             *slot = None;

@@ -1,0 +1,460 @@
+//! What a session costs beside the socket: `cargo bench -p poolhouse-smol --bench mux`.
+//!
+//! Requests per second over one loopback connection with 1, 128, 1,024 and 32,768 requests in flight, by
+//!
+//! - the floor: a bare exchange of the same bytes by one task, which sends requests for all ids that are free in one write, reads with as large a buffer, and
+//!   looks at nothing of a reply but its header;
+//! - the least that gives each request a future: the same exchange with ids, wakers and bodies in one lock, a task of smol's for each request in flight. It has no
+//!   pool, no time limits and no errors, and its futures must not be dropped;
+//! - Poolhouse's `Session`, a task of smol's for each request in flight; in version 4 of the protocol, and in version 5 (which has checksums);
+//! - the `scylla` crate, which speaks version 4, a task of tokio's for each request in flight.
+//!
+//! Everything runs in this process against one fake server, which has a thread for each connection; with one thread for the client, and then with two. All cases of
+//! a table take turns; times are medians of the rounds, and ratios are medians of the ratios within a round, so that a machine that
+//! slows down slows down all.
+//!
+//! `mux server` is a server by itself, and `mux requests <case> <in flight> <host:port> <times>` does one thing a number of times, for
+//! `tests/scripts/mux_instructions.sh` to count its instructions.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::future::poll_fn;
+use core::net::SocketAddr;
+use core::num::NonZeroUsize;
+use core::pin::Pin;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::task::{Poll, Waker};
+use poolhouse_smol::mux::cql::{
+    Consistency, Direction, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Parameters, Request, Startup, Version,
+    decode_header,
+};
+use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
+use poolhouse_smol::poolhouse_core::wire::Decoded;
+use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
+use poolhouse_tests::exchange::median;
+use scylla::client::PoolSize;
+use scylla::client::session_builder::SessionBuilder;
+use smol::Async;
+use smol::io::{AsyncRead, AsyncWrite};
+use std::net::TcpStream;
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::time::Instant;
+
+/// How many figures a median is taken of.
+const ROUNDS: usize = 11;
+/// Requests in flight, and how many there are in a round.
+const LOADS: [(u32, u32); 4] = [(1, 3_000), (128, 40_000), (1_024, 60_000), (32_768, 262_144)];
+const THREADS: [&str; 2] = ["1", "2"];
+/// What is asked, and what comes back in one cell.
+const STATEMENT: &str = "echo a cell of twenty-four.";
+const CELL: &[u8] = b"a cell of twenty-four.";
+/// What one read of a session takes in.
+const INPUT_BYTES: usize = 32 * 1024;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args.as_slice() {
+        ["tables"] => tables(),
+        ["server"] => {
+            let server = CqlServer::start(CqlServerOptions::fast()).expect("a server on loopback");
+            println!("{}", server.address());
+            // Until standard input ends.
+            let _ = std::io::stdin().read_line(&mut String::new());
+        }
+        ["requests", case, in_flight, address, times] => {
+            let case = Case::from_name(case).expect("a case");
+            let in_flight = in_flight.parse().expect("a number of requests in flight");
+            let address = address.parse().expect("host:port");
+            Bench::new(address, case).round(in_flight, times.parse().expect("a number of times"));
+        }
+        // The number of the global executor's threads is settled when it is first used: a process for each.
+        _ => {
+            println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
+            for threads in THREADS {
+                println!("\nSMOL_THREADS={threads}, as many of tokio");
+                let this = std::env::current_exe().expect("this program has a path");
+                let status = Command::new(this).arg("tables").env("SMOL_THREADS", threads).status();
+                if !status.expect("this program runs").success() {
+                    return ExitCode::FAILURE;
+                }
+            }
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Case {
+    /// A bare exchange of the same bytes.
+    Bare,
+    /// The least that gives each request a future.
+    Futures,
+    /// A session, in version 4.
+    Session,
+    /// A session, in version 5.
+    Session5,
+    /// The crate `scylla`.
+    Scylla,
+}
+
+impl Case {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::Bare, "bare"),
+        (Self::Futures, "futures"),
+        (Self::Session, "session"),
+        (Self::Session5, "session5"),
+        (Self::Scylla, "scylla"),
+    ];
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == name).map(|(case, _)| *case)
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Bare => "bare exchange (the floor)",
+            Self::Futures => "bare, a future each",
+            Self::Session => "Session, v4",
+            Self::Session5 => "Session, v5",
+            Self::Scylla => "scylla, v4",
+        }
+    }
+}
+
+fn tables() {
+    let server = CqlServer::start(CqlServerOptions::fast()).expect("a server on loopback");
+    let benches = Case::ALL.map(|(case, _)| Bench::new(server.address(), case));
+    println!(
+        "{:<28}{:>10}{:>12}{:>12}{:>15}{:>13}",
+        "", "in flight", "us/request", "requests/s", "of the floor", "of scylla"
+    );
+    for (in_flight, operations) in LOADS {
+        for bench in &benches {
+            // Buffers, tables and caches get warm.
+            bench.round(in_flight, operations / 4);
+        }
+        let mut rounds: Vec<[f64; Case::ALL.len()]> = Vec::new();
+        for _ in 0..ROUNDS {
+            rounds.push(benches.each_ref().map(|bench| bench.round(in_flight, operations)));
+        }
+        let place = |wanted: Case| Case::ALL.iter().position(|(case, _)| *case == wanted).expect("one of them");
+        let (floor, other) = (place(Case::Bare), place(Case::Scylla));
+        for (index, (case, _)) in Case::ALL.into_iter().enumerate() {
+            let ns = median(rounds.iter().map(|round| round[index]).collect());
+            let share = |of: usize| median(rounds.iter().map(|round| round[of] / round[index]).collect()) * 100.0;
+            println!(
+                "{:<28}{in_flight:>10}{:>12.3}{:>12.0}{:>13.1} %{:>11.1} %",
+                case.title(),
+                ns / 1e3,
+                1e9 / ns,
+                share(floor),
+                share(other),
+            );
+        }
+        println!();
+    }
+    let counts = server.counts();
+    println!(
+        "{} requests on {} connections, {} reads and {} writes",
+        counts.requests, counts.open, counts.reads, counts.writes
+    );
+}
+
+/// One that asks, connected.
+enum Bench {
+    Bare(Mutex<Option<Bare>>),
+    Futures(Arc<Mutex<Common>>),
+    Session(Session),
+    Scylla(tokio::runtime::Runtime, Arc<scylla::client::session::Session>),
+}
+
+impl Bench {
+    fn new(address: SocketAddr, case: Case) -> Self {
+        let session = |version| {
+            let most = 32_768;
+            let host = HostOptions {
+                core_connections: 1,
+                max_connections: 1,
+                max_requests_per_connection: most,
+                new_connection_threshold: most,
+            };
+            let mux = MuxOptions { local: host, ..MuxOptions::DEFAULT };
+            let options = SessionOptions::new([address.to_string()]).version(version).mux(mux);
+            let session = Session::new(options).expect("a session");
+            // Its connection is there.
+            smol::block_on(session.query(STATEMENT, Consistency::One)).expect("an answer");
+            Self::Session(session)
+        };
+        match case {
+            Case::Bare => Self::Bare(Mutex::new(Some(smol::block_on(Bare::connect(address))))),
+            Case::Futures => Self::Futures(smol::block_on(Bare::connect(address)).share()),
+            Case::Session => session(Version::V4),
+            Case::Session5 => session(Version::V5),
+            Case::Scylla => {
+                let threads = std::env::var("SMOL_THREADS").ok().and_then(|count| count.parse().ok()).unwrap_or(1);
+                let runtime = tokio::runtime::Builder::new_multi_thread()
+                    .worker_threads(threads)
+                    .enable_all()
+                    .build()
+                    .expect("a runtime");
+                let building = SessionBuilder::new()
+                    .known_node_addr(address)
+                    .pool_size(PoolSize::PerHost(NonZeroUsize::MIN))
+                    .fetch_schema_metadata(false);
+                let session = runtime.block_on(building.build()).expect("a session of scylla's");
+                Self::Scylla(runtime, Arc::new(session))
+            }
+        }
+    }
+
+    /// Makes so many requests, so many of them at a time. How long each takes, in nanoseconds.
+    fn round(&self, in_flight: u32, operations: u32) -> f64 {
+        let start = Instant::now();
+        let left = Arc::new(AtomicU32::new(operations));
+        match self {
+            Self::Bare(bare) => {
+                let mut place = bare.lock().expect("no panic");
+                let mut own = place.take().expect("one at a time");
+                // On the executor's thread, as the others.
+                let work = smol::spawn(async move {
+                    own.exchange(in_flight, operations).await;
+                    own
+                });
+                *place = Some(smol::future::block_on(work));
+            }
+            Self::Futures(common) => {
+                let ask = |_| smol::spawn(ask_bare(Arc::clone(common), Arc::clone(&left)));
+                let running: Vec<_> = (0..in_flight).map(ask).collect();
+                smol::future::block_on(async {
+                    for task in running {
+                        task.await;
+                    }
+                });
+            }
+            Self::Session(session) => {
+                let ask = |_| smol::spawn(ask_session(session.clone(), Arc::clone(&left)));
+                let running: Vec<_> = (0..in_flight).map(ask).collect();
+                smol::future::block_on(async {
+                    for task in running {
+                        task.await;
+                    }
+                });
+            }
+            Self::Scylla(runtime, session) => {
+                let ask = |_| runtime.spawn(ask_scylla(Arc::clone(session), Arc::clone(&left)));
+                let running: Vec<_> = (0..in_flight).map(ask).collect();
+                runtime.block_on(async {
+                    for task in running {
+                        task.await.expect("no panic");
+                    }
+                });
+            }
+        }
+        start.elapsed().as_secs_f64() * 1e9 / f64::from(operations)
+    }
+}
+
+/// Whether there is one more to make.
+fn take(left: &AtomicU32) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+async fn ask_session(session: Session, left: Arc<AtomicU32>) {
+    while take(&left) {
+        let reply = session.query(STATEMENT, Consistency::One).await.expect("an answer");
+        debug_assert_eq!(cell_of(reply.body()), Some(CELL));
+    }
+}
+
+async fn ask_scylla(session: Arc<scylla::client::session::Session>, left: Arc<AtomicU32>) {
+    while take(&left) {
+        session.query_unpaged(STATEMENT, ()).await.expect("an answer");
+    }
+}
+
+async fn ask_bare(common: Arc<Mutex<Common>>, left: Arc<AtomicU32>) {
+    while take(&left) {
+        let mut own = None;
+        let body = poll_fn(|context| {
+            let mut common = common.lock().expect("no panic");
+            let Common { out, free, places, task, .. } = &mut *common;
+            let Some(id) = own else {
+                let id = free.pop().expect("not more requests than ids");
+                own = Some(id);
+                let task = if out.is_empty() { task.take() } else { None };
+                let query = Request::Query { text: STATEMENT, parameters: Parameters::new(Consistency::One) };
+                query.encode(out, Outgoing::new(Version::V4, id), &Limits::DEFAULT).expect("a request");
+                places[id as usize].0 = Some(context.waker().clone());
+                drop(common);
+                task.into_iter().for_each(Waker::wake);
+                return Poll::Pending;
+            };
+            match places[id as usize].1.take() {
+                Some(body) => {
+                    free.push(id);
+                    Poll::Ready(body)
+                }
+                None => Poll::Pending,
+            }
+        });
+        let body = body.await;
+        debug_assert_eq!(cell_of(&body), Some(CELL));
+    }
+}
+
+/// What requests share that have futures of their own.
+struct Common {
+    out: Vec<u8>,
+    free: Vec<i16>,
+    /// Who waits for a reply, and its body, by stream id.
+    places: Vec<(Option<Waker>, Option<Vec<u8>>)>,
+    /// Who reads and writes.
+    task: Option<Waker>,
+}
+
+/// A socket in version 4, and nothing around it.
+struct Bare {
+    stream: Async<TcpStream>,
+    /// The request, with stream id 0.
+    request: Vec<u8>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+impl Bare {
+    async fn connect(address: SocketAddr) -> Self {
+        let stream = Async::<TcpStream>::connect(address).await.expect("a server that listens");
+        stream.get_ref().set_nodelay(true).expect("a socket");
+        let mut request = Vec::new();
+        let parameters = Parameters::new(Consistency::One);
+        let encode = |request: Request<'_>, bytes: &mut Vec<u8>| {
+            request.encode(bytes, Outgoing::new(Version::V4, 0), &Limits::DEFAULT).expect("a request");
+        };
+        encode(Request::Query { text: STATEMENT, parameters }, &mut request);
+        let startup = Startup { compression: None, driver_name: None, driver_version: None, options: &[] };
+        let mut output = Vec::new();
+        encode(Request::Startup(startup), &mut output);
+        let mut bare = Self { stream, request, input: vec![0; INPUT_BYTES], output };
+        assert_eq!(bare.converse(1, 0, Vec::new()).await, Some(Opcode::Ready));
+        bare
+    }
+
+    /// Reads and writes in a task of its own, as long as the program runs.
+    fn share(mut self) -> Arc<Mutex<Common>> {
+        let places = (0..=i16::MAX).map(|_| (None, None)).collect();
+        let common = Common { out: Vec::new(), free: (0..=i16::MAX).collect(), places, task: None };
+        let common = Arc::new(Mutex::new(common));
+        let shared = Arc::clone(&common);
+        let (mut sent, mut end, mut wakers) = (0, 0, Vec::new());
+        let serving = poll_fn(move |context| {
+            let Self { stream, input, output, .. } = &mut self;
+            if sent == output.len() {
+                sent = 0;
+                output.clear();
+                let mut common = shared.lock().expect("no panic");
+                core::mem::swap(&mut common.out, output);
+                common.task = Some(context.waker().clone());
+            }
+            while sent < output.len() {
+                match Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
+                    Poll::Ready(count) => sent += count.expect("written"),
+                    Poll::Pending => break,
+                }
+            }
+            let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) else {
+                return Poll::<()>::Pending;
+            };
+            let count = count.expect("read");
+            assert!(count > 0, "the server hung up");
+            end += count;
+            let mut common = shared.lock().expect("no panic");
+            let mut start = 0;
+            while let Some((header, length)) = envelope(&input[start..end]) {
+                let (waker, body) = &mut common.places[header.stream as usize];
+                *body = Some(input[start + HEADER_BYTES..start + length].to_vec());
+                wakers.extend(waker.take());
+                start += length;
+            }
+            drop(common);
+            wakers.drain(..).for_each(Waker::wake);
+            input.copy_within(start..end, 0);
+            end -= start;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        });
+        smol::spawn(serving).detach();
+        common
+    }
+
+    async fn exchange(&mut self, in_flight: u32, operations: u32) {
+        let first = in_flight.min(operations);
+        let ids = (0..i16::MAX).chain([i16::MAX]).take(first as usize).collect();
+        assert_eq!(self.converse(operations, operations, ids).await, Some(Opcode::Result));
+    }
+
+    /// Sends what is there to be sent and `requests` requests, by ids that are free, until so many replies are there. What the last one is.
+    async fn converse(&mut self, replies: u32, requests: u32, mut free: Vec<i16>) -> Option<Opcode> {
+        let Self { stream, request, input, output } = self;
+        let (mut left, mut unsent) = (replies, requests);
+        let (mut sent, mut start, mut end) = (0, 0, 0);
+        let mut opcode = None;
+        poll_fn(|context| {
+            loop {
+                let mut progress = false;
+                if sent == output.len() {
+                    sent = 0;
+                    output.clear();
+                    for id in free.drain(..) {
+                        if unsent > 0 {
+                            unsent -= 1;
+                            let at = output.len();
+                            output.extend_from_slice(request);
+                            output[at + 2..at + 4].copy_from_slice(&id.to_be_bytes());
+                        }
+                    }
+                }
+                if sent < output.len() {
+                    if let Poll::Ready(count) = Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
+                        sent += count.expect("written");
+                        progress = true;
+                    }
+                }
+                if let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) {
+                    let count = count.expect("read");
+                    assert!(count > 0, "the server hung up");
+                    end += count;
+                    progress = true;
+                }
+                while let Some((header, length)) = envelope(&input[start..end]) {
+                    start += length;
+                    opcode = Some(header.opcode);
+                    free.push(header.stream);
+                    left -= 1;
+                }
+                input.copy_within(start..end, 0);
+                (start, end) = (0, end - start);
+                if left == 0 {
+                    assert!(sent == output.len() && unsent == 0 && start == end, "a reply to each request");
+                    output.clear();
+                    return Poll::Ready(opcode);
+                }
+                if !progress {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// The header of a reply, and how long it is with its body, if it is there.
+fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
+    let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);
+    let Decoded::Done { value: header, .. } = decoded.expect("a header") else { unreachable!("it is whole") };
+    let length = HEADER_BYTES + header.length_bytes as usize;
+    (bytes.len() >= length).then_some((header, length))
+}
