@@ -368,11 +368,10 @@ impl Bare {
             let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) else {
                 return Poll::Pending;
             };
-            let count = count.expect("read");
-            if count == 0 {
+            let Ok(count @ 1..) = count else {
                 // The server is gone: it is over.
                 return Poll::Ready(());
-            }
+            };
             end += count;
             let mut common = shared.lock().expect("no panic");
             let mut start = 0;
