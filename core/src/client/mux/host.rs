@@ -553,6 +553,8 @@ impl Turn<'_> {
                 self.outside.ring = true;
             }
         }
+        let comes_by = |next| self.state.alarm.is_some_and(|alarm| alarm <= next);
+        debug_assert!(self.next().is_none_or(comes_by), "the clock comes in time");
     }
 
     fn next(&self) -> Option<Instant> {

@@ -345,3 +345,32 @@ fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner
     assert!(matches!(rig.poll(second, "b"), Poll::Ready(Err(Failure::Lost { sent: false, .. }))));
     assert!(rig.is_idle());
 }
+
+#[test]
+fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pause() {
+    let local = HostOptions {
+        core_connections: 1,
+        max_connections: 2,
+        max_requests_per_connection: 4,
+        new_connection_threshold: 1,
+    };
+    let mut rig = Rig::new(MuxOptions { local, ..MuxOptions::DEFAULT });
+    let conn = rig.establish();
+    let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
+    let second = rig.establish.remove(0);
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    rig.reply(conn, &sent);
+    for slot in slots {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    }
+    // When the attempt fails there is no load.
+    rig.turn(|turn| turn.failed(second, Cause::Network));
+    let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
+    assert!(rig.establish.is_empty(), "a pause first");
+    rig.now = rig.now.saturating_add(Duration::from_secs(1));
+    let next = rig.turn(|turn| turn.expire());
+    assert_eq!(rig.establish.len(), 1, "{next:?}");
+    for slot in slots {
+        rig.turn(|turn| turn.give_up(slot));
+    }
+}
