@@ -32,6 +32,8 @@ fn bytes_may_come_and_go_one_at_a_time() {
         let (_, mut stream) = open(&world, versions, |far| {
             far.chunk = 1;
             far.slow = true;
+            // It is read while not all is sent.
+            far.patient = true;
         });
         let sent = pattern(3000);
         run(send(&mut stream, &sent)).unwrap();

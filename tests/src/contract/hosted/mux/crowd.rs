@@ -21,8 +21,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     )
 }
 
-/// How many turns tasks have that are compared, on the average.
-const TURNS: u32 = 8;
+/// How many turns tasks have that are compared, on the average: so many that a thread of the server which the system passes over for a while counts little.
+const TURNS: u32 = 32;
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
 

@@ -191,13 +191,12 @@ async fn of_a_connection<P: Platform + Default>(panic: Panic) {
     rig.held(1, 1).await;
     rig.quiet().await;
     rig.platform.panic_next(panic);
-    let more = match panic {
-        // No word comes from the peer, and the clock is looked at by nobody but who reads.
-        Panic::Write => Some(begun(rig.echo_of(0, "more")).await),
-        _ => {
-            rig.server().release(Order::Kept);
-            None
-        }
+    let more = if panic == Panic::Write {
+        // No word comes from the peer.
+        Some(begun(rig.echo_of(0, "more")).await)
+    } else {
+        rig.server().release(Order::Kept);
+        None
     };
     eventually("it panics", || !rig.platform.is_panic_due()).await;
     for lost in [Some(here), more].into_iter().flatten() {
