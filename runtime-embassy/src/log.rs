@@ -28,7 +28,8 @@ impl Publish for DefmtEvents {
             EventRef::Pool(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
             EventRef::Heartbeat(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
             EventRef::Sdam(event) => debug!("{=u64} ms {=str} {}", ms, address, Display2Format(event)),
-            _ => {}
+            // There are no multiplexed pools here.
+            EventRef::Mux(_) | _ => {}
         }
     }
 }

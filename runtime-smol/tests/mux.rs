@@ -336,11 +336,10 @@ fn a_pool_grows_with_its_load_and_shrinks_after_it() {
         let (mut trashed, mut closed) = (0, 0);
         while closed < 2 {
             match events.next().await {
-                Some(Notice::Event { event: Event::Mux(event), .. }) => match event {
-                    MuxEvent::ConnectionTrashed { .. } => trashed += 1,
-                    MuxEvent::ConnectionClosed { .. } => closed += 1,
-                    _ => {}
-                },
+                Some(Notice::Event { event: Event::Mux(event), .. }) => {
+                    trashed += u32::from(matches!(event, MuxEvent::ConnectionTrashed { .. }));
+                    closed += u32::from(matches!(event, MuxEvent::ConnectionClosed { .. }));
+                }
                 other => panic!("{other:?}"),
             }
         }

@@ -27,6 +27,8 @@ use std::sync::Mutex;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
+/// No slot, by an id by which nothing was sent yet: there can be no reply.
+const UNSENT: u32 = u32::MAX - 1;
 
 /// A host of a session.
 pub(super) struct Host {
@@ -60,14 +62,24 @@ struct Link {
     version: Version,
     /// Envelopes that are to be sent.
     out: Vec<u8>,
-    /// By which stream ids.
-    fresh: Vec<u16>,
+    /// The stream ids among them that are nobody's: of requests that were given up, of heartbeats.
+    unsent: Vec<u16>,
     /// How many bytes were taken from there so far.
     taken: u64,
     /// The slots of the requests that are in flight, by stream id.
     owners: Vec<u32>,
     /// Who reads and writes.
     task: Option<Waker>,
+}
+
+impl Link {
+    fn put_owner(&mut self, stream: u16, owner: u32) {
+        let id = usize::from(stream);
+        if self.owners.len() <= id {
+            self.owners.resize((id + 1).next_power_of_two(), NONE);
+        }
+        self.owners[id] = owner;
+    }
 }
 
 /// A request.
@@ -265,7 +277,11 @@ impl Host {
             Output::Nothing
         } else {
             into.clear();
-            link.fresh.clear();
+            for id in link.unsent.drain(..) {
+                if let Some(owner) = link.owners.get_mut(usize::from(id)) {
+                    *owner = NONE;
+                }
+            }
             link.taken += link.out.len() as u64;
             core::mem::swap(&mut link.out, into);
             Output::Taken
@@ -390,12 +406,15 @@ impl Turn<'_> {
                 false
             }
             SlotState::Sent { stream, start } => {
-                let link = link_of(&mut self.state.links, stream.conn());
-                let sent = link.as_ref().is_none_or(|link| start < link.taken);
-                if let Some(owner) = link.and_then(|link| link.owners.get_mut(usize::from(stream.id()))) {
-                    *owner = NONE;
+                let mut sent = true;
+                if let Some(link) = link_of(&mut self.state.links, stream.conn()) {
+                    sent = start < link.taken;
+                    link.put_owner(stream.id(), if sent { NONE } else { UNSENT });
+                    // It will be: it stands between others.
+                    if !sent {
+                        link.unsent.push(stream.id());
+                    }
                 }
-                // What is not sent yet will be: it stands between others.
                 let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
                 debug_assert!(foreign.is_ok(), "of this pool");
                 sent
@@ -420,10 +439,6 @@ impl Turn<'_> {
             let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
             return Err(Failure::Lost { cause: Cause::Closed, sent: false });
         };
-        let id = usize::from(stream.id());
-        if link.owners.len() <= id {
-            link.owners.resize((id + 1).next_power_of_two(), NONE);
-        }
         let was_empty = link.out.is_empty();
         let start = link.taken + link.out.len() as u64;
         let outgoing = Outgoing::new(link.version, stream.id().cast_signed()).with_flags(message.flags);
@@ -434,8 +449,7 @@ impl Turn<'_> {
         if was_empty {
             self.outside.wake(&mut link.task);
         }
-        link.fresh.push(stream.id());
-        link.owners[id] = slot;
+        link.put_owner(stream.id(), slot);
         slots[slot as usize].state = SlotState::Sent { stream, start };
         Ok(())
     }
@@ -481,8 +495,7 @@ impl Turn<'_> {
             let slot = owner.as_ref().and_then(|slot| slots.get_mut(**slot as usize));
             let sent = match slot.as_deref() {
                 Some(Slot { state: SlotState::Sent { start, .. }, .. }) => *start < link.taken,
-                // One that was given up, a heartbeat, or nobody's.
-                _ => !link.fresh.iter().any(|fresh| i16::try_from(*fresh) == Ok(header.stream)),
+                _ => owner.as_ref().is_none_or(|owner| **owner != UNSENT),
             };
             if !sent {
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
@@ -583,7 +596,7 @@ impl Turn<'_> {
                         conn,
                         version,
                         out: Vec::new(),
-                        fresh: Vec::new(),
+                        unsent: Vec::new(),
                         taken: 0,
                         owners: Vec::new(),
                         task: None,
@@ -603,7 +616,8 @@ impl Turn<'_> {
         let was_empty = link.out.is_empty();
         let outgoing = Outgoing::new(link.version, stream.cast_signed());
         let _ = Request::Options.encode(&mut link.out, outgoing, &self.state.limits);
-        link.fresh.push(stream);
+        link.put_owner(stream, UNSENT);
+        link.unsent.push(stream);
         if was_empty {
             self.outside.wake(&mut link.task);
         }

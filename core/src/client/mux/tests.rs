@@ -12,12 +12,12 @@ use crate::wire::cql::{
 use crate::{Cause, Instant};
 use alloc::string::{String, ToString as _};
 use alloc::sync::Arc;
+use alloc::task::Wake;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::task::Wake;
 
 const LIMITS: Limits = Limits { body_bytes_max: 1024 };
 
@@ -76,7 +76,7 @@ impl Rig {
     }
 
     /// The stream ids of what a connection has to send, and what it is.
-    fn take(&mut self, conn: MuxConnId) -> Vec<(i16, Opcode)> {
+    fn take(&self, conn: MuxConnId) -> Vec<(i16, Opcode)> {
         let mut bytes = Vec::new();
         if !matches!(self.host.take_output(conn, &mut bytes, Waker::noop()), Output::Taken) {
             return Vec::new();
