@@ -193,7 +193,7 @@ fn name(event: &Event) -> Option<&'static str> {
             OwnedSdamEvent::TopologyClosed { .. } => "TopologyClosed",
             OwnedSdamEvent::TopologyDescriptionChanged { .. } | OwnedSdamEvent::NoServers { .. } | _ => return None,
         },
-        _ => return None,
+        Event::Mux(_) | _ => return None,
     })
 }
 
