@@ -353,6 +353,25 @@ impl<M: MuxMemory> Mux<M> {
         Ok(())
     }
 
+    /// News: bytes were read on a connection, whether or not they are a whole reply: the peer is there. One that was asked has as long again to answer, as its answer
+    /// may stand behind much else.
+    ///
+    /// Cost: O(1), no allocation. Owes nothing. Events: none.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`]: it was gone already.
+    pub fn handle_received(&mut self, now: Instant, conn: MuxConnId) -> Result<(), Stale> {
+        let now = self.advance(now);
+        let index = self.established(conn).ok_or(Stale)?;
+        let slot = self.conns.get_mut(index);
+        slot.heard = now;
+        if let Some(heartbeat) = slot.heartbeat.as_mut().filter(|heartbeat| heartbeat.told) {
+            heartbeat.asked = now;
+        }
+        Ok(())
+    }
+
     /// News: a reply by this stream id was read on a connection.
     ///
     /// - `stream`: as it was read; whatever it is.
@@ -432,6 +451,18 @@ impl<M: MuxMemory> Mux<M> {
     #[cfg(feature = "client")]
     pub(crate) const fn has_failed(&self) -> bool {
         self.down.is_some()
+    }
+
+    /// Whether there is no free stream id on some connection: until there is, its peer cannot be asked.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_tight(&self) -> bool {
+        let mut tight = false;
+        for list in [conn::OPEN, conn::TRASHED, conn::RETIRED] {
+            self.for_each(list, |index| {
+                tight |= self.streams.slots().get(index as usize).is_some_and(|streams| streams.free_count() == 0);
+            });
+        }
+        tight
     }
 
     /// What the pool is doing. Cost: O(connections).

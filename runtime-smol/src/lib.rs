@@ -300,7 +300,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 ///     parameters.write(body)
 /// })?;
 /// // Where it was prepared; and once more, should its connection fail before the answer is there.
-/// let hosts = [prepared.host()];
+/// let hosts = [prepared.host(); 2];
 /// let options = RequestOptions { hosts: Some(&hosts), idempotent: true, ..RequestOptions::default() };
 /// let reply = session.request_with(&Request::Execute(&execute), options).await?;
 /// assert!(reply.body().ends_with(b"hello"));
@@ -334,7 +334,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 ///     Err(RequestError::NoHost(rejections)) => {
 ///         assert_eq!(rejections[0].address, nobody);
 ///         assert!(matches!(rejections[0].reason, RejectionReason::Pool(_)));
-///         // 127.0.0.1:9042: no connection, and none could be established: ..
+///         // 127.0.0.1:9042: there is no connection to the host: network error
 ///         println!("{}", rejections[0]);
 ///     }
 ///     other => panic!("{other:?}"),

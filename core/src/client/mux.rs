@@ -21,6 +21,7 @@ mod options;
 mod plan;
 mod reply;
 mod request;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -28,10 +29,10 @@ pub use crate::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
 };
 pub use error::{Rejection, RejectionReason, RequestError, ServerError};
-pub use host::{ConnectionStatus, HostStatus};
 pub use options::{CqlCredential, HostAddress, PORT_DEFAULT, SessionOptions};
 pub use reply::Reply;
 pub use request::RequestOptions;
+pub use status::{ConnectionStatus, HostStatus};
 
 use super::fork::Bound;
 use super::tasks::Tasks;
@@ -465,7 +466,10 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
         }
         let mut next = None;
         for host in shared.hosts().all() {
-            let due = shared.turn(host, |turn| turn.expire());
+            let due = match host.alarm() {
+                Some(at) if at <= shared.now() => shared.turn(host, |turn| turn.expire()),
+                later => later,
+            };
             next = match (next, due) {
                 (Some(one), Some(other)) => Some(Instant::min(one, other)),
                 (one, other) => one.or(other),

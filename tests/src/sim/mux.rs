@@ -1,7 +1,7 @@
 //! A seeded simulator of the multiplexed pool: one seed is one life.
 //!
 //! A life draws its options and a mix of operations of the host, of honest and of hostile peers, runs them against the pool and its reference model, and
-//! compares everything that can be seen after each of them. Beside them a [book](book::Book) is kept of who has which stream id: no reply may reach
+//! compares everything that can be seen after each of them. Beside them a book is kept of who has which stream id: no reply may reach
 //! another request than the one that was written with its id on its connection, every request ends once, and every id is freed, or gone with its connection.
 //!
 //! [`day`] is a day of load in virtual time.

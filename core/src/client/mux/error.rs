@@ -13,13 +13,14 @@ use core::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No host took it: each with its reason, in the order in which they were asked. It was not executed.
+    /// No host took it: each with its reason, in the order in which they were asked. It was not executed, unless it was
+    /// [idempotent](super::RequestOptions::idempotent) and one of them [may have](RequestError::may_have_executed).
     NoHost(Vec<Rejection>),
     /// The time that it may take is over.
     TimedOut {
         /// Whom it was with.
         address: String,
-        /// Whether it was, perhaps, sent: the server may have executed it.
+        /// Whether it was, perhaps, sent, or will be, to this host or one that was asked before: it may be executed.
         sent: bool,
     },
     /// Its connection failed before the answer came. The server may have executed it.
@@ -47,6 +48,7 @@ pub enum RequestError {
 
 /// A host that did not take a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Rejection {
     /// The host.
     pub host: MuxId,
@@ -65,7 +67,12 @@ pub enum RejectionReason {
     /// Its pool did not.
     Pool(AcquireError),
     /// Its connection failed before anything of the request was sent; or later, and the request may be repeated.
-    Lost(Cause),
+    Lost {
+        /// Why.
+        cause: Cause,
+        /// Whether some of it was.
+        sent: bool,
+    },
     /// Its server answered that it cannot serve it now.
     Refused(ErrorCode),
 }
@@ -104,13 +111,14 @@ impl RequestError {
         }
     }
 
-    /// Whether the server may have executed the request.
+    /// Whether a server may have executed the request.
     #[must_use]
-    pub const fn may_have_executed(&self) -> bool {
+    pub fn may_have_executed(&self) -> bool {
         match self {
             Self::TimedOut { sent, .. } => *sent,
+            Self::NoHost(hosts) => hosts.iter().any(Rejection::may_have_executed),
             Self::Lost { .. } | Self::Server(_) | Self::Reply(_) | Self::Closed | Self::Abandoned => true,
-            Self::NoHost(_) | Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
+            Self::Encode(_) | Self::Unsupported(_) | Self::Forked => false,
         }
     }
 }
@@ -156,12 +164,24 @@ impl core::error::Error for RequestError {
     }
 }
 
+impl Rejection {
+    /// Whether its server may have executed the request, which was then idempotent.
+    #[must_use]
+    pub fn may_have_executed(&self) -> bool {
+        match self.reason {
+            RejectionReason::Pool(_) => false,
+            RejectionReason::Lost { sent, .. } => sent,
+            RejectionReason::Refused(code) => code != ErrorCode::IS_BOOTSTRAPPING,
+        }
+    }
+}
+
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.address)?;
         match self.reason {
             RejectionReason::Pool(error) => error.fmt(f),
-            RejectionReason::Lost(cause) => write!(f, "the connection failed: {cause}"),
+            RejectionReason::Lost { cause, .. } => write!(f, "the connection failed: {cause}"),
             RejectionReason::Refused(code) => write!(f, "the server refused: {code}"),
         }?;
         match &self.refusal {

@@ -29,6 +29,8 @@ use std::sync::Mutex;
 const NONE: u32 = u32::MAX;
 /// No slot, by an id by which nothing was sent yet: there can be no reply.
 const UNSENT: u32 = u32::MAX - 1;
+/// A connection that has as much to send, because its peer takes nothing, takes no more requests.
+const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A host of a session.
 pub(super) struct Host {
@@ -54,6 +56,8 @@ struct State {
     deadlines: Deadlines<Heap<Node>, Heap<Instant>, Heap<Instant>>,
     /// When the session's clock comes here next, at the latest.
     alarm: Option<Instant>,
+    /// Whether a connection had no free stream id when the pool's clock was last asked: then it may be due earlier once there is one.
+    is_tight: bool,
 }
 
 /// A connection, from the moment when the pool wants it until the pool wants it closed.
@@ -220,6 +224,7 @@ impl Host {
             queued: Vec::new(),
             deadlines: Deadlines::empty(),
             alarm: None,
+            is_tight: false,
         };
         Self { id, address, state: Mutex::new(state) }
     }
@@ -291,6 +296,11 @@ impl Host {
         output
     }
 
+    /// When the session's clock is to come.
+    pub(super) fn alarm(&self) -> Option<Instant> {
+        lock(&self.state).alarm
+    }
+
     /// The pool, to be looked at.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
         let state = lock(&self.state);
@@ -321,15 +331,22 @@ impl Turn<'_> {
         deadline: Option<Instant>,
         waker: Waker,
     ) -> Result<u32, Failure> {
-        let acquired = self.state.mux.acquire(self.now, deadline, &mut self.ears).map_err(Failure::Rejected)?;
+        let acquired = match self.state.mux.acquire(self.now, deadline, &mut self.ears) {
+            Ok(acquired) => acquired,
+            Err(error) => {
+                self.outside.replaced = Some(waker);
+                return Err(Failure::Rejected(error));
+            }
+        };
         let slot = self.state.free.pop().unwrap_or_else(|| {
             self.state.slots.push(Slot { state: SlotState::Free, waker: None });
-            // There are less of them than stream ids and places to wait.
+            // One for each request of a user's that has not taken its outcome.
             u32::try_from(self.state.slots.len() - 1).unwrap_or(NONE)
         });
         match acquired {
             Acquire::Granted(stream) => {
                 if let Err(failure) = self.send(slot, stream, message) {
+                    self.outside.replaced = Some(waker);
                     self.state.free.push(slot);
                     return Err(failure);
                 }
@@ -398,7 +415,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives what it has back to the pool. Whether some of it may have been sent.
+    /// Gives what it has back to the pool. Whether some of it was sent, or will be.
     fn call_off(&mut self, state: SlotState) -> bool {
         match state {
             SlotState::Queued(waiter) => {
@@ -406,9 +423,8 @@ impl Turn<'_> {
                 false
             }
             SlotState::Sent { stream, start } => {
-                let mut sent = true;
                 if let Some(link) = link_of(&mut self.state.links, stream.conn()) {
-                    sent = start < link.taken;
+                    let sent = start < link.taken;
                     link.put_owner(stream.id(), if sent { NONE } else { UNSENT });
                     // It will be: it stands between others.
                     if !sent {
@@ -417,7 +433,7 @@ impl Turn<'_> {
                 }
                 let foreign = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
                 debug_assert!(foreign.is_ok(), "of this pool");
-                sent
+                true
             }
             SlotState::Free | SlotState::Answered(_) | SlotState::Failed(_) => false,
         }
@@ -435,13 +451,20 @@ impl Turn<'_> {
     fn send(&mut self, slot: u32, stream: Stream, message: Message<'_>) -> Result<(), Failure> {
         let State { links, slots, mux, limits, .. } = &mut *self.state;
         let Some(link) = link_of(links, stream.conn()) else {
-            // Only if the pool and its host disagree.
+            // It was granted, and its connection failed before it was claimed.
             let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
             return Err(Failure::Lost { cause: Cause::Closed, sent: false });
         };
+        if link.out.len() > OUT_BYTES_MAX {
+            let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
+            let HostState { in_flight, queued, .. } = mux.state();
+            let queue_max = mux.config().options().max_queue_size;
+            return Err(Failure::Rejected(AcquireError::Busy { in_flight, queued, queue_max }));
+        }
         let was_empty = link.out.is_empty();
         let start = link.taken + link.out.len() as u64;
-        let outgoing = Outgoing::new(link.version, stream.id().cast_signed()).with_flags(message.flags);
+        let outgoing = Outgoing::new(link.version, stream.id().cast_signed())
+            .with_flags(message.flags.without(Flags::COMPRESSION));
         if let Err(error) = message.request.encode(&mut link.out, outgoing, limits) {
             let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
             return Err(Failure::Encode(error));
@@ -487,6 +510,8 @@ impl Turn<'_> {
 
     /// Hands out what was received. A reply that nobody asked for, or that came before what it answers was sent, closes the connection.
     pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Incoming>) {
+        // If it is not known, nothing that follows is.
+        let _ = self.state.mux.handle_received(self.now, conn);
         for incoming in batch.drain(..) {
             let Incoming { header, body } = incoming;
             let State { links, slots, mux, deadlines, .. } = &mut *self.state;
@@ -555,7 +580,7 @@ impl Turn<'_> {
     /// Does what the pool wants, and sees to it that the clock comes in time.
     fn end(&mut self) {
         self.drain();
-        let next = if self.ears.has_news || self.state.mux.has_failed() {
+        let next = if self.ears.has_news || self.state.is_tight || self.state.mux.has_failed() {
             self.next()
         } else {
             self.state.deadlines.earliest()
@@ -567,10 +592,12 @@ impl Turn<'_> {
             }
         }
         let comes_by = |next| self.state.alarm.is_some_and(|alarm| alarm <= next);
-        debug_assert!(self.next().is_none_or(comes_by), "the clock comes in time");
+        debug_assert!(self.state.mux.poll_timeout().is_none_or(comes_by), "the clock comes in time");
     }
 
-    fn next(&self) -> Option<Instant> {
+    /// When something is due next.
+    fn next(&mut self) -> Option<Instant> {
+        self.state.is_tight = self.state.mux.is_tight();
         match (self.state.mux.poll_timeout(), self.state.deadlines.earliest()) {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
@@ -649,56 +676,4 @@ impl Turn<'_> {
 /// A connection that the pool wants.
 fn link_of(links: &mut [Option<Link>], conn: MuxConnId) -> Option<&mut Link> {
     links.get_mut(conn.index() as usize)?.as_mut().filter(|link| link.conn == conn)
-}
-
-/// A connection of a host at one instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ConnectionStatus {
-    /// Its number in its pool, from 1 on.
-    pub number: u64,
-    /// Requests in flight on it.
-    pub in_flight: u32,
-    /// Whether it takes more.
-    pub takes_requests: bool,
-}
-
-/// A host at one instant.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct HostStatus {
-    /// What events call it.
-    pub id: MuxId,
-    /// Its address.
-    pub address: String,
-    /// Its pool.
-    pub state: HostState,
-    /// Its options.
-    pub config: MuxConfig,
-    /// Its established connections, the oldest first, those that take no more requests last.
-    pub connections: Vec<ConnectionStatus>,
-    /// The newest version of the protocol that its server may speak, as far as is known.
-    pub version: Version,
-    /// What its server said when it last refused a connection; `None` once it took one.
-    pub refusal: Option<String>,
-}
-
-impl HostStatus {
-    pub(super) fn of(host: &Host) -> Self {
-        host.look(|mux, version, refusal| {
-            let mut connections = Vec::new();
-            mux.for_each_conn(|conn, in_flight, takes_requests| {
-                connections.push(ConnectionStatus { number: conn.number().get(), in_flight, takes_requests });
-            });
-            Self {
-                id: host.id,
-                address: host.address.clone(),
-                state: mux.state(),
-                config: *mux.config(),
-                connections,
-                version,
-                refusal: refusal.map(String::from),
-            }
-        })
-    }
 }

@@ -158,11 +158,12 @@ async fn shake<P: Platform>(
         .credential
         .as_ref()
         .map(|who| Password { username: who.username.as_str(), password: who.password.expose() });
+    let who_bytes = who.as_ref().map_or(0, |who| who.username.len() + who.password.len());
     let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
     let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
     loop {
         // It may hold the password. With room for all of it, no copy is left behind.
-        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES));
+        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + who_bytes));
         if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
             write_all::<P>(&mut stream, &output).await?;
         }
@@ -318,7 +319,7 @@ impl<'a, P: Platform> Io<'a, P> {
     /// Hands out the replies that are whole now, also those before one that is malformed.
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
         let decoded = self.decode(bytes);
-        if !self.batch.is_empty() {
+        if !self.batch.is_empty() || !bytes.is_empty() {
             let mut outside = Outside::with_room(core::mem::take(&mut self.wakers));
             let (conn, batch) = (self.conn, &mut self.batch);
             self.shared.turn_with(self.host, &mut outside, |turn| turn.dispatch(conn, batch));

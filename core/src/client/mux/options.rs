@@ -21,6 +21,12 @@ pub const PORT_DEFAULT: u16 = 9042;
 /// More than this is more than any cluster has.
 const HOSTS_MAX: usize = 4096;
 
+/// What a session says in STARTUP by itself.
+const OWN_STARTUP_OPTIONS: [&str; 4] = ["COMPRESSION", "CQL_VERSION", "DRIVER_NAME", "DRIVER_VERSION"];
+
+/// More than this is more than anybody has to say.
+const STARTUP_BYTES_MAX: usize = 32_768;
+
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostAddress {
@@ -79,7 +85,7 @@ pub struct SessionOptions {
     pub request_timeout: Duration,
     /// The longest body that is taken or sent, in bytes. Default 256 MiB, the protocol's own limit.
     pub body_bytes_max: u32,
-    /// What servers are told besides the driver's name and version: options of STARTUP, such as `APPLICATION_NAME`.
+    /// What servers are told besides the driver's name and version: options of STARTUP, such as `APPLICATION_NAME`. At most 32,768 bytes.
     pub startup_options: Vec<(String, String)>,
     /// How TCP connections are encrypted. Default not.
     #[cfg(feature = "tls")]
@@ -174,13 +180,23 @@ impl SessionOptions {
         if self.body_bytes_max == 0 || u64::from(self.body_bytes_max) > bytes_max {
             return Err(ConfigError::new("bodyBytesMax", self.body_bytes_max.into(), "be from 1 to 268435456").into());
         }
-        for (name, value) in &self.startup_options {
-            if name.len().max(value.len()) > usize::from(u16::MAX) {
-                return Err(OptionError::new("startupOptions", "[too long]", "be at most 65535 bytes long each").into());
-            }
-        }
+        self.check_startup()?;
         #[cfg(feature = "tls")]
         self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
+        Ok(())
+    }
+
+    fn check_startup(&self) -> Result<(), Error> {
+        let mut bytes = 0;
+        for (name, value) in &self.startup_options {
+            if OWN_STARTUP_OPTIONS.contains(&name.as_str()) {
+                return Err(OptionError::new("startupOptions", name, "leave that to the session").into());
+            }
+            bytes += name.len() + value.len() + 4;
+        }
+        if bytes > STARTUP_BYTES_MAX {
+            return Err(OptionError::new("startupOptions", "[too long]", "be at most 32768 bytes long in all").into());
+        }
         Ok(())
     }
 
@@ -200,20 +216,28 @@ pub(super) fn check_hosts(hosts: &[HostAddress]) -> Result<(), Error> {
         let count = u64::try_from(hosts.len()).unwrap_or(u64::MAX);
         return Err(ConfigError::new("hosts", count, "be from 1 to 4096").into());
     }
+    let mut places = Vec::with_capacity(hosts.len());
     for host in hosts {
-        if Endpoint::parse_with_port(&host.address, PORT_DEFAULT).is_none() {
-            let rule = "be host, host:port, [ipv6]:port, or the path of a unix socket";
-            // Who gives a whole connection string may have given a password.
-            let shown = if host.address.contains('@') { "[redacted]" } else { &host.address };
-            return Err(OptionError::new("hosts", shown, rule).into());
+        match Endpoint::parse_with_port(&host.address, PORT_DEFAULT) {
+            Some(Endpoint::Tcp { host: name, port }) => places.push((name, port, host.address.as_str())),
+            Some(Endpoint::Unix { path }) => places.push((path, 0, host.address.as_str())),
+            None => {
+                let rule = "be host, host:port, [ipv6]:port, or the path of a unix socket";
+                // Who gives a whole connection string may have given a password.
+                let shown = if host.address.contains('@') { "[redacted]" } else { &host.address };
+                return Err(OptionError::new("hosts", shown, rule).into());
+            }
         }
     }
-    let mut addresses: Vec<&str> = hosts.iter().map(|host| host.address.as_str()).collect();
-    addresses.sort_unstable();
-    match addresses.windows(2).find(|pair| pair.first() == pair.last()) {
-        Some(twice) => Err(OptionError::new("hosts", twice.first().unwrap_or(&""), "be there once").into()),
-        None => Ok(()),
+    places.sort_unstable();
+    for pair in places.windows(2) {
+        if let [(one, port, _), (other, other_port, address)] = *pair {
+            if (one, port) == (other, other_port) {
+                return Err(OptionError::new("hosts", address, "be there once").into());
+            }
+        }
     }
+    Ok(())
 }
 
 impl fmt::Debug for SessionOptions {

@@ -1,9 +1,10 @@
 //! The query plan: which host is asked first, and which one next.
 
 use super::Shared;
+use super::error::{Rejection, RejectionReason};
 use super::host::Host;
 use crate::client::Platform;
-use crate::mux::{Distance, MuxId};
+use crate::mux::{AcquireError, Distance, MuxId};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -36,6 +37,8 @@ pub(super) struct Plan<'o> {
     /// Who begins.
     turn: usize,
     asked: usize,
+    /// Who was asked by an earlier plan.
+    known: Vec<MuxId>,
 }
 
 impl<'o> Plan<'o> {
@@ -45,12 +48,27 @@ impl<'o> Plan<'o> {
     }
 
     pub(super) const fn of(hosts: Arc<Hosts>, turn: usize, chosen: Option<&'o [MuxId]>) -> Self {
-        Self { hosts, chosen, turn, asked: 0 }
+        Self { hosts, chosen, turn, asked: 0, known: Vec::new() }
+    }
+
+    /// Goes on with the hosts that are in force now and were not asked, if some that were asked are no more. Whether there may be any.
+    pub(super) fn renew<P: Platform>(&mut self, shared: &Shared<P>, rejections: &[Rejection]) -> bool {
+        self.renew_by(&shared.hosts(), rejections)
+    }
+
+    pub(super) fn renew_by(&mut self, hosts: &Arc<Hosts>, rejections: &[Rejection]) -> bool {
+        let is_closed = |one: &Rejection| one.reason == RejectionReason::Pool(AcquireError::Closed);
+        if self.chosen.is_some() || Arc::ptr_eq(hosts, &self.hosts) || !rejections.iter().any(is_closed) {
+            return false;
+        }
+        let known = rejections.iter().map(|one| one.host).collect();
+        *self = Self { hosts: Arc::clone(hosts), known, asked: 0, chosen: None, turn: self.turn };
+        true
     }
 
     /// The next one; each at most once, unless it was chosen twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
-        let Self { hosts, chosen, turn, asked } = self;
+        let Self { hosts, chosen, turn, asked, known } = self;
         if let Some(chosen) = chosen {
             loop {
                 let id = chosen.get(*asked)?;
@@ -60,12 +78,16 @@ impl<'o> Plan<'o> {
                 }
             }
         }
-        let at = *asked;
-        *asked += 1;
-        let (first, count) = if at < hosts.local { (0, hosts.local) } else { (hosts.local, hosts.used - hosts.local) };
-        if at >= hosts.used {
-            return None;
+        while *asked < hosts.used {
+            let at = *asked;
+            *asked += 1;
+            let (first, count) =
+                if at < hosts.local { (0, hosts.local) } else { (hosts.local, hosts.used - hosts.local) };
+            let host = hosts.all.get(first + (*turn % count + (at - first)) % count)?;
+            if !known.contains(&host.id) {
+                return Some(host);
+            }
         }
-        hosts.all.get(first + (*turn % count + (at - first)) % count)
+        None
     }
 }

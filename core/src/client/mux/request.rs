@@ -1,7 +1,7 @@
 //! Requests: which host is asked, and what becomes of that.
 
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
-use super::host::{Answer, Failure, Host, Message, Outside};
+use super::host::{Answer, Failure, Host, Message};
 use super::plan::Plan;
 use super::{Reply, Session, Shared};
 use crate::Instant;
@@ -21,11 +21,11 @@ use core::time::Duration;
 pub struct RequestOptions<'o> {
     /// How long it may take, with all that it waits for; zero: for ever. `None`: as the session's options say.
     pub timeout: Option<Duration>,
-    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with what they promise.
+    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with what they promise. [`Flags::COMPRESSION`] is the session's to set.
     pub flags: Flags,
     /// Whether it does no harm to execute it twice. Then it goes to the next host when its connection fails, or the server has too much to do.
     pub idempotent: bool,
-    /// The hosts to ask, in this order; others are passed over. `None`: those that are near by turns, then those that are farther away.
+    /// The hosts to ask, in this order, one perhaps twice; others are passed over. `None`: those that are near by turns, then those that are farther away.
     pub hosts: Option<&'o [MuxId]>,
 }
 
@@ -37,7 +37,8 @@ impl<P: Platform> Session<P> {
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
-    /// Dropping the future gives the request up. If it was sent, the server may execute it all the same, and its stream id is kept until the answer came.
+    /// Dropping the future gives the request up. Once it has a stream id it is sent, and executed, all the same, and the id is kept until the answer came. A
+    /// future that is not polled any more keeps what it has. A connection that has more than 64 MiB to send, because its server takes nothing, takes no more.
     ///
     /// Cost: two short locks of the host, no allocation but for the answer's body.
     ///
@@ -89,18 +90,26 @@ impl<P: Platform> Session<P> {
         let mut now = shared.now();
         let deadline = (!timeout.is_zero()).then(|| now.saturating_add(timeout));
         let mut plan = Plan::new(shared, options.hosts);
-        let mut rejections = Vec::new();
-        while let Some(host) = plan.next() {
-            let failure = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
+        let mut rejections: Vec<Rejection> = Vec::new();
+        let is_over = |now| deadline.is_some_and(|at| at <= now);
+        loop {
+            let Some(host) = plan.next() else {
+                // Hosts may have been replaced while those that are gone were asked.
+                if plan.renew(shared, &rejections) { continue } else { break }
+            };
+            let reason = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
                 Ok(answer) => match understood(host, answer)? {
                     Ok(reply) => return Ok(reply),
                     Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
                     Err(error) => return Err(RequestError::Server(error)),
                 },
                 Err(Failure::Rejected(error)) => RejectionReason::Pool(error),
-                Err(Failure::Lost { cause, sent }) if options.idempotent || !sent => RejectionReason::Lost(cause),
+                Err(Failure::Lost { cause, sent }) if options.idempotent || !sent => {
+                    RejectionReason::Lost { cause, sent }
+                }
                 Err(Failure::Encode(error)) => return Err(RequestError::Encode(error)),
                 Err(Failure::TimedOut { sent }) => {
+                    let sent = sent || rejections.iter().any(Rejection::may_have_executed);
                     return Err(RequestError::TimedOut { address: host.address.clone(), sent });
                 }
                 Err(Failure::Lost { cause, .. }) => {
@@ -109,19 +118,23 @@ impl<P: Platform> Session<P> {
                 }
             };
             shared.check_open()?;
-            let refusal = match failure {
+            let refusal = match reason {
                 RejectionReason::Pool(AcquireError::Down { .. }) => {
                     host.look(|_, _, refusal| refusal.map(alloc::string::String::from))
                 }
-                RejectionReason::Pool(_) | RejectionReason::Lost(_) | RejectionReason::Refused(_) => None,
+                RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
             };
-            rejections.push(Rejection { host: host.id, address: host.address.clone(), reason: failure, refusal });
+            rejections.push(Rejection { host: host.id, address: host.address.clone(), reason, refusal });
             now = shared.now();
+            if is_over(now) {
+                break;
+            }
         }
         shared.check_open()?;
         match rejections.last() {
-            Some(last) if deadline.is_some_and(|at| at <= now) => {
-                Err(RequestError::TimedOut { address: last.address.clone(), sent: false })
+            Some(last) if is_over(now) => {
+                let sent = rejections.iter().any(Rejection::may_have_executed);
+                Err(RequestError::TimedOut { address: last.address.clone(), sent })
             }
             _ => Err(RequestError::NoHost(rejections)),
         }
@@ -206,9 +219,7 @@ impl<P: Platform> Drop for Flight<'_, P> {
             if !self.shared.is_inherited() {
                 // Perhaps in the middle of a panic of the clock. A time that has passed does as well: pools hold it at the last that they have seen.
                 let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
-                let mut outside = Outside::default();
-                self.host.turn(now, &self.shared.events, &mut outside, |turn| turn.give_up(slot));
-                self.shared.carry_out(self.host, outside);
+                self.shared.turn_at(now, self.host, |turn| turn.give_up(slot));
             }
         }
     }

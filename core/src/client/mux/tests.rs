@@ -36,11 +36,15 @@ struct Rig {
 
 impl Rig {
     fn new(options: MuxOptions) -> Self {
+        Self::with_limits(options, LIMITS)
+    }
+
+    fn with_limits(options: MuxOptions, limits: Limits) -> Self {
         let events = Subscribers::default();
         let config = options.validate().expect("good options");
         let now = Instant::from_nanos(1_000_000_000);
         let address = HostAddress::local("db");
-        let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, LIMITS, &events);
+        let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events);
         let mut rig = Self { host, now, events, establish: Vec::new() };
         rig.turn(|_| ());
         rig
@@ -187,9 +191,9 @@ fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
     assert_eq!(rig.state().queued, 1);
     rig.now = at;
     assert!(rig.turn(|turn| turn.expire()).is_some_and(|next| next > at));
-    for (slot, was_sent) in [(sent, true), (unsent, false)] {
-        let Poll::Ready(Err(Failure::TimedOut { sent })) = rig.poll(slot, "a") else { panic!("time is up") };
-        assert_eq!(sent, was_sent);
+    // The second will be, as it stands between others.
+    for slot in [sent, unsent] {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
     }
     // The pool may have been the first to say so.
     let ended = rig.poll(queued, "c");
@@ -283,15 +287,15 @@ fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
     assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
 }
 
+fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
+    let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
+    let address = HostAddress { address: number.to_string(), distance };
+    let (now, events) = (Instant::ORIGIN, Subscribers::default());
+    (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
+}
+
 #[test]
 fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
-    let events = Subscribers::default();
-    let host = |distance, number: u32| {
-        let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
-        let address = HostAddress { address: number.to_string(), distance };
-        let now = Instant::ORIGIN;
-        (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
-    };
     let hosts = Arc::new(Hosts::new(vec![
         host(Distance::Remote, 10),
         host(Distance::Local, 1),
@@ -373,4 +377,69 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
     for slot in slots {
         rig.turn(|turn| turn.give_up(slot));
     }
+}
+
+/// While no id is free the peer cannot be asked, and is given more time; that ends when one is.
+#[test]
+fn the_clock_comes_in_time_when_ids_were_used_up() {
+    let hosts = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: 1,
+        new_connection_threshold: 1,
+    };
+    let options = MuxOptions { local: hosts, remote: hosts, streams_per_connection: 1, ..MuxOptions::DEFAULT };
+    let mut rig = Rig::new(options);
+    let conn = rig.establish();
+    let established = rig.now;
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let tight = rig.turn(|turn| turn.expire()).expect("a heartbeat");
+    assert_eq!(tight, established.saturating_add(options.heartbeat_interval + options.heartbeat_timeout));
+    rig.now = established.saturating_add(Duration::from_secs(1));
+    rig.reply(conn, &[stream]);
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    assert_eq!(rig.host.alarm(), Some(rig.now.saturating_add(options.heartbeat_interval)));
+}
+
+#[test]
+fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
+    let limits = Limits { body_bytes_max: 20_000_000 };
+    let mut rig = Rig::with_limits(MuxOptions::DEFAULT, limits);
+    rig.establish();
+    let large = String::from_utf8(vec![b'a'; 16_000_000]).expect("text");
+    let mut taken = 0;
+    let refused = loop {
+        match rig.begin(&large, None) {
+            // Given up at once, so that nothing is in flight.
+            Ok(slot) => rig.turn(|turn| turn.give_up(slot)),
+            Err(failure) => break failure,
+        }
+        taken += 1;
+    };
+    assert!(matches!(refused, Failure::Rejected(AcquireError::Busy { .. })), "{refused:?}");
+    assert_eq!(taken, 5);
+}
+
+#[test]
+fn a_plan_goes_on_with_the_hosts_that_have_replaced_others() {
+    use super::error::{Rejection, RejectionReason};
+    let closed = |number| Rejection {
+        host: MuxId::new(number),
+        address: String::new(),
+        reason: RejectionReason::Pool(AcquireError::Closed),
+        refusal: None,
+    };
+    let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1), host(Distance::Local, 2)]));
+    let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2), host(Distance::Local, 3)]));
+    let mut plan = Plan::of(Arc::clone(&before), 0, None);
+    for id in [Some(1), Some(2), None] {
+        assert_eq!(plan.next().map(|host| host.id.get()), id);
+    }
+    let rejections = [closed(1), closed(2)];
+    assert!(!plan.renew_by(&before, &rejections), "they are the same");
+    assert!(!plan.renew_by(&after, &[]), "nobody is gone");
+    assert!(plan.renew_by(&after, &rejections));
+    assert_eq!(plan.next().map(|host| host.id.get()), Some(3));
+    assert!(plan.next().is_none());
 }

@@ -165,3 +165,33 @@ fn options_that_are_in_force_are_right_whatever_they_were_changed_to() {
     assert_eq!((options.streams_per_connection, options.local.max_requests_per_connection), (8, 8));
     assert_eq!(options.local.new_connection_threshold, 8);
 }
+
+#[test]
+fn peer_that_sends_a_long_reply_is_there() {
+    let mut world = world(SMALL);
+    world.establish();
+    let stream = world.stream();
+    let conn = stream.conn();
+    let options = *world.mux.config().options();
+    // Each piece comes just in time: to put the heartbeat off, then while its answer is awaited.
+    for _ in 0..3 {
+        world.now = world.now.saturating_add(options.heartbeat_interval - SECOND);
+        world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+        world.act(|mux, now, _| mux.handle_received(now, conn)).expect("it is open");
+    }
+    assert!(world.heartbeats.is_empty());
+    world.now = world.now.saturating_add(options.heartbeat_interval);
+    world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+    let (asked, id) = world.heartbeats.pop().expect("it is asked");
+    for _ in 0..3 {
+        world.now = world.now.saturating_add(options.heartbeat_timeout - SECOND);
+        world.act(|mux, now, seen| mux.handle_timeout(now, seen));
+        world.act(|mux, now, _| mux.handle_received(now, asked)).expect("it is open");
+    }
+    assert_eq!(world.count("HeartbeatFailed"), 0);
+    let reply = world.act(|mux, now, seen| mux.handle_reply(now, asked, i32::from(id), seen));
+    assert_eq!(reply, Ok(Reply::Heartbeat));
+    let gone = stream.conn();
+    world.act(|mux, now, seen| mux.handle_failed(now, gone, Cause::Network, seen)).expect("it is open");
+    assert_eq!(world.act(|mux, now, _| mux.handle_received(now, gone)), Err(Stale));
+}

@@ -54,7 +54,8 @@ impl Publish for Printer {
             EventRef::Pool(event) => println!("{ms:>6} ms {address} {event}"),
             EventRef::Heartbeat(event) => println!("{ms:>6} ms {address} {event}"),
             EventRef::Sdam(event) => println!("{ms:>6} ms {event}"),
-            _ => {}
+            // There are no multiplexed pools here.
+            EventRef::Mux(_) | _ => {}
         }
     }
 }

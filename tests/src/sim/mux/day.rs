@@ -1,6 +1,6 @@
 //! A day of load in virtual time, on a pool whose peers are well: how many connections there are, and how often one is opened.
 //!
-//! At each event it is looked whether the number of connections follows the [rule](rule::Rule), by counts of its own.
+//! At each event it is looked whether the number of connections follows the rule, by counts of its own.
 
 mod rule;
 

@@ -249,7 +249,7 @@ async fn cut_handshake<P: Platform + Default>(cut: Cut) {
             match outcome {
                 // All of the reply was there before the cut, and it was the last one: the connection was established.
                 Err(RequestError::NoHost(hosts))
-                    if opcode == Opcode::Startup && matches!(hosts[0].reason, RejectionReason::Lost(_)) =>
+                    if opcode == Opcode::Startup && matches!(hosts[0].reason, RejectionReason::Lost { .. }) =>
                 {
                     break;
                 }

@@ -1,0 +1,59 @@
+//! What can be seen of a host.
+
+use super::host::Host;
+use crate::mux::{HostState, MuxConfig, MuxId};
+use crate::wire::cql::Version;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A connection of a host at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionStatus {
+    /// Its number in its pool, from 1 on.
+    pub number: u64,
+    /// Requests in flight on it.
+    pub in_flight: u32,
+    /// Whether it takes more.
+    pub takes_requests: bool,
+}
+
+/// A host at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostStatus {
+    /// What events call it.
+    pub id: MuxId,
+    /// Its address.
+    pub address: String,
+    /// Its pool.
+    pub state: HostState,
+    /// Its options.
+    pub config: MuxConfig,
+    /// Its established connections, the oldest first, those that take no more requests last.
+    pub connections: Vec<ConnectionStatus>,
+    /// The newest version of the protocol that its server may speak, as far as is known.
+    pub version: Version,
+    /// What its server said when it last refused a connection; `None` once it took one.
+    pub refusal: Option<String>,
+}
+
+impl HostStatus {
+    pub(super) fn of(host: &Host) -> Self {
+        host.look(|mux, version, refusal| {
+            let mut connections = Vec::new();
+            mux.for_each_conn(|conn, in_flight, takes_requests| {
+                connections.push(ConnectionStatus { number: conn.number().get(), in_flight, takes_requests });
+            });
+            Self {
+                id: host.id,
+                address: host.address.clone(),
+                state: mux.state(),
+                config: *mux.config(),
+                connections,
+                version,
+                refusal: refusal.map(String::from),
+            }
+        })
+    }
+}
