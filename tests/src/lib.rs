@@ -19,6 +19,7 @@ pub mod mongod;
 pub mod patience;
 pub mod rng;
 pub mod sdam;
+pub mod seeds;
 pub mod sim;
 pub mod spec;
 pub mod suite;

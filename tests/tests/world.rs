@@ -3,83 +3,35 @@
 //! `POOLHOUSE_SEED=n` replays one seed and shows what happened; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
 #![forbid(unsafe_code)]
 
-use core::cell::RefCell;
-use libtest_mimic::{Arguments, Failed, Trial};
-use poolhouse_tests::choices::Choices;
+use libtest_mimic::Failed;
 use poolhouse_tests::fuzz;
-use poolhouse_tests::rng::Rng;
-use poolhouse_tests::sim::caught;
+use poolhouse_tests::seeds::{Bytes, Lives};
 use poolhouse_tests::world::{self, Counters};
-use std::env;
 use std::process::ExitCode;
-use std::thread;
 
-/// How many seeds are lived when nobody says.
-const SEEDS: u64 = 2_000;
-/// How many lines of a failed life are shown.
-const LINES: usize = 80;
-/// Seeds that once failed, and what it was.
-const REGRESSIONS: [(u64, &str); 0] = [];
+static LIVES: Lives<Counters> = Lives {
+    name: "in {} worlds the view converges once faults stop, and no step is seen half-done",
+    seeds: 2_000,
+    twice: 50,
+    lines: 80,
+    live: world::seed,
+    add: Counters::add,
+    report,
+    regressions: &[],
+    bytes: Bytes {
+        name: "any inputs leave the control machine whole (S21)",
+        stream: "control",
+        times: 10_000,
+        length: 2_000,
+        body: fuzz::control,
+    },
+};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let mut trials = Vec::new();
-    if let Some(seed) = number("POOLHOUSE_SEED") {
-        trials.push(Trial::test(format!("seed {seed}"), move || replay(seed)));
-    } else {
-        let seeds = number("POOLHOUSE_SEEDS").unwrap_or(SEEDS);
-        let name = format!("in {seeds} worlds the view converges once faults stop, and no step is seen half-done");
-        trials.push(Trial::test(name, move || live_all(seeds)));
-        trials.push(Trial::test("a seed lives the same life twice (P49)", same_twice));
-        trials.push(Trial::test("any inputs leave the control machine whole (S21)", random_bytes));
-        trials.extend(REGRESSIONS.iter().map(|&(seed, what)| {
-            Trial::test(format!("regress::seed_{seed}_{what}"), move || one(seed, &mut Counters::default()))
-        }));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    LIVES.run([])
 }
 
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text:?}")))
-}
-
-/// Lives one seed; when it fails, once more to tell how it came.
-fn one(seed: u64, counters: &mut Counters) -> Result<(), Failed> {
-    world::seed(seed, counters, None).map_err(|error| {
-        let trace = RefCell::new(Vec::new());
-        let _again = world::seed(seed, &mut Counters::default(), Some(&trace));
-        let lines = trace.into_inner();
-        let (first, last) = (&lines[..1], &lines[lines.len().saturating_sub(LINES).max(1)..]);
-        let text = format!("{}\n...\n{}", first.join("\n"), last.join("\n"));
-        format!("POOLHOUSE_SEED={seed} fails after {} lines:\n{text}\n{error}", lines.len()).into()
-    })
-}
-
-fn replay(seed: u64) -> Result<(), Failed> {
-    let trace = RefCell::new(Vec::new());
-    let outcome = world::seed(seed, &mut Counters::default(), Some(&trace));
-    println!("{}", trace.into_inner().join("\n"));
-    outcome.map_err(Failed::from)
-}
-
-fn live_all(seeds: u64) -> Result<(), Failed> {
-    let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(8);
-    let results: Vec<(Counters, Result<(), Failed>)> = thread::scope(|scope| {
-        let live = |first: u64| {
-            let mut counters = Counters::default();
-            let mut mine = (first..seeds).step_by(usize::try_from(threads).unwrap_or(1));
-            let outcome = mine.try_for_each(|seed| one(seed, &mut counters));
-            (counters, outcome)
-        };
-        let handles: Vec<_> = (0..threads).map(|first| scope.spawn(move || live(first))).collect();
-        handles.into_iter().map(|handle| handle.join().expect("panics are caught")).collect()
-    });
-    let mut counters = Counters::default();
-    for (counted, outcome) in results {
-        counters.add(&counted);
-        outcome?;
-    }
+fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     println!("{seeds} seeds, {} steps, {} virtual hours", counters.steps, counters.seconds / 3_600);
     for kind in world::Kind::ALL {
         println!("  {kind:?}: {}", counters.of(kind));
@@ -87,30 +39,6 @@ fn live_all(seeds: u64) -> Result<(), Failed> {
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("what never came: {missing:?}").into());
-    }
-    Ok(())
-}
-
-fn same_twice() -> Result<(), Failed> {
-    for seed in 0..50 {
-        let live = || {
-            let trace = RefCell::new(Vec::new());
-            let outcome = world::seed(seed, &mut Counters::default(), Some(&trace));
-            (outcome, trace.into_inner())
-        };
-        if live() != live() {
-            return Err(format!("seed {seed} lived two different lives").into());
-        }
-    }
-    Ok(())
-}
-
-fn random_bytes() -> Result<(), Failed> {
-    for seed in 0..10_000 {
-        let mut rng = Rng::stream(seed, "control");
-        let len = rng.below(2_000);
-        let data: Vec<u8> = (0..len).map(|_| u8::try_from(rng.below(256)).unwrap_or(0)).collect();
-        caught(|| fuzz::control(&data)).map_err(|error| format!("bytes of seed {seed}: {error}"))?;
     }
     Ok(())
 }
