@@ -589,9 +589,16 @@ fn warm_multiplexed_pool_allocates_nothing() {
         }
     };
     // As many as there may be, and all their ids.
-    while let Ok(Acquire::Granted(stream)) = mux.acquire(now, None, &mut ()) {
-        streams.push(stream);
+    loop {
         establish(&mut mux, now);
+        match mux.acquire(now, None, &mut ()) {
+            Ok(Acquire::Granted(stream)) => streams.push(stream),
+            Ok(Acquire::Queued(waiter)) => {
+                waiters.push(waiter);
+                break;
+            }
+            Err(error) => panic!("there is room to wait: {error}"),
+        }
     }
     assert_eq!((mux.state().open, streams.len()), (8, 1_024));
     let (asked, ()) = allocations(|| {
