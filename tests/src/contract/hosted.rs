@@ -207,7 +207,7 @@ pub enum Panic {
     Connect,
     /// At the next task that is started.
     Spawn,
-    /// At the next read of a TCP socket.
+    /// At the next read of a TCP socket that finds something, or its end.
     Read,
     /// At the next write to a TCP socket.
     Write,
