@@ -470,10 +470,7 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
                 Some(at) if at <= shared.now() => shared.turn(host, |turn| turn.expire()),
                 later => later,
             };
-            next = match (next, due) {
-                (Some(one), Some(other)) => Some(Instant::min(one, other)),
-                (one, other) => one.or(other),
-            };
+            next = [next, due].into_iter().flatten().min();
         }
         if shared.closed.load(Ordering::Acquire) {
             return;

@@ -151,7 +151,7 @@ pub(super) struct Outside {
     replaced: Option<Waker>,
     /// Connections to establish.
     pub(super) establish: Vec<MuxConnId>,
-    /// The clock is to look when it comes next.
+    /// The clock is to look anew when it comes.
     pub(super) ring: bool,
 }
 
@@ -598,10 +598,7 @@ impl Turn<'_> {
     /// When something is due next.
     fn next(&mut self) -> Option<Instant> {
         self.state.is_tight = self.state.mux.is_tight();
-        match (self.state.mux.poll_timeout(), self.state.deadlines.earliest()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        [self.state.mux.poll_timeout(), self.state.deadlines.earliest()].into_iter().flatten().min()
     }
 
     fn drain(&mut self) {

@@ -350,5 +350,3 @@ impl<'a, P: Platform> Io<'a, P> {
         }
     }
 }
-
-const _: () = assert!(EVENT_STREAM == -1);

@@ -25,6 +25,17 @@ fn message(text: &str) -> Request<'_> {
     Request::Query { text, parameters: Parameters::new(Consistency::One) }
 }
 
+/// One connection for so many requests.
+const fn one_connection(requests: u32) -> MuxOptions {
+    let host = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: requests,
+        new_connection_threshold: requests,
+    };
+    MuxOptions { local: host, remote: host, ..MuxOptions::DEFAULT }
+}
+
 /// A host whose clock and connections are a test's.
 struct Rig {
     host: Host,
@@ -175,13 +186,7 @@ fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent(
 
 #[test]
 fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
-    let hosts = HostOptions {
-        core_connections: 1,
-        max_connections: 1,
-        max_requests_per_connection: 2,
-        new_connection_threshold: 2,
-    };
-    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let mut rig = Rig::new(one_connection(2));
     let conn = rig.establish();
     let at = rig.now.saturating_add(Duration::from_millis(10));
     let sent = rig.begin("a", Some(at)).expect("a slot");
@@ -210,13 +215,7 @@ fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
 
 #[test]
 fn who_gives_up_leaves_nothing_behind() {
-    let hosts = HostOptions {
-        core_connections: 1,
-        max_connections: 1,
-        max_requests_per_connection: 1,
-        new_connection_threshold: 1,
-    };
-    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let mut rig = Rig::new(one_connection(1));
     let conn = rig.establish();
     let first = rig.begin("a", None).expect("a slot");
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
@@ -333,13 +332,7 @@ fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connecti
 
 #[test]
 fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner_goes_on() {
-    let hosts = HostOptions {
-        core_connections: 1,
-        max_connections: 1,
-        max_requests_per_connection: 1,
-        new_connection_threshold: 1,
-    };
-    let mut rig = Rig::new(MuxOptions { local: hosts, ..MuxOptions::DEFAULT });
+    let mut rig = Rig::new(one_connection(1));
     let conn = rig.establish();
     let (first, second) = (rig.begin("a", None).expect("a slot"), rig.begin("b", None).expect("a slot"));
     let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
@@ -382,13 +375,7 @@ fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pa
 /// While no id is free the peer cannot be asked, and is given more time; that ends when one is.
 #[test]
 fn the_clock_comes_in_time_when_ids_were_used_up() {
-    let hosts = HostOptions {
-        core_connections: 1,
-        max_connections: 1,
-        max_requests_per_connection: 1,
-        new_connection_threshold: 1,
-    };
-    let options = MuxOptions { local: hosts, remote: hosts, streams_per_connection: 1, ..MuxOptions::DEFAULT };
+    let options = MuxOptions { streams_per_connection: 1, ..one_connection(1) };
     let mut rig = Rig::new(options);
     let conn = rig.establish();
     let established = rig.now;
