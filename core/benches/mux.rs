@@ -3,17 +3,18 @@
 //! The floor is what any pool of numbers behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push. Figures are medians of rounds in
 //! which all cases of a table take turns. Instructions are counted by `tests/scripts/instructions.sh`; that nothing is allocated is a test (`alloc_free`).
 
+#[path = "support/median.rs"]
+mod median;
+
 use core::hint::black_box;
+use median::medians;
 use poolhouse_core::mux::{
     Acquire, HostOptions, Mux, MuxAction, MuxClaim, MuxFixed, MuxId, MuxMemory, MuxOnHeap, MuxOptions, Reply, Stream,
     Written, stream_words,
 };
 use poolhouse_core::{Instant, Machine};
 use std::sync::Mutex;
-use std::time;
 
-/// How many figures a median is taken of.
-const ROUNDS: usize = 9;
 /// How many ids a connection has.
 const IDS: u32 = 32_768;
 /// How many of them are free when 99 % are not.
@@ -184,30 +185,6 @@ impl<M: MuxMemory> Case<M> {
         self.held.push(stream);
         self.enter();
     }
-}
-
-fn medians<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); N]) -> [f64; N] {
-    let mut figures = [const { Vec::new() }; N];
-    for _ in 0..ROUNDS {
-        for (case, figures) in cases.iter_mut().zip(&mut figures) {
-            figures.push(time_of(times, *case));
-        }
-    }
-    figures.map(median)
-}
-
-/// Nanoseconds of one of `times` steps.
-fn time_of(times: u32, step: &mut dyn FnMut()) -> f64 {
-    let start = time::Instant::now();
-    for _ in 0..times {
-        step();
-    }
-    start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 fn row(name: &str, ns: f64, one: f64) {

@@ -4,17 +4,17 @@
 //! Figures are medians of rounds in which all cases of a table take turns, so that a machine that slows down slows
 //! down all of them. Instructions are counted by `tests/scripts/instructions.sh`.
 
+#[path = "support/median.rs"]
+mod median;
+
 use core::hint::black_box;
+use median::{ROUNDS, median, medians, time_of};
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::pool::{
     CheckOut, Claim, Fixed, Health, Lease, Memory, OnHeap, Pool, PoolAction, PoolId, PoolOptions, WaiterId,
 };
 use std::sync::Mutex;
-use std::time;
-
-/// How many figures a median is taken of.
-const ROUNDS: usize = 9;
 
 /// How many waiters stand in the queue.
 const QUEUES: [u32; 4] = [10, 1_000, 100_000, 1_000_000];
@@ -282,30 +282,6 @@ fn warm_pool<M: Memory>(conns: u32) -> Pool<M> {
     }
     while pool.poll_action(now).is_some() {}
     pool
-}
-
-fn medians<const N: usize>(times: u32, mut cases: [&mut dyn FnMut(); N]) -> [f64; N] {
-    let mut figures = [const { Vec::new() }; N];
-    for _ in 0..ROUNDS {
-        for (case, figures) in cases.iter_mut().zip(&mut figures) {
-            figures.push(time_of(times, *case));
-        }
-    }
-    figures.map(median)
-}
-
-/// Nanoseconds of one of `times` steps.
-fn time_of(times: u32, step: &mut dyn FnMut()) -> f64 {
-    let start = time::Instant::now();
-    for _ in 0..times {
-        step();
-    }
-    start.elapsed().as_secs_f64() * 1e9 / f64::from(times)
-}
-
-fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
 }
 
 fn row(name: &str, ns: f64, floor: f64) {
