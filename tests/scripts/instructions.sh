@@ -3,29 +3,16 @@
 # starting and ending cost falls out of the difference. Prints a table and fails when an aim is missed.
 set -eu
 cd "$(dirname "$0")/../.."
-if ! command -v valgrind >/dev/null 2>&1; then
-    echo "skipped: instructions (valgrind is not installed)"
-    [ "${CI:-}" != true ] || exit 1
-    exit 0
-fi
+. tests/scripts/callgrind.sh
+need_valgrind instructions
 cargo build --quiet --release -p poolhouse-core --features tracing,metrics --example instructions --example instructions_control
 binary="${CARGO_TARGET_DIR:-target}/release/examples/instructions"
 times=2000
 
-count() {
-    valgrind --tool=callgrind --callgrind-out-file=/dev/null "$binary" "$1" "$2" 2>&1 |
-        sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+measured() {
+    callgrind "$binary" "$1" "$2"
 }
 
-failed=0
-show() { # case, aim, what it is
-    one=$(count "$1" "$times")
-    two=$(count "$1" $((times * 2)))
-    each=$(((two - one) / times))
-    verdict=ok
-    if [ "$each" -eq 0 ] || [ "$each" -gt "$2" ]; then verdict="MISSED" failed=1; fi
-    printf '%-10s %6d   aim <= %-5d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
-}
 show floor 100 "Mutex<Vec<_>>: pop + push"
 show bare 200 "pool on the heap: check-out + check-in"
 show fixed 200 "pool in fixed memory: check-out + check-in"

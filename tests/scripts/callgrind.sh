@@ -1,0 +1,47 @@
+# Counts instructions by callgrind: N cycles are run and 2N, and what starting and ending cost falls out of the difference. To be sourced; whoever does
+# defines `measured CASE TIMES`, which runs so many cycles of a case under `callgrind`, and sets `times`.
+
+need_valgrind() { # what is skipped without it
+    command -v valgrind >/dev/null 2>&1 && return
+    echo "skipped: $1 (valgrind is not installed)"
+    [ "${CI:-}" != true ] || exit 1
+    exit 0
+}
+
+# What a program is started by.
+pin=
+callgrind() { # program and arguments
+    $pin valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+}
+
+failed=0
+show() { # case, aim, what it is
+    one=$(measured "$1" "$times")
+    two=$(measured "$1" $((times * 2)))
+    each=$(((two - one) / times))
+    verdict=ok
+    if [ "$each" -le 0 ] || [ "$each" -gt "$2" ]; then verdict="MISSED" failed=1; fi
+    printf '%-10s %6d   aim <= %-6d %-7s %s\n' "$1" "$each" "$2" "$verdict" "$3"
+}
+
+# The binary of a bench, built.
+bench_of() { # package, bench
+    cargo bench -p "$1" --bench "$2" --no-run 2>&1 | sed -n 's/.*Executable.*(\(.*\)).*/\1/p'
+}
+
+# Starts a server that ends with its standard input, and waits until it has said something that holds this: then that is in `said`.
+serve() { # pattern, program and arguments
+    pattern=$1
+    shift
+    work=$(mktemp -d)
+    mkfifo "$work/in"
+    "$@" <"$work/in" >"$work/out" &
+    server=$!
+    exec 3>"$work/in"
+    trap 'exec 3>&-; wait "$server"; rm -r "$work"' EXIT
+    while ! grep -q "$pattern" "$work/out"; do
+        kill -0 "$server"
+        sleep 0.1
+    done
+    said=$(cat "$work/out")
+}
