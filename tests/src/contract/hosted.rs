@@ -228,6 +228,7 @@ fn pass(panic: &AtomicU8, at: Panic) {
 pub struct Probe<P: Platform> {
     inner: P,
     panic: Arc<AtomicU8>,
+    blocked: Arc<AtomicU64>,
     tasks: Tasks<P>,
     next: Arc<AtomicU64>,
     running: Arc<AtomicUsize>,
@@ -245,6 +246,7 @@ impl<P: Platform + Default> Default for Probe<P> {
         Self {
             inner: P::default(),
             panic: Arc::default(),
+            blocked: Arc::default(),
             tasks: Arc::default(),
             next: Arc::default(),
             running: Arc::default(),
@@ -269,6 +271,11 @@ impl<P: Platform> Probe<P> {
         self.running.load(Ordering::SeqCst)
     }
 
+    /// How many writes to TCP sockets there were whose peer, and all that is between, took nothing.
+    pub fn blocked_count(&self) -> u64 {
+        self.blocked.load(Ordering::SeqCst)
+    }
+
     /// Whether no task is being polled at this moment.
     pub fn is_quiet(&self) -> bool {
         self.polling.load(Ordering::SeqCst) == 0
@@ -291,6 +298,7 @@ impl<P: Platform> Probe<P> {
 pub struct ProbeTcp<S> {
     socket: S,
     panic: Arc<AtomicU8>,
+    blocked: Arc<AtomicU64>,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for ProbeTcp<S> {
@@ -307,7 +315,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for ProbeTcp<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for ProbeTcp<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         pass(&self.panic, Panic::Write);
-        Pin::new(&mut self.socket).poll_write(context, buf)
+        let polled = Pin::new(&mut self.socket).poll_write(context, buf);
+        if polled.is_pending() {
+            self.blocked.fetch_add(1, Ordering::SeqCst);
+        }
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -428,7 +440,8 @@ impl<P: Platform> Platform for Probe<P> {
     fn connect_tcp(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send {
         self.pass(Panic::Connect);
         let (connecting, panic) = (self.inner.connect_tcp(address), Arc::clone(&self.panic));
-        async move { Ok(ProbeTcp { socket: connecting.await?, panic }) }
+        let blocked = Arc::clone(&self.blocked);
+        async move { Ok(ProbeTcp { socket: connecting.await?, panic, blocked }) }
     }
 
     fn connect_unix(&self, path: &Path) -> impl Future<Output = io::Result<Self::Unix>> + Send {

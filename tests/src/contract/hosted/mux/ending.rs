@@ -145,7 +145,8 @@ async fn closed_while_blocked<P: Platform + Default>() {
         waiting.push(begun(rig.echo(&text)).await);
     }
     // More than sockets hold. The connection finds that out, and is woken by nobody.
-    async_io::Timer::after(Duration::from_millis(50)).await;
+    eventually("a write is blocked", || rig.platform.blocked_count() > 0).await;
+    rig.quiet().await;
     let last = begun(rig.echo(&text)).await;
     within(PATIENCE, "it is closed", rig.session.close()).await;
     for request in waiting.into_iter().chain([last]) {
