@@ -30,8 +30,9 @@ use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
 };
 use crate::observe::EventContext;
+use crate::sim::chance::{Point, fires};
 use crate::storage::tree::Tree;
-use crate::storage::{Full, Store};
+use crate::storage::{Beside, Full};
 use crate::topology::{
     AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology,
     TopologyAction, TopologyConfig, TopologyId, TopologyType, Verdict,
@@ -59,11 +60,14 @@ pub enum ControlAction {
 }
 
 /// A topology and the monitors of its servers.
+///
+/// Equal ones have been through the same, and answer every call alike.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Control<M: Memory> {
     topology: Topology<M>,
-    monitors: <M as Stores>::PerServer<Option<Monitor>>,
+    monitors: Beside<Option<Monitor>, M::PerServer<Option<Monitor>>>,
     /// When each monitor wants to be called.
-    due: Due<M>,
+    due: Tree<M::Due, M::Due>,
     config: MonitorConfig,
     /// The latest instant seen.
     clock: Instant,
@@ -75,7 +79,7 @@ pub struct Control<M: Memory> {
     touched: Range<usize>,
 }
 
-type Due<M> = Tree<<M as Stores>::PerServer<Instant>, <M as Stores>::PerServer<Instant>>;
+type Due<M> = Tree<<M as Stores>::Due, <M as Stores>::Due>;
 
 impl<M: Memory> Control<M> {
     /// A topology of these options with a monitor for each seed, all of which check at once.
@@ -102,7 +106,7 @@ impl<M: Memory> Control<M> {
     pub(crate) fn vacant(monitor: MonitorConfig) -> Self {
         Self {
             topology: Topology::vacant(),
-            monitors: Store::empty(),
+            monitors: Beside::empty(),
             due: Tree::empty(),
             config: monitor,
             clock: Instant::ORIGIN,
@@ -437,6 +441,7 @@ impl<M: Memory> Control<M> {
             self.topology.handle_failed(now, server, cause, observer);
             self.settle(now, server, observer);
         }
+        self.wake |= fires(Point::WakeSelectors);
         self.rearm(server.index() as usize);
     }
 

@@ -1,9 +1,14 @@
-//! From what was decoded to what the machines take: a hello reply for a topology and for a monitor.
+//! From what was decoded to what the machines take: a hello reply for a topology and for a monitor, a failed handshake for a topology.
 //!
 //! The wire knows no machine and the machines know no wire; whoever drives both calls these.
 
+#[cfg(test)]
+mod tests;
+
+use crate::Cause;
 use crate::monitor::CheckReply;
-use crate::topology::{HelloInfo, HelloLists};
+use crate::topology::{AppErrorKind, CommandError, HelloInfo, HelloLists, ReplyError};
+use crate::wire::handshake::HandshakeError;
 use crate::wire::hello::HelloReply;
 use crate::wire::message::Matched;
 
@@ -66,5 +71,21 @@ pub const fn check_reply(reply: &HelloReply<'_>, code: i32, matched: Matched) ->
         more_to_come: matches!(matched, Matched::MoreComes),
         topology_version: reply.topology_version,
         server_connection: reply.connection_id,
+    }
+}
+
+/// What the failure of an establishment is to a topology (SDAM, "Error handling"): a socket's, a server's answer, or something that tells nothing of the server.
+#[must_use]
+pub fn establish_error(error: &HandshakeError) -> AppErrorKind<'static> {
+    if error.cause == Cause::Network {
+        AppErrorKind::Network
+    } else if error.cause == Cause::NetworkTimeout {
+        AppErrorKind::NetworkTimeout
+    } else if let Cause::Command { code } = error.cause {
+        let command = Some(ReplyError { code: Some(code), message: "" });
+        let topology_version = error.topology_version;
+        AppErrorKind::Command(CommandError { command, write_concern: None, topology_version })
+    } else {
+        AppErrorKind::Other(error.cause)
     }
 }

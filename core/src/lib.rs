@@ -1,8 +1,94 @@
 //! Connection pools and server monitors as pure state machines: events in, actions out.
 //!
-//! Nothing in this crate performs I/O or reads a clock. A host (one of the `poolhouse-*` adapters, or
+//! The machines perform no I/O, read no clock, and allocate nothing where a connection is there. A host (one of the `poolhouse-*` adapters, or
 //! your own loop) tells a machine what happened and when, takes the actions that it owes, and calls
-//! again when the instant of `poll_timeout` has come.
+//! again when the instant of `poll_timeout` has come. Whatever else a driver needs up to the command is beside them: MongoDB's and Cassandra's wire protocols,
+//! authentication, connection strings, and, each by its feature, an async shell, DNS, TLS, and a client over whatever runtime there is.
+//!
+//! ```
+//! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
+//! use poolhouse_core::{Instant, Machine, Observer};
+//! use core::time::Duration;
+//!
+//! /// Events go where you like; `&mut ()` is for nobody.
+//! struct Print;
+//!
+//! impl Observer<PoolEvent> for Print {
+//!     fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+//!         println!("{now:?} {event}");
+//!     }
+//! }
+//!
+//! // Room for four connections and eight who wait, without a heap. A bad option would fail the build.
+//! const OPTIONS: PoolOptions = PoolOptions { max_pool_size: 4, max_idle_time: Duration::from_secs(60), ..PoolOptions::DEFAULT };
+//! let config = const {
+//!     match OPTIONS.validate() {
+//!         Ok(config) => config,
+//!         Err(_) => panic!("the options are wrong"),
+//!     }
+//! };
+//! let mut now = Instant::from_nanos(0); // your clock
+//! let mut pool = Pool::<Fixed<4, 8>>::new(now, PoolId::new(1), config, &mut Print);
+//! pool.ready(now, &mut Print); // the monitor says that the server is there
+//!
+//! // Nobody is there yet, so who asks waits, and the pool owes a connection.
+//! let Ok(CheckOut::Queued(waiter)) = pool.check_out(now, None, &mut Print) else { panic!() };
+//! let Some(PoolAction::Establish(conn)) = pool.poll_action(now) else { panic!() };
+//! // Your socket is connected and greeted.
+//! now = now.saturating_add(Duration::from_millis(3));
+//! pool.handle_established(now, conn, &mut Print).expect("nobody has given it up");
+//! assert_eq!(pool.poll_action(now), Some(PoolAction::Wake(waiter)));
+//! let Claim::Granted(lease) = pool.claim(now, waiter) else { panic!() };
+//! pool.check_in(now, lease, Health::Healthy, &mut Print).expect("it is this pool's");
+//!
+//! // Call again when the pool says: the connection will have been idle for too long.
+//! now = pool.poll_timeout().expect("the connection's time");
+//! pool.handle_timeout(now, &mut Print);
+//! assert_eq!(pool.poll_action(now), Some(PoolAction::Close(conn)));
+//! ```
+//!
+//! # Where to begin
+//!
+//! | you have | take | read |
+//! |---|---|---|
+//! | an application on smol or async-std | `poolhouse-smol`, `poolhouse-async-std` | their front pages; the guides `observing`, `tuning` and `migrating` |
+//! | firmware on embassy | `poolhouse-embassy` | the guide [`firmware`](guide::firmware) |
+//! | another runtime | the features `client` or `async` of this crate | the guide `adapter` |
+//! | a loop of your own | this crate | the guide [`embedding`](guide::embedding) |
+//!
+//! All [guides](guide).
+//!
+//! | machine | what it is |
+//! |---|---|
+//! | [`pool::Pool`] | one request at a time on each connection: MongoDB's connection pool (CMAP) |
+//! | [`mux::Mux`] | many requests on each connection, told apart by stream ids: the pool of Cassandra drivers |
+//! | [`monitor::Monitor`] | one server's checks, polling and streaming, and its round-trip times |
+//! | [`topology::Topology`] | what all servers are, and what follows from that |
+//! | [`control::Control`] | a topology with its monitors |
+//! | [`scan::Scan`] | the same for a program that owns one thread and no tasks |
+//!
+//! # Features
+//!
+//! None of them is needed for the machines and the wire, which then allocate nothing.
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `alloc` | growable memory; connection strings (`uri`) |
+//! | `std` (default) | implies `alloc`; passwords beyond ASCII |
+//! | `async` | the shell: `shell`, generic over a runtime |
+//! | `client` | the hosted client: `client`, over a platform. Implies `std`, `async`, `bson`, `dns` |
+//! | `bson` | conversions between [`wire::bson`] and the crate `bson` |
+//! | `dns` | `dns`: lookups for `mongodb+srv://`, sans-IO |
+//! | `auth` | `auth`: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
+//! | `scram-sha-256` | of `auth` all but SCRAM-SHA-1, for firmware |
+//! | `tls` | `tls`: rustls on ring |
+//! | `encrypted-keys` | for `tls`: private keys that are encrypted with a password |
+//! | `webpki-roots` | for `tls`: Mozilla's roots where the platform has none |
+//! | `snappy`, `zlib`, `zstd` | compressed messages; zstd is C |
+//! | `lz4` | compression of Cassandra's protocol, which `snappy` has as well |
+//! | `tracing` | `observe::log`: events as log messages |
+//! | `metrics` | `observe::metrics`: pools by OpenTelemetry's names |
+//! | `sim` | fault points for simulators. Not for use, and not stable |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -21,6 +107,7 @@ pub mod control;
 pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
+pub mod guide;
 pub mod machine;
 pub mod monitor;
 pub mod mux;
@@ -31,6 +118,11 @@ pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;
+#[cfg(not(feature = "sim"))]
+#[allow(unreachable_pub, reason = "public with the feature")]
+mod sim;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod storage;
 mod time;
 #[cfg(feature = "tls")]

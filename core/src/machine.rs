@@ -12,6 +12,9 @@
 //! [`Machine::poll_timeout`]. Actions are kept in the slots they concern and not in a queue, so one that was
 //! revoked meanwhile is never seen.
 
+#[cfg(test)]
+mod tests;
+
 use crate::observe::EventContext;
 use crate::time::Instant;
 use core::fmt;

@@ -67,6 +67,7 @@ use crate::cause::Cause;
 use crate::machine::{Machine, Observer};
 use crate::monitor::link::{Link, Step};
 use crate::server::{ServerId, TopologyVersion};
+use crate::sim::Serial;
 use crate::time::Instant;
 
 /// What follows a finished check.
@@ -114,6 +115,8 @@ pub enum MonitorState {
 }
 
 /// One server's check loop. See the [module](self) for its states and for how to compose it.
+///
+/// Equal monitors have been through the same, and answer every call alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Monitor {
     server: ServerId,
@@ -122,7 +125,7 @@ pub struct Monitor {
     /// The latest instant seen.
     clock: Instant,
     /// The number of the last connection.
-    serial_last: u64,
+    serial_last: Serial,
     /// Whether the server's type is known, as far as this monitor was told.
     known: bool,
     /// When a check was last retried at once.
@@ -147,7 +150,7 @@ impl Monitor {
             config,
             phase: Phase::New,
             clock: Instant::ORIGIN,
-            serial_last: 0,
+            serial_last: Serial(0),
             known: false,
             retried: None,
             check: Link::new(),
@@ -574,8 +577,8 @@ impl Machine for Monitor {
     }
 
     fn assert_invariants(&self) {
-        self.check.assert_invariants(Line::Check, self.serial_last);
-        self.ping.assert_invariants(Line::Rtt, self.serial_last);
+        self.check.assert_invariants(Line::Check, self.serial_last.0);
+        self.ping.assert_invariants(Line::Rtt, self.serial_last.0);
         self.rtt.assert_invariants();
         let in_flight = self.check.exchange();
         assert_eq!(
@@ -615,7 +618,7 @@ impl Machine for Monitor {
             "a measurement is due or under way, not both"
         );
         assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
-        assert!(self.retried.is_none() || self.serial_last > 1, "a retry has made a second connection");
+        assert!(self.retried.is_none() || self.serial_last.0 > 1, "a retry has made a second connection");
     }
 }
 

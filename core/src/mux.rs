@@ -50,9 +50,10 @@ use crate::storage::table::Table;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::time::Duration;
 use memory::Verdict;
-use streams::{Streams, Use};
+use streams::Use;
 
 /// The lists of connections, which are their states.
 mod conn {
@@ -75,6 +76,10 @@ mod waiter {
 }
 
 /// A multiplexed pool of connections to one host. See the [module](self) for how it works.
+///
+/// Equal pools have been through the same: same clock, same options, same connections, stream ids and requests that wait in the same places.
+/// They answer every call alike. A clone knows the ids and streams of its original; what one does, the other does not learn of.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Mux<M: MuxMemory> {
     id: MuxId,
     config: MuxConfig,
@@ -82,7 +87,7 @@ pub struct Mux<M: MuxMemory> {
     now: Instant,
     conns: Table<M::Conns, { conn::LISTS }>,
     /// The stream ids of each place of a connection.
-    streams: M::PerConn<Streams<M::Words>>,
+    streams: M::Streams,
     waiters: Table<M::Waiters, { waiter::LISTS }>,
     deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
     /// On all connections.
@@ -299,7 +304,7 @@ impl<M: MuxMemory> Mux<M> {
         self.conns.move_to(index, conn::OPEN);
         let slot = self.conns.get_mut(index);
         slot.heard = now;
-        let duration = now.saturating_since(slot.created);
+        let duration = now.saturating_since(slot.created.0);
         observer.on_event(now, &MuxEvent::ConnectionReady { mux: self.id, conn, duration });
         self.arm_shrinking(now);
         self.serve(now, observer);
@@ -579,6 +584,22 @@ impl<M: MuxMemory> Machine for Mux<M> {
 
     fn assert_invariants(&self) {
         self.check();
+    }
+}
+
+impl<M: MuxMemory> Hash for Mux<M> {
+    /// What the stream ids of a connection that is gone were used for is history, and so is how busy a pool was that does not shrink.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self { id, config, closed, now, conns, streams, waiters, deadlines, in_flight, in_flight_max, .. } = self;
+        let Self { shrink_at, down, backoff, fruitless, heartbeats_owed, .. } = self;
+        let in_flight_max = shrink_at.map(|_| in_flight_max);
+        (id, config, closed, now, conns, waiters, deadlines, in_flight, in_flight_max).hash(state);
+        (shrink_at, down, backoff, fruitless, heartbeats_owed).hash(state);
+        for (index, streams) in (0..).zip(streams.slots()) {
+            if matches!(conns.list_of(index), conn::OPEN | conn::TRASHED | conn::RETIRED) {
+                streams.hash(state);
+            }
+        }
     }
 }
 

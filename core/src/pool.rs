@@ -74,6 +74,7 @@ pub use types::{
 };
 
 use crate::machine::{Machine, Observer};
+use crate::sim::chance::{Point, fires};
 use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{NIL, Table};
 use crate::storage::{Full, Store};
@@ -104,12 +105,16 @@ mod waiter {
 }
 
 /// A connection pool to one server. See the [module](self) for how it works.
+///
+/// Equal pools have been through the same: same clock, same options, same connections and check-outs by the same ids in the same places. They
+/// answer every call alike. A clone knows the ids and leases of its original; what one does, the other does not learn of.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Pool<M: Memory> {
     id: PoolId,
     config: PoolConfig,
     state: PoolState,
     now: Instant,
-    generation: u64,
+    generation: Generation,
     conns: Table<M::Conns, { conn::LISTS }>,
     waiters: Table<M::Waiters, { waiter::LISTS }>,
     services: Table<M::Services, 1>,
@@ -154,7 +159,7 @@ impl<M: Memory> Pool<M> {
             config,
             state: PoolState::Paused,
             now,
-            generation: 0,
+            generation: Generation(0),
             conns: Table::new(Store::empty()),
             waiters: Table::new(Store::empty()),
             services: Table::new(Store::empty()),
@@ -220,6 +225,9 @@ impl<M: Memory> Pool<M> {
     ) -> Result<CheckOut, CheckOutError> {
         let now = self.advance(now);
         if self.state == PoolState::Ready {
+            if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
+                self.conns.move_to(oldest, conn::AVAILABLE);
+            }
             // Nobody waits where a connection is available.
             let newest = self.conns.back(conn::AVAILABLE).and_then(|index| self.conns.at(index));
             if newest.is_some_and(|slot| self.perished(now, slot).is_none()) {
@@ -349,12 +357,12 @@ impl<M: Memory> Pool<M> {
         }
         let index = self.pending(conn).ok_or(ServiceError::Stale)?;
         if self.conns.get(index).service != NIL {
-            return Ok(Generation(self.conns.get(index).generation));
+            return Ok(self.conns.get(index).generation);
         }
         let service = match self.service(service_id) {
             Some(service) => service,
             None => {
-                let slot = ServiceSlot { id: service_id, generation: 0, count: 0 };
+                let slot = ServiceSlot { id: service_id, generation: Generation(0), count: 0 };
                 self.services.insert(0, slot).map_err(|Full| ServiceError::Full)?.index
             }
         };
@@ -364,7 +372,7 @@ impl<M: Memory> Pool<M> {
         let conn = self.conns.get_mut(index);
         conn.service = service;
         conn.generation = generation;
-        Ok(Generation(generation))
+        Ok(generation)
     }
 
     /// News: a connection is established. The host has put its socket where the connection's owner will find it.
@@ -402,7 +410,7 @@ impl<M: Memory> Pool<M> {
             self.serve(now, observer);
             return Err(Stale);
         }
-        let duration = now.saturating_since(slot.created);
+        let duration = now.saturating_since(slot.created.0);
         observer.on_event(now, &PoolEvent::ConnectionReady { pool: self.id, conn, duration });
         if self.background == index {
             self.background = NIL;
@@ -452,8 +460,7 @@ impl<M: Memory> Pool<M> {
             self.finish_clear(now, clear, Some(cause), observer);
         }
         if in_background && self.state == PoolState::Ready {
-            self.populate_at = Some(now.saturating_add(self.backoff));
-            self.backoff = (self.backoff * 2).min(BACKOFF_LAST);
+            self.back_off(now);
         }
         self.serve(now, observer);
         Ok(())
@@ -491,19 +498,19 @@ impl<M: Memory> Pool<M> {
     /// How many times the pool was cleared. An error counts against the pool only if its generation equals this.
     #[must_use]
     pub const fn generation(&self) -> Generation {
-        Generation(self.generation)
+        self.generation
     }
 
     /// How many times a service was cleared; 0 for one without connections.
     #[must_use]
     pub fn service_generation(&self, service_id: ObjectId) -> Generation {
-        Generation(self.service(service_id).map_or(0, |service| self.services.get(service).generation))
+        self.service(service_id).map_or(Generation(0), |service| self.services.get(service).generation)
     }
 
     /// The generation of a connection, or `None` once it is gone.
     #[must_use]
     pub fn conn_generation(&self, conn: ConnId) -> Option<Generation> {
-        self.conns.find(conn.0).map(|index| Generation(self.conns.get(index).generation))
+        self.conns.find(conn.0).map(|index| self.conns.get(index).generation)
     }
 
     /// The service of a connection, once hello told it.
@@ -553,7 +560,9 @@ impl<M: Memory> Pool<M> {
     /// The next action that is not [`PoolAction::Establish`], or `None`.
     #[inline]
     pub fn poll_prompt(&mut self) -> Option<PoolAction> {
-        if let Some(index) = self.waiters.front(waiter::OWES_WAKE) {
+        let owed = [conn::OWES_CLOSE, conn::OWES_INTERRUPT, conn::OWES_ABANDON];
+        let puts_off = fires(Point::OtherAction) && owed.into_iter().any(|list| self.conns.len(list) > 0);
+        if let Some(index) = self.waiters.front(waiter::OWES_WAKE).filter(|_| !puts_off) {
             self.waiters.transfer(index, waiter::OWES_WAKE, waiter::SETTLED);
             return Some(PoolAction::Wake(WaiterId(self.waiters.key(index))));
         }
@@ -595,8 +604,9 @@ impl<M: Memory> Machine for Pool<M> {
         if self.is_in_background() {
             self.sweep(now, observer);
         }
-        self.serve_due = false;
+        self.serve_due = true;
         self.serve(now, observer);
+        self.serve_due = false;
     }
 
     fn poll_action(&mut self, _now: Instant) -> Option<PoolAction> {
@@ -627,7 +637,7 @@ impl<M: Memory> fmt::Debug for Pool<M> {
         f.debug_struct("Pool")
             .field("id", &self.id)
             .field("state", &self.state)
-            .field("generation", &self.generation)
+            .field("generation", &self.generation.0)
             .field("counts", &self.counts())
             .finish_non_exhaustive()
     }

@@ -59,6 +59,7 @@ pub use select::Selecting;
 use crate::control::ControlObserver;
 use crate::machine::Stale;
 use crate::pool::Health;
+use crate::sim::origin;
 use crate::storage::{Full, Store};
 use crate::topology::{
     AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Stores, Topology, TopologyAction,
@@ -131,9 +132,9 @@ impl<M: Memory> Scan<M> {
             config: scan,
             clock: now,
             running: None,
-            scan_last: 0,
+            scan_last: origin(),
             scan_ended: None,
-            ends: 0,
+            ends: origin(),
             stale: true,
             check: None,
             socket_last: 0,

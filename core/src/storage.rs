@@ -5,6 +5,8 @@ pub(crate) mod table;
 pub(crate) mod tree;
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::marker::PhantomData;
 
 /// A store has reached its limit, or the allocator refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +30,7 @@ mod sealed {
 
 /// A growing slice of slots. It never shrinks; a slot's index is its place for life.
 ///
-/// Sealed: implemented for [`heapless::Vec`] and, with `alloc`, for [`Heap`].
+/// Sealed: implemented for [`heapless::Vec`] and, with `alloc`, for `Heap`.
 pub trait Store<T>: sealed::Sealed {
     /// A store without slots.
     const EMPTY: Self;
@@ -61,6 +63,58 @@ pub trait Store<T>: sealed::Sealed {
 
     /// How many slots there can ever be.
     fn limit(&self) -> u32;
+}
+
+/// What is kept beside the slots of a machine, in a store of which only that is known: it is copied and compared slot by slot.
+pub(crate) struct Beside<T, S>(S, PhantomData<T>);
+
+impl<T, S: Store<T>> Beside<T, S> {
+    #[inline]
+    pub(crate) fn empty() -> Self {
+        Self(S::empty(), PhantomData)
+    }
+
+    #[inline]
+    pub(crate) fn slots(&self) -> &[T] {
+        self.0.slots()
+    }
+
+    #[inline]
+    pub(crate) fn slots_mut(&mut self) -> &mut [T] {
+        self.0.slots_mut()
+    }
+
+    /// See [`Store::try_push`].
+    pub(crate) fn try_push(&mut self, slot: T) -> Result<(), Full> {
+        self.0.try_push(slot)
+    }
+}
+
+impl<T: Clone, S: Store<T>> Clone for Beside<T, S> {
+    /// # Panics
+    ///
+    /// Panics when the allocator refuses, as the clone of any collection does.
+    fn clone(&self) -> Self {
+        let mut copy = Self::empty();
+        for slot in self.slots() {
+            assert!(copy.try_push(slot.clone()).is_ok(), "a copy fits where its original does");
+        }
+        copy
+    }
+}
+
+impl<T: PartialEq, S: Store<T>> PartialEq for Beside<T, S> {
+    fn eq(&self, other: &Self) -> bool {
+        self.slots() == other.slots()
+    }
+}
+
+impl<T: Eq, S: Store<T>> Eq for Beside<T, S> {}
+
+impl<T: Hash, S: Store<T>> Hash for Beside<T, S> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.slots().hash(state);
+    }
 }
 
 /// The largest number of slots that a 32-bit index with a reserved "none" can name.

@@ -1,6 +1,8 @@
 //! The one clock type of the crate.
 
+use crate::sim::Word;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
@@ -8,7 +10,7 @@ use core::time::Duration;
 ///
 /// Machines never read a clock; every call is told `now`. Instants of different origins must not meet
 /// in one machine. `Option<Instant>` is eight bytes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant(NonZeroU64);
 
 impl Instant {
@@ -48,6 +50,13 @@ impl Instant {
 /// Whole nanoseconds of a duration, saturating.
 const fn nanos_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+}
+
+impl Hash for Instant {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Word::Time.hash(self.0.get(), state);
+    }
 }
 
 impl fmt::Debug for Instant {

@@ -29,7 +29,7 @@
 //! # Memory
 //!
 //! Addresses, set names and tags are texts, each kept once; descriptions hold their numbers. [`Fixed`] memory
-//! has a place for so many of each, and [`OnHeap`] grows, up to limits that no honest deployment meets. A reply that does not fit
+//! has a place for so many of each, and `OnHeap` grows, up to limits that no honest deployment meets. A reply that does not fit
 //! makes its server Unknown with an error that says so. A hello that changes nothing allocates nothing.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
@@ -89,6 +89,7 @@ pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
 pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
 
+use crate::sim::origin;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use address::Address;
@@ -167,7 +168,9 @@ impl fmt::Display for TopologyType {
 const CHANGES_MAX: usize = 3;
 
 /// Every server of a deployment. See the [module](self) for how it works.
-#[derive(Clone, Debug)]
+///
+/// Equal topologies have been through the same, and answer every call alike.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Topology<M: Memory> {
     id: TopologyId,
     /// How many hosts there were to begin with.
@@ -235,7 +238,7 @@ impl<M: Memory> Topology<M> {
             servers: <M::Servers as Store<_>>::empty(),
             members: 0,
             gone: 0,
-            last_serial: 0,
+            last_serial: origin(),
             texts: Texts::empty(),
             spares: core::array::from_fn(|_| Description::empty()),
             saved: heapless::Vec::new(),
@@ -464,7 +467,7 @@ impl<M: Memory> Topology<M> {
         self.closed
     }
 
-    /// What is known of the deployment, read in place. [`TopologyDescription::to_owned`] makes a copy for readers.
+    /// What is known of the deployment, read in place. `TopologyDescription::to_owned` makes a copy for readers.
     #[must_use]
     pub fn description(&self) -> TopologyDescription<'_> {
         TopologyDescription { source: self, side: Side::Now }

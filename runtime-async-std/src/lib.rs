@@ -1,5 +1,6 @@
 //! Poolhouse on [async-std](https://docs.rs/async-std): monitored MongoDB connection pools without tokio.
 //!
+//! A [`Client`] finds the servers of a deployment, watches each, and keeps a pool of connections to it; a [`Session`](mux::Session) does the like for a Cassandra cluster.
 //! async-std is **discontinued** (RUSTSEC-2025-0052): this crate is for applications that still run it, and has the names and the features of
 //! `poolhouse-smol`, so that they move there by changing the name of the crate.
 //!
@@ -31,10 +32,31 @@
 //! # }
 //! ```
 //!
-//! A [`Client`] keeps a pool and a monitor for each server. It is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! A client is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
 //! async-std's sockets and timers; its background tasks run on async-std's executor, which has a thread for each core, or as many as the
 //! environment variable `ASYNC_STD_THREAD_COUNT` says. Its futures are `Send` and may be run by any executor. Dropping one is safe at any
 //! point.
+//!
+//! # Features
+//!
+//! | feature | | what it adds |
+//! |---|---|---|
+//! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
+//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that asks for TLS is refused |
+//! | `encrypted-keys` | default | private keys of clients that are encrypted with a password |
+//! | `zlib` | default | compression by zlib, Rust throughout |
+//! | `snappy`, `zstd` | | compression by these; zstd wants a C compiler |
+//! | `lz4` | | compression of Cassandra's protocol |
+//! | `webpki-roots` | | Mozilla's roots, compiled in, where the platform has none |
+//! | `tracing` | | log messages of pools, topology and heartbeats |
+//! | `metrics` | | metrics of pools by OpenTelemetry's names |
+//!
+//! # Guides
+//!
+//! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
+//! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
 
 mod platform;

@@ -1,6 +1,7 @@
 //! Poolhouse on [embassy](https://embassy.dev): a MongoDB client in static memory, without a heap.
 //!
-//! The pool, the monitors, the topology and the wire are those of `poolhouse-core`, on embassy-net's sockets and embassy-time's clock.
+//! The pool, the monitors, the topology and the wire are those of `poolhouse-core`, on embassy-net's sockets and embassy-time's clock. Single servers and replica sets,
+//! SCRAM-SHA-256 and TLS 1.3 behave as they do on a server; what memory that takes, the types say. A bad option, and sizes that cannot work, fail the build.
 //!
 //! ```
 //! use embassy_net::Stack;
@@ -61,6 +62,19 @@
 //! # Power loss
 //!
 //! Servers notice; nothing needs to be cleaned up here.
+//!
+//! # Features
+//!
+//! | feature | | what it adds |
+//! |---|---|---|
+//! | `auth` | default | users and passwords: SCRAM-SHA-256. SCRAM-SHA-1 too where feature `auth` of `poolhouse-core` is on |
+//! | `dns` | default | names of servers, looked up by embassy-net. Without it servers have IPv4 addresses |
+//! | `tls` | | TLS 1.3 to servers with P-256 certificates |
+//! | `defmt` | | events as log messages of defmt |
+//!
+//! # Guide
+//!
+//! [`firmware`](poolhouse_core::guide::firmware): how to choose sizes, what fails the build, TLS, limits, figures.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -104,3 +118,8 @@ pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]
 pub use tls::{MaxFragment, TlsBuffers, TlsConfig, TlsIdentity, TlsOptions, TlsRunner, TlsSessions, TlsSocket};
+
+/// The guide's examples, compiled like those of any documentation.
+#[cfg(all(doctest, feature = "tls"))]
+#[doc = include_str!("../../core/src/guide/firmware.md")]
+struct Guide;

@@ -16,11 +16,11 @@ use core::cell::{Cell, RefCell};
 use core::net::SocketAddr;
 use core::time::Duration;
 use pair::net::{self, Net};
-use poolhouse_embassy::poolhouse_core::shell::Hub;
+use poolhouse_embassy::poolhouse_core::shell::{Hub, Subscribers};
 use poolhouse_embassy::{
     Buffers, Client, Embassy, MonitorOptions, Options, PoolOptions, Resources, Runner, ServerMonitoringMode, Sizes,
 };
-use poolhouse_tests::contract::{self, Contract, Hole, Limits, Shape, Subject};
+use poolhouse_tests::contract::{self, Contract, Hole, Limits, Shape, Subject, Witness};
 use std::process::ExitCode;
 
 /// Connections of a pool.
@@ -30,7 +30,7 @@ const WAITERS: u32 = 32;
 /// Bytes of a message, in either direction.
 const MESSAGE: usize = 4096;
 
-type Small = Sizes<1, { CONNECTIONS as usize }, { WAITERS as usize }, MESSAGE, MESSAGE, 1024>;
+type Small = Sizes<1, { CONNECTIONS as usize }, { WAITERS as usize }, MESSAGE, MESSAGE, 1024, Subscribers>;
 
 /// An address on the cable that no device has.
 const NOBODY: [u8; 4] = [127, 0, 0, 9];
@@ -56,6 +56,7 @@ struct Device {
     net: Net,
     client: Client<Small>,
     runner: Cell<Option<Task<()>>>,
+    _witness: Witness,
 }
 
 impl Device {
@@ -67,9 +68,12 @@ impl Device {
         let net = Net::on(Rc::clone(executor));
         let config = Box::leak(Box::new(options.validate().expect("the options are right")));
         let (resources, buffers) = (Box::leak(Box::new(Resources::new())), Box::leak(Box::new(Buffers::new())));
-        let (client, runner) = Client::new(resources, buffers, net.stack, config).expect("it can begin");
+        let events = Subscribers::default();
+        let witness = Witness::new(&events);
+        let (client, runner) =
+            Client::with_events(resources, buffers, net.stack, config, events).expect("it can begin");
         let runner = Cell::new(Some(run(&net, runner)));
-        Self { net, client, runner }
+        Self { net, client, runner, _witness: witness }
     }
 }
 

@@ -1,21 +1,33 @@
 //! Poolhouse on [smol](https://docs.rs/smol): monitored MongoDB connection pools without tokio.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), poolhouse_smol::Error> {
-//! smol::block_on(async {
-//!     let client = poolhouse_smol::Client::connect("mongodb://127.0.0.1:27017").await?;
-//!     let reply = client.database("admin").run_command(bson::doc! { "ping": 1 }).await?;
-//!     println!("{reply}");
-//!     client.close().await;
-//!     Ok(())
-//! })
-//! # }
+//! A [`Client`] finds the servers of a deployment, watches each, and keeps a pool of connections to it; what you run on it are commands, which are
+//! documents. A [`Session`](mux::Session) does the like for the hosts of a Cassandra cluster, with many requests on each connection.
+//! Any future may be dropped at any point: no connection is lost, and no reply reaches another request.
+//!
+//! ```
+//! use bson::doc;
+//! use poolhouse_smol::{Client, ClientOptions, Error};
+//! use std::time::Duration;
+//!
+//! fn main() -> Result<(), Error> {
+//!     # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
+//!     # let uri = server.uri();
+//!     // let uri = "mongodb://127.0.0.1:27017";
+//!     smol::block_on(async {
+//!         let client = Client::new(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
+//!         let shop = client.database("shop");
+//!         shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1, "what": "tea" }] }).await?;
+//!         let reply = shop.run_command(doc! { "find": "orders" }).await?;
+//!         println!("{reply}");
+//!         client.close().await;
+//!         Ok(())
+//!     })
+//! }
 //! ```
 //!
-//! A [`Client`] keeps a pool and a monitor for each server. It is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! A client is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
 //! smol's sockets and timers; its background tasks run on smol's global executor; start that
-//! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor. Dropping
-//! one is safe at any point.
+//! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor.
 //!
 //! # Options
 //!
@@ -117,6 +129,27 @@
 //! # })?;
 //! # Ok::<(), poolhouse_smol::Error>(())
 //! ```
+//!
+//! # Features
+//!
+//! | feature | | what it adds |
+//! |---|---|---|
+//! | `auth` | default | users and passwords: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
+//! | `tls` | default | TLS 1.2 and 1.3 by rustls. Without it a connection string that asks for TLS is refused |
+//! | `encrypted-keys` | default | private keys of clients that are encrypted with a password |
+//! | `zlib` | default | compression by zlib, Rust throughout |
+//! | `snappy`, `zstd` | | compression by these; zstd wants a C compiler |
+//! | `lz4` | | compression of Cassandra's protocol |
+//! | `webpki-roots` | | Mozilla's roots, compiled in, where the platform has none |
+//! | `tracing` | | log messages of pools, topology and heartbeats |
+//! | `metrics` | | metrics of pools by OpenTelemetry's names |
+//!
+//! # Guides
+//!
+//! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
+//! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
 
 mod platform;

@@ -1,6 +1,10 @@
 //! Where a test body draws its choices from: a seeded generator, the bytes of a fuzzer, or a counter that
 //! goes through every possibility. A body that draws bounded choices only runs with any of them.
 
+mod decisions;
+
+pub use decisions::{Decisions, Script, Stream};
+
 /// A source of bounded choices.
 pub trait Choices {
     /// A number from 0 to `bound - 1`.

@@ -10,6 +10,7 @@ pub mod format;
 pub mod matching;
 mod world;
 
+use crate::oracle::Checks;
 use format::Test;
 use poolhouse_core::pool::{Fixed, OnHeap};
 use std::fs;
@@ -21,16 +22,17 @@ pub type InPlace = Fixed<128, 64>;
 /// The kinds of memory that a file runs on, in words.
 pub const MEMORIES: [&str; 2] = ["OnHeap", "Fixed<128, 64>"];
 
-/// Runs the text of a file on both kinds of memory.
+/// Runs the text of a file on both kinds of memory, and says what the [oracle](crate::oracle::pool) looked at.
 ///
 /// # Errors
 ///
 /// Says on which memory what differs from what the file expects, or what is not understood in the file.
-pub fn run(text: &str) -> Result<(), String> {
+pub fn run(text: &str) -> Result<Checks, String> {
     let test = Test::parse(text)?;
     let fail = |memory, error| format!("{}\n  on {memory}: {error}", test.description);
-    world::run::<OnHeap>(&test).map_err(|error| fail(MEMORIES[0], error))?;
-    world::run::<InPlace>(&test).map_err(|error| fail(MEMORIES[1], error))
+    let mut checks = world::run::<OnHeap>(&test).map_err(|error| fail(MEMORIES[0], error))?;
+    checks.merge(&world::run::<InPlace>(&test).map_err(|error| fail(MEMORIES[1], error))?);
+    Ok(checks)
 }
 
 /// The official files under a folder that holds the specifications' test data, or a checkout of the specifications, or

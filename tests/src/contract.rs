@@ -45,6 +45,9 @@ mod timers;
 pub use hosted::Hosted;
 pub use peer::Hole;
 
+use crate::figures;
+use crate::oracle::Checks;
+use crate::oracle::trace::{Recorder, Trace};
 use crate::suite::Suite;
 use core::future::Future;
 use core::net::SocketAddr;
@@ -53,8 +56,10 @@ use core::time::Duration;
 use futures_lite::FutureExt;
 use poolhouse_core::client::Platform;
 use poolhouse_core::pool::PoolCounts;
-use poolhouse_core::shell::{Hub, Runtime};
+use poolhouse_core::shell::{Hub, Runtime, Subscribers};
+use serde_json::json;
 use std::process::{Command, ExitCode};
+use std::sync::{Mutex, PoisonError};
 
 /// How many seconds a case may take; far beyond what it needs, also on a machine that has much else to do.
 const CASE_SECONDS_MAX: u32 = 300;
@@ -196,6 +201,51 @@ pub(crate) fn note_drop_point() {
     DROP_POINTS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// How many traces were judged, and what was checked in them.
+static JUDGED: Mutex<(u64, Option<Checks>)> = Mutex::new((0, None));
+
+/// Judges what the pools of a client told.
+///
+/// # Panics
+///
+/// When an invariant is broken.
+fn judge(trace: &Trace) {
+    let mut checks = Checks::default();
+    let result = trace.judge(&mut checks);
+    let mut judged = JUDGED.lock().unwrap_or_else(PoisonError::into_inner);
+    judged.0 += 1;
+    judged.1.get_or_insert_default().merge(&checks);
+    drop(judged);
+    result.unwrap_or_else(|found| panic!("{found}\n{}", trace.json()));
+}
+
+/// Hears what the pools of a client tell in the course of a case, and judges it when it is dropped.
+///
+/// # Panics
+///
+/// When it is dropped and an invariant was broken.
+#[derive(Debug)]
+pub struct Witness(Recorder);
+
+impl Witness {
+    /// Hears whatever is told from now on: it is there before the client is made.
+    #[must_use]
+    pub fn new(events: &Subscribers) -> Self {
+        Self(Recorder::new(events))
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        if let Some(trace) = self.0.take() {
+            judge(&trace);
+        }
+    }
+}
+
 /// The contract with one adapter.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
@@ -237,6 +287,12 @@ impl Contract {
             hush();
             let code = fill(Suite::new(format!("contract ({name})"))).run();
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
+            let (lives, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            println!("contract ({name}): {lives} traces judged");
+            let suite: String =
+                name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
+            let invariants = checks.unwrap_or_default().json();
+            figures::record(&format!("contract_{suite}"), &json!({ "lives": lives, "invariants": invariants }));
             return code;
         };
         let this = std::env::current_exe().expect("this program has a path");

@@ -21,13 +21,13 @@
 //! Sections to read first: Server Monitoring, "Streaming Protocol" (MON-65). Where they are silent it does what a real mongod was
 //! seen to do.
 
-mod auth;
+pub(crate) mod auth;
 pub mod balancer;
 mod client;
 mod commands;
 mod compress;
 mod connection;
-mod errors;
+pub(crate) mod errors;
 mod fail_point;
 mod fault;
 pub mod mongoses;
@@ -36,7 +36,7 @@ mod shared;
 mod state;
 mod store;
 mod thread;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;

@@ -22,8 +22,8 @@ pub const FIRMWARE: &str = "POOLHOUSE_FIRMWARE";
 /// The name of the environment variable by which a script says why there is none.
 pub const FIRMWARE_MISSING: &str = "POOLHOUSE_FIRMWARE_MISSING";
 
-/// How long the emulator may run, in seconds.
-const LIMIT_S: u64 = 120;
+/// How long the emulator may run, unless it is told.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// The folder of the ELFs.
 ///
@@ -44,8 +44,14 @@ pub struct Firmware {
     child: Child,
     lines: Receiver<String>,
     output: Vec<String>,
+    cable: Option<Cable>,
+}
+
+/// The cable of a firmware that runs.
+#[derive(Clone, Debug)]
+pub struct Cable {
     /// The emulator's monitor.
-    monitor: Option<PathBuf>,
+    monitor: PathBuf,
 }
 
 /// A firmware did not do what it should, with what it had printed.
@@ -75,10 +81,24 @@ impl Firmware {
     ///
     /// There is no firmware, or no emulator.
     pub fn start(name: &str, arguments: &[String], monitor: Option<PathBuf>) -> Result<Self, FirmwareError> {
+        Self::start_for(LIMIT, name, arguments, monitor)
+    }
+
+    /// The same of one that may run for so long, in whole seconds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Firmware::start`].
+    pub fn start_for(
+        limit: Duration,
+        name: &str,
+        arguments: &[String],
+        monitor: Option<PathBuf>,
+    ) -> Result<Self, FirmwareError> {
         let elf = available().map_err(FirmwareError)?.join(name);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/run-firmware");
         let mut command = Command::new(script);
-        command.arg(elf).args(arguments).env("POOLHOUSE_FIRMWARE_SECONDS", LIMIT_S.to_string());
+        command.arg(elf).args(arguments).env("POOLHOUSE_FIRMWARE_SECONDS", limit.as_secs().to_string());
         if let Some(path) = &monitor {
             command.env("POOLHOUSE_FIRMWARE_MONITOR", path);
         }
@@ -92,7 +112,7 @@ impl Firmware {
                 }
             }
         });
-        Ok(Self { child, lines, output: Vec::new(), monitor })
+        Ok(Self { child, lines, output: Vec::new(), cable: monitor.map(|monitor| Cable { monitor }) })
     }
 
     /// Reads on until a line that suits, and gives it.
@@ -145,8 +165,28 @@ impl Firmware {
     ///
     /// There is no monitor, or it does not answer.
     pub fn set_link(&self, up: bool) -> Result<(), FirmwareError> {
-        let path = self.monitor.as_ref().ok_or_else(|| self.failed("it has no monitor"))?;
-        let mut socket = UnixStream::connect(path)?;
+        self.cable.as_ref().ok_or_else(|| self.failed("it has no monitor"))?.set(up)
+    }
+
+    /// Its cable, for who pulls it while another reads what it prints; `None` without a monitor.
+    #[must_use]
+    pub fn cable(&self) -> Option<Cable> {
+        self.cable.clone()
+    }
+
+    fn failed(&self, what: &str) -> FirmwareError {
+        FirmwareError(format!("{what}; the firmware printed:\n{}", self.output.join("\n")))
+    }
+}
+
+impl Cable {
+    /// Plugs it in, or pulls it.
+    ///
+    /// # Errors
+    ///
+    /// The monitor does not answer.
+    pub fn set(&self, up: bool) -> Result<(), FirmwareError> {
+        let mut socket = UnixStream::connect(&self.monitor)?;
         socket.set_read_timeout(Some(Duration::from_secs(20)))?;
         let mut answers = BufReader::new(socket.try_clone()?);
         let mut prompt = Vec::new();
@@ -160,10 +200,6 @@ impl Firmware {
             }
         }
         Ok(())
-    }
-
-    fn failed(&self, what: &str) -> FirmwareError {
-        FirmwareError(format!("{what}; the firmware printed:\n{}", self.output.join("\n")))
     }
 }
 

@@ -10,15 +10,22 @@ pub mod cql_server;
 pub mod dns;
 pub mod exchange;
 pub mod fake;
+pub mod figures;
 pub mod firmware;
 pub mod fuzz;
 pub mod handshake;
+pub mod hunt;
 pub mod invariants;
 pub mod model;
 pub mod mongod;
+pub mod oracle;
 pub mod patience;
+pub mod proxy;
+pub mod report;
+pub mod requirements;
 pub mod rng;
 pub mod sdam;
+pub mod search;
 pub mod seeds;
 pub mod sim;
 pub mod spec;
@@ -30,3 +37,16 @@ pub mod world;
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Those of the guides that want an adapter, likewise.
+#[cfg(doctest)]
+mod guide {
+    #[doc = include_str!("../../core/src/guide/adapter.md")]
+    struct Adapter;
+    #[doc = include_str!("../../core/src/guide/migrating.md")]
+    struct Migrating;
+    #[doc = include_str!("../../core/src/guide/observing.md")]
+    struct Observing;
+    #[doc = include_str!("../../core/src/guide/tuning.md")]
+    struct Tuning;
+}

@@ -1,33 +1,54 @@
 //! Lives by seeds, as the simulators' test targets run them: all seeds on all cores, one again by `POOLHOUSE_SEED=n`, what once failed by name.
+//!
+//! A life that fails is told, and then made as small as it can be while it fails in the same way ([`shrink`]): `POOLHOUSE_SCRIPT` replays
+//! what is left of it. One seed of twenty is lived twice, and everything that was put out is compared (P49).
 
-use crate::choices::Choices;
+mod shrink;
+
+pub use shrink::{Limits, Shrunk, head, shrink};
+
+use crate::choices::{Choices, Decisions, Script};
+use crate::figures;
 use crate::rng::Rng;
 use crate::sim::{Trace, caught};
 use core::cell::RefCell;
+use core::hash::{Hash, Hasher};
+use core::iter::StepBy;
+use core::ops::Range;
 use libtest_mimic::{Arguments, Failed, Trial};
+use poolhouse_core::sim::chance::{self, Point};
 use std::env;
+use std::hash::DefaultHasher;
 use std::process::ExitCode;
 use std::thread;
+
+/// Lives one life: what failed, in words.
+pub type Life<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
+
+/// One seed of so many is lived twice.
+pub const TWICE: u64 = 20;
 
 /// What a simulator lives.
 #[derive(Debug)]
 pub struct Lives<C: 'static> {
+    /// What it is called in the figures.
+    pub suite: &'static str,
     /// What the lives show; the number of seeds is put in the place of `{}`.
     pub name: &'static str,
     /// How many seeds are lived, unless `POOLHOUSE_SEEDS` says.
     pub seeds: u64,
-    /// How many are lived twice.
-    pub twice: u64,
     /// How many lines of a life that failed are shown.
     pub lines: usize,
-    /// Lives one: what failed, in words.
-    pub live: fn(u64, &mut C, Option<&Trace>) -> Result<(), String>,
+    /// Lives one.
+    pub live: Life<C>,
     /// Adds what was counted.
     pub add: fn(&mut C, &C),
     /// Prints what was counted in so many lives, and fails if something never came.
     pub report: fn(u64, &C) -> Result<(), Failed>,
     /// Seeds that once failed, and what it was.
     pub regressions: &'static [(u64, &'static str)],
+    /// Scripts of lives that once failed, and what it was.
+    pub scripts: &'static [(&'static str, &'static str)],
     /// What random bytes show.
     pub bytes: Bytes,
 }
@@ -58,59 +79,144 @@ pub fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text:?}")))
 }
 
+/// Lives some seeds with these fault points of core armed, of which each must fire.
+///
+/// # Errors
+///
+/// What failed, and by which seed; or the points that never fired.
+pub fn with_points<C: Default>(seeds: u64, points: &[Point], live: Life<C>) -> Result<(), Failed> {
+    let before = chance::fired();
+    for seed in 0..seeds {
+        let _armed = chance::arm(seed, points);
+        live(&Decisions::of_seed(seed), &mut C::default(), None)
+            .map_err(|error| format!("seed {seed}, fault points armed: {error}"))?;
+    }
+    let after = chance::fired();
+    let times = |point: Point| after[point as usize] - before[point as usize];
+    let counts: Vec<_> = points.iter().map(|&point| format!("{point:?} {}", times(point))).collect();
+    println!("{seeds} seeds with fault points: {}", counts.join(", "));
+    match points.iter().find(|&&point| times(point) == 0) {
+        Some(point) => Err(format!("{point:?} never fired").into()),
+        None => Ok(()),
+    }
+}
+
+/// Lives one life and writes down all of it.
+pub fn told<C: Default>(live: Life<C>, of: &Decisions) -> (Result<(), String>, Vec<String>) {
+    let trace = RefCell::new(Vec::new());
+    let outcome = live(of, &mut C::default(), Some(&trace));
+    (outcome, trace.into_inner())
+}
+
+/// Lives a seed twice.
+///
+/// # Errors
+///
+/// Something that was put out differs: operations, actions, events, bytes.
+pub fn same_twice<C: Default>(live: Life<C>, seed: u64) -> Result<(), String> {
+    let digest = || {
+        let mut hasher = DefaultHasher::new();
+        told(live, &Decisions::of_seed(seed)).hash(&mut hasher);
+        hasher.finish()
+    };
+    if digest() == digest() { Ok(()) } else { Err(format!("P49: seed {seed} lived two different lives")) }
+}
+
+/// Makes the life of a seed that failed as small as it can be; `None` if it does not fail when it is recorded.
+pub fn shrunk<C: Default>(live: Life<C>, of: &Decisions, limits: Limits) -> Option<Shrunk> {
+    let (script, error) = match of.script() {
+        script if script.is_empty() => {
+            let recorded = Decisions::recorded(of.seed());
+            let error = live(&recorded, &mut C::default(), None).err()?;
+            (recorded.script(), error)
+        }
+        script => {
+            let error = live(of, &mut C::default(), None).err()?;
+            (script, error)
+        }
+    };
+    let again = |script: &Script| live(&Decisions::scripted(script.clone()), &mut C::default(), None).err();
+    Some(shrink(script, error, limits, again))
+}
+
 impl<C: Default + Send> Lives<C> {
-    /// Runs the lives, and other trials besides; with `POOLHOUSE_SEED` only that one.
+    /// Runs the lives, and other trials besides; with `POOLHOUSE_SEED` or `POOLHOUSE_SCRIPT` only that one.
+    ///
+    /// # Panics
+    ///
+    /// When one of them holds something else.
     #[must_use]
     pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
         let arguments = Arguments::from_args();
         let mut trials = Vec::new();
-        if let Some(seed) = number("POOLHOUSE_SEED") {
-            trials.push(Trial::test(format!("seed {seed}"), move || self.replay(seed)));
+        if let Ok(text) = env::var("POOLHOUSE_SCRIPT") {
+            let script: Script = text.parse().unwrap_or_else(|error| panic!("POOLHOUSE_SCRIPT: {error}"));
+            trials.push(Trial::test("script", move || self.replay(&Decisions::scripted(script))));
+        } else if let Some(seed) = number("POOLHOUSE_SEED") {
+            trials.push(Trial::test(format!("seed {seed}"), move || self.replay(&Decisions::of_seed(seed))));
         } else {
             let seeds = number("POOLHOUSE_SEEDS").unwrap_or(self.seeds);
             trials.push(Trial::test(self.name.replace("{}", &seeds.to_string()), move || self.live_all(seeds)));
-            trials.push(Trial::test("a seed lives the same life twice (P49)", move || self.same_twice()));
+            trials.push(Trial::test("one seed of twenty lives the same life twice (P49)", move || {
+                self.same_twice(seeds.div_ceil(TWICE))
+            }));
             trials.push(Trial::test(self.bytes.name, move || self.bytes.try_all()));
             trials.extend(self.regressions.iter().map(|&(seed, what)| {
-                Trial::test(format!("regress::seed_{seed}_{what}"), move || self.one(seed, &mut C::default()))
+                Trial::test(format!("regress::seed_{seed}_{what}"), move || {
+                    self.one(&Decisions::of_seed(seed), &mut C::default())
+                })
+            }));
+            trials.extend(self.scripts.iter().map(|&(text, what)| {
+                Trial::test(format!("regress::script_{what}"), move || {
+                    let script: Script = text.parse()?;
+                    self.one(&Decisions::scripted(script), &mut C::default())
+                })
             }));
             trials.extend(others);
         }
         libtest_mimic::run(&arguments, trials).exit_code()
     }
 
-    /// Lives one seed; when it fails, once more to tell how it came.
-    fn one(&self, seed: u64, counters: &mut C) -> Result<(), Failed> {
-        (self.live)(seed, counters, None).map_err(|error| {
-            let trace = RefCell::new(Vec::new());
-            let _again = (self.live)(seed, &mut C::default(), Some(&trace));
-            let lines = trace.into_inner();
-            let (first, rest) = lines.split_at(lines.len().min(1));
-            let last = &rest[rest.len().saturating_sub(self.lines)..];
-            let text = format!("{}\n...\n{}", first.join("\n"), last.join("\n"));
-            format!("POOLHOUSE_SEED={seed} fails after {} lines:\n{text}\n{error}", lines.len()).into()
-        })
+    /// Lives one life; when it fails, once more to tell how it came, and then what is left of it when it is shrunk.
+    fn one(&self, of: &Decisions, counters: &mut C) -> Result<(), Failed> {
+        let Err(error) = (self.live)(of, counters, None) else { return Ok(()) };
+        let again = of.script();
+        let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
+        let (_, lines) = told(self.live, &again);
+        let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
+        text += &self.ends(&lines, &error);
+        // Who only asks whether there is a failure has no use for a smaller one.
+        let wanted = number("POOLHOUSE_SHRINK") != Some(0);
+        if let Some(shrunk) = wanted.then(|| shrunk(self.live, &again, Limits::DEFAULT)).flatten() {
+            let (count, script) = (shrunk.script.len(), &shrunk.script);
+            let (_, lines) = told(self.live, &Decisions::scripted(script.clone()));
+            text += &format!("\n\nshrunk to {count} decisions, POOLHOUSE_SCRIPT='{script}':\n");
+            text += &self.ends(&lines, &shrunk.error);
+        }
+        Err(text.into())
     }
 
-    fn replay(&self, seed: u64) -> Result<(), Failed> {
-        let trace = RefCell::new(Vec::new());
-        let outcome = (self.live)(seed, &mut C::default(), Some(&trace));
-        println!("{}", trace.into_inner().join("\n"));
+    /// How a life began and how it ended.
+    fn ends(&self, lines: &[String], error: &str) -> String {
+        let (first, rest) = lines.split_at(lines.len().min(1));
+        let last = &rest[rest.len().saturating_sub(self.lines)..];
+        format!("{}\n...\n{}\n{error}", first.join("\n"), last.join("\n"))
+    }
+
+    fn replay(&self, of: &Decisions) -> Result<(), Failed> {
+        let (outcome, lines) = told(self.live, of);
+        println!("{}", lines.join("\n"));
         outcome.map_err(Failed::from)
     }
 
     fn live_all(&self, seeds: u64) -> Result<(), Failed> {
-        let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(8);
-        let results: Vec<(C, Result<(), Failed>)> = thread::scope(|scope| {
-            let live = |first: u64| {
-                let mut counters = C::default();
-                let mut mine = (first..seeds).step_by(usize::try_from(threads).unwrap_or(1));
-                let outcome = mine.try_for_each(|seed| self.one(seed, &mut counters));
-                (counters, outcome)
-            };
-            let handles: Vec<_> = (0..threads).map(|first| scope.spawn(move || live(first))).collect();
-            handles.into_iter().map(|handle| handle.join().expect("panics are caught")).collect()
+        let results = on_all_cores(seeds, |mut mine| {
+            let mut counters = C::default();
+            let outcome = mine.try_for_each(|seed| self.one(&Decisions::of_seed(seed), &mut counters));
+            (counters, outcome)
         });
+        let failing = results.iter().filter(|(_, outcome)| outcome.is_err()).count();
+        figures::record(&format!("{}_failing", self.suite), &serde_json::json!({ "failing": failing }));
         let mut counters = C::default();
         for (counted, outcome) in results {
             (self.add)(&mut counters, &counted);
@@ -119,19 +225,29 @@ impl<C: Default + Send> Lives<C> {
         (self.report)(seeds, &counters)
     }
 
-    fn same_twice(&self) -> Result<(), Failed> {
-        for seed in 0..self.twice {
-            let live = || {
-                let trace = RefCell::new(Vec::new());
-                let outcome = (self.live)(seed, &mut C::default(), Some(&trace));
-                (outcome, trace.into_inner())
-            };
-            if live() != live() {
-                return Err(format!("seed {seed} lived two different lives").into());
-            }
-        }
+    fn same_twice(&self, pairs: u64) -> Result<(), Failed> {
+        let outcomes = on_all_cores(pairs, |mut mine| mine.try_for_each(|pair| same_twice(self.live, pair * TWICE)));
+        outcomes.into_iter().collect::<Result<(), String>>()?;
+        println!("{pairs} seeds lived twice, and the same");
+        let regressions = self.regressions.len() + self.scripts.len();
+        let figures = serde_json::json!({ "pairs": pairs, "different": 0, "regressions": regressions });
+        figures::record(&format!("{}_twice", self.suite), &figures);
         Ok(())
     }
+}
+
+/// Deals numbers from 0 out to as many threads as there are cores.
+fn on_all_cores<T: Send>(count: u64, work: impl Fn(StepBy<Range<u64>>) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, |count| count.get() as u64).min(8);
+    thread::scope(|scope| {
+        let work = &work;
+        let start = |first: u64| {
+            let mine = (first..count).step_by(usize::try_from(threads).unwrap_or(1));
+            scope.spawn(move || work(mine))
+        };
+        let handles: Vec<_> = (0..threads).map(start).collect();
+        handles.into_iter().map(|handle| handle.join().expect("panics are caught")).collect()
+    })
 }
 
 impl Bytes {

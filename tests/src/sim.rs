@@ -8,19 +8,20 @@
 mod kind;
 pub mod mux;
 mod ops;
+pub(crate) mod same;
 mod world;
 
 pub use kind::{Counters, Kind};
 
-use crate::choices::Choices;
+use crate::choices::{Choices, Decisions};
 use crate::model::pool::Room;
-use crate::rng::Rng;
 use core::cell::RefCell;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use poolhouse_core::pool::{Fixed, OnHeap, PoolOptions};
 use std::panic::catch_unwind;
 use world::World;
+pub(crate) use world::translated;
 
 /// What is written down of a life, when somebody wants to read it.
 pub type Trace = RefCell<Vec<String>>;
@@ -146,8 +147,9 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
 /// # Errors
 ///
 /// The message of the panic, when pool and model differ or an invariant is broken.
-pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
-    let mut shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
+    let seed = of.seed();
+    let mut shape = Shape::draw(&mut of.stream("shape"));
     // Even ones live as they did before there was such a thing, and are pinned.
     if !seed.is_multiple_of(2) {
         shape = shape.with_reconfiguration();
@@ -158,8 +160,31 @@ pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }
-    let mut operations = Rng::stream(seed, "operations");
+    let mut operations = of.stream("operations");
     caught(|| live(&shape, &mut operations, counters, trace))
+}
+
+/// The kind of the next operation, of those that can be done now: perhaps that of the last one again.
+///
+/// - `weights`: how likely each is. - `sticky`: how often of a hundred times the last one comes again.
+fn next_kind<K: Copy, const N: usize>(
+    all: [K; N],
+    mut weights: [u32; N],
+    sticky: u32,
+    last: Option<K>,
+    is_enabled: impl Fn(K) -> bool,
+    choices: &mut impl Choices,
+) -> Option<K> {
+    if let Some(kind) = last.filter(|&kind| sticky > 0 && is_enabled(kind) && choices.below(100) < sticky) {
+        return Some(kind);
+    }
+    for (kind, weight) in all.into_iter().zip(&mut weights) {
+        if *weight > 0 && !is_enabled(kind) {
+            *weight = 0;
+        }
+    }
+    let any = weights.iter().any(|&weight| weight > 0);
+    any.then(|| all[choices.weighted(&weights)])
 }
 
 /// Runs a body and turns a panic into its message.

@@ -6,11 +6,14 @@
 extern crate alloc;
 
 #[path = "interleavings/bench.rs"]
+#[allow(dead_code, reason = "some of it is for the schedules")]
 mod bench;
 #[path = "interleavings/clocks.rs"]
 mod clocks;
 #[path = "interleavings/ending.rs"]
 mod ending;
+#[path = "interleavings/engine.rs"]
+mod engine;
 #[path = "interleavings/establishing.rs"]
 mod establishing;
 #[path = "interleavings/flaws.rs"]
@@ -21,3 +24,6 @@ mod hand_over;
 mod model;
 #[path = "interleavings/selecting.rs"]
 mod selecting;
+#[path = "interleavings/sleepers.rs"]
+#[allow(dead_code, reason = "only the schedules wake them")]
+mod sleepers;

@@ -1,4 +1,4 @@
-//! The pool against its reference model: ten thousand seeds, every life of tiny shapes, and random fuzz bytes.
+//! The pool against its reference model: fourteen thousand seeds, every life of tiny shapes, and random fuzz bytes.
 //!
 //! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
 #![forbid(unsafe_code)]
@@ -6,14 +6,16 @@
 #[path = "simulate/exhaustive.rs"]
 mod exhaustive;
 
-use libtest_mimic::Failed;
-use poolhouse_tests::fuzz;
-use poolhouse_tests::seeds::{Bytes, Lives};
+use libtest_mimic::{Failed, Trial};
+use poolhouse_core::sim::chance::Point;
+use poolhouse_tests::oracle::pool::CHECKED;
+use poolhouse_tests::seeds::{Bytes, Lives, with_points};
 use poolhouse_tests::sim::{self, Counters};
+use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
 /// Seeds that once failed, and what it was.
-const REGRESSIONS: [(u64, &str); 8] = [
+const REGRESSIONS: [(u64, &str); 12] = [
     (0, "late_check_out_got_a_connection"),
     (0, "failure_of_a_stale_connection_cleared"),
     (8, "pending_connections_were_abandoned_out_of_order"),
@@ -22,17 +24,22 @@ const REGRESSIONS: [(u64, &str); 8] = [
     (118, "refused_check_out_did_not_refill"),
     (852, "back_off_ended_with_no_place"),
     (978, "fork_was_told_as_the_cause_later"),
+    (11_582, "oracle_took_the_time_of_a_call_that_was_refused"),
+    (12_622, "pause_that_ended_as_a_check_out_was_cancelled"),
+    (262_663, "of_idle_and_stale_connections_the_stale_were_closed_first"),
+    (598_536, "model_did_not_make_up_for_what_a_check_out_closed"),
 ];
 
 static LIVES: Lives<Counters> = Lives {
+    suite: "pool",
     name: "{} seeds agree with the reference model",
-    seeds: 10_000,
-    twice: 200,
+    seeds: 14_000,
     lines: 60,
     live: sim::seed,
     add: Counters::add,
     report,
     regressions: &REGRESSIONS,
+    scripts: &[],
     bytes: Bytes {
         name: "random fuzz bytes agree with the reference model",
         stream: "fuzz",
@@ -43,7 +50,11 @@ static LIVES: Lives<Counters> = Lives {
 };
 
 fn main() -> ExitCode {
-    LIVES.run(exhaustive::trials())
+    let points = Trial::test("seeds with fault points that nobody sees agree with the reference model", || {
+        let points = [Point::OtherPlace, Point::DeadlineInTree, Point::OtherTimeout, Point::OtherAction];
+        with_points(2_000, &points, sim::seed)
+    });
+    LIVES.run(exhaustive::trials().into_iter().chain([points]))
 }
 
 fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
@@ -51,6 +62,11 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("operations that never came: {missing:?}").into());
+    }
+    figures::record("simulate", &counters.json());
+    let unchecked = counters.checks.missing(&CHECKED);
+    if seeds >= 1_000 && !unchecked.is_empty() {
+        return Err(format!("invariants that were never checked: {unchecked:?}").into());
     }
     Ok(())
 }

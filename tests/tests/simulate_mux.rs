@@ -1,27 +1,30 @@
-//! The multiplexed pool against its reference model: ten thousand seeds, stream-id attacks included, and random fuzz bytes; and a day of load in virtual time.
+//! The multiplexed pool against its reference model: three thousand seeds, stream-id attacks included, and random fuzz bytes; and a day of load in virtual time.
 //!
 //! `POOLHOUSE_SEED=n` replays one seed and shows each operation and event; `POOLHOUSE_SEEDS=n` says how many seeds are lived, `POOLHOUSE_DAY=n` which day.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::{Failed, Trial};
-use poolhouse_tests::fuzz;
-use poolhouse_tests::seeds::{Bytes, Lives, number};
+use poolhouse_core::sim::chance::Point;
+use poolhouse_tests::oracle::mux::CHECKED;
+use poolhouse_tests::seeds::{Bytes, Lives, number, with_points};
 use poolhouse_tests::sim::mux::day::{self, OPTIONS, Report};
 use poolhouse_tests::sim::mux::{self, Counters};
+use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
 /// How many connections are opened in an hour at most, when the load goes up and down at random by more than one carries: twice as many as there may be.
 const OPENED_PER_HOUR: u32 = 2 * OPTIONS.local.max_connections;
 
 static LIVES: Lives<Counters> = Lives {
+    suite: "mux",
     name: "{} seeds agree with the reference model",
-    seeds: 10_000,
-    twice: 200,
+    seeds: 3_000,
     lines: 60,
     live: mux::seed,
     add: Counters::add,
     report,
     regressions: &[],
+    scripts: &[],
     bytes: Bytes {
         name: "random fuzz bytes agree with the reference model",
         stream: "fuzz",
@@ -33,6 +36,10 @@ static LIVES: Lives<Counters> = Lives {
 
 fn main() -> ExitCode {
     LIVES.run([
+        Trial::test("seeds with fault points that nobody sees agree with the reference model", || {
+            let points = [Point::OtherPlace, Point::DeadlineInTree, Point::OtherStream];
+            with_points(2_000, &points, mux::seed)
+        }),
         Trial::test("a day of load at random: resizing follows the rule and does not flap", noisy_day),
         Trial::test("a day of smooth load opens each connection once", smooth_day),
         Trial::test("an hour at a threshold opens at most one connection", threshold),
@@ -44,6 +51,11 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("operations that never came: {missing:?}").into());
+    }
+    figures::record("simulate_mux", &counters.json());
+    let unchecked = counters.checks.missing(&CHECKED);
+    if seeds >= 1_000 && !unchecked.is_empty() {
+        return Err(format!("invariants that were never checked: {unchecked:?}").into());
     }
     Ok(())
 }

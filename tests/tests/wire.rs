@@ -2,8 +2,9 @@
 //! one module of the wire to show.
 
 use poolhouse_core::wire::Decoded;
+use poolhouse_core::wire::WireErrorKind;
 use poolhouse_core::wire::bson::{DocumentWriter, RawDocument, RawValue};
-use poolhouse_core::wire::message::{Exchange, Flags, Limits, Matched, Outgoing, encode_message};
+use poolhouse_core::wire::message::{Exchange, Flags, Limits, Matched, Outgoing, decode_message, encode_message};
 use poolhouse_tests::fuzz;
 
 /// splitmix64.
@@ -144,4 +145,111 @@ fn hostile_shapes_of_full_size_take_linear_time() {
     })
     .expect("grows");
     assert_eq!(RawDocument::new(&sink).and_then(RawDocument::validate), Ok(()));
+}
+
+/// A message of this claimed length, opcode and flags, in front of a good body and the checksum if there is to be one.
+fn claimed(length: i32, opcode: i32, flags: u32) -> Vec<u8> {
+    let body = [0, 5, 0, 0, 0, 0];
+    let mut bytes = [length.to_le_bytes(), 1_i32.to_le_bytes(), 7_i32.to_le_bytes(), opcode.to_le_bytes()].concat();
+    bytes.extend(flags.to_le_bytes());
+    bytes.extend(body);
+    if flags & 1 == 1 {
+        bytes.extend(crc32c::crc32c(&bytes).to_le_bytes());
+    }
+    bytes
+}
+
+/// Every header of a telling length, opcode and flags: accepted, or refused for the first thing that is wrong, whole and byte by byte.
+#[test]
+fn every_header_is_judged_by_its_length_its_opcode_and_its_flags() {
+    let limits = Limits { message_bytes_max: 1_000, ..Limits::DEFAULT };
+    let max = 1_000;
+    let mut seen = [0_u32; 6];
+    let flags: Vec<u32> =
+        [0, 0x8000_0000].into_iter().chain((0..32).map(|bit| 1 << bit)).chain([3, u32::MAX]).collect();
+    for opcode in [i32::MIN, -1, 0, 1, 2001, 2004, 2010, 2011, 2012, 2013, 2014, i32::MAX] {
+        for &flags in &flags {
+            let whole = i32::try_from(claimed(0, opcode, flags).len()).expect("short");
+            let lengths = [
+                i32::MIN,
+                -1,
+                0,
+                1,
+                15,
+                16,
+                17,
+                20,
+                21,
+                whole - 1,
+                whole,
+                whole + 1,
+                max,
+                max + 1,
+                48_000_001,
+                i32::MAX,
+            ];
+            for length in lengths {
+                let bytes = claimed(length, opcode, flags);
+                let told = decode_message(&bytes, &limits).map_err(|error| error.kind());
+                let is_flag = |bit: u32| flags & bit != 0;
+                let case = format!("length {length} of {whole}, opcode {opcode}, flags {flags:#x}: {told:?}");
+                let outcome = match told {
+                    Err(WireErrorKind::MessageTooLong { length_bytes, max_bytes: 1_000 }) => {
+                        assert!(length_bytes == length && length > max, "{case}");
+                        0
+                    }
+                    Err(WireErrorKind::Compressed) => {
+                        assert!((16..=max).contains(&length) && opcode == 2012, "{case}");
+                        1
+                    }
+                    Err(WireErrorKind::Opcode { opcode: refused }) => {
+                        assert!(refused == opcode && (16..=max).contains(&length) && opcode != 2013, "{case}");
+                        1
+                    }
+                    Err(WireErrorKind::MessageTooShort { length_bytes }) => {
+                        assert!(length_bytes == length && (length < 16 || length <= whole && opcode == 2013), "{case}");
+                        2
+                    }
+                    Ok(Decoded::NeedMore { bytes_min }) => {
+                        assert!(opcode == 2013 && (whole + 1..=max).contains(&length), "{case}");
+                        assert_eq!(i32::try_from(bytes_min), Ok(length - whole), "{case}");
+                        3
+                    }
+                    Ok(Decoded::Done { value, rest }) => {
+                        assert!(opcode == 2013 && length == whole && flags & 0xfffc == 0, "{case}");
+                        assert!(rest.is_empty() && value.flags().bits() == flags, "{case}");
+                        4
+                    }
+                    // Cut short, it lacks some of its body or its checksum; or a flag is not understood.
+                    Err(_) => {
+                        assert!(opcode == 2013 && (17..=whole).contains(&length), "{case}");
+                        assert!(length < whole || is_flag(0xfffc), "{case}");
+                        5
+                    }
+                };
+                seen[outcome] += 1;
+                byte_by_byte(&bytes, &limits, &case);
+            }
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 0), "{seen:?}");
+}
+
+/// As the bytes arrive, the first verdict is the last: what is refused or accepted stays so.
+fn byte_by_byte(bytes: &[u8], limits: &Limits, case: &str) {
+    let last = decode_message(bytes, limits);
+    for end in 0..bytes.len() {
+        match decode_message(&bytes[..end], limits) {
+            Ok(Decoded::NeedMore { bytes_min }) => assert!(bytes_min > 0, "{case}, {end} bytes"),
+            early => {
+                // What lies behind a message is another one's.
+                let same = match (early, last) {
+                    (Ok(Decoded::Done { value: one, .. }), Ok(Decoded::Done { value: other, .. })) => one == other,
+                    (Err(one), Err(other)) => one == other,
+                    _ => false,
+                };
+                assert!(same, "{case}: {early:?} after {end} bytes");
+            }
+        }
+    }
 }

@@ -1,23 +1,34 @@
-//! The client against a world of faults: two thousand seeds, and what once failed.
+//! The client against a world of faults that hears and says bytes: three thousand seeds, and what once failed.
 //!
-//! `POOLHOUSE_SEED=n` replays one seed and shows what happened; `POOLHOUSE_SEEDS=n` says how many seeds are lived.
+//! `POOLHOUSE_SEED=n` replays one seed and shows what happened, `POOLHOUSE_SCRIPT` what is left of one that was shrunk; `POOLHOUSE_SEEDS=n`
+//! says how many seeds are lived.
 #![forbid(unsafe_code)]
 
 use libtest_mimic::Failed;
-use poolhouse_tests::fuzz;
+use poolhouse_tests::oracle::{control, monitor, pool};
 use poolhouse_tests::seeds::{Bytes, Lives};
 use poolhouse_tests::world::{self, Counters};
+use poolhouse_tests::{figures, fuzz};
+use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
+/// Seeds that once failed, and what it was.
+const REGRESSIONS: [(u64, &str); 3] = [
+    (3_146, "check_out_that_closed_an_idle_connection_did_not_refill"),
+    (6_624, "oracle_took_one_of_two_for_the_other_who_came_at_the_same_time"),
+    (46_174, "member_that_was_an_arbiter_when_it_greeted"),
+];
+
 static LIVES: Lives<Counters> = Lives {
+    suite: "world",
     name: "in {} worlds the view converges once faults stop, and no step is seen half-done",
-    seeds: 2_000,
-    twice: 50,
+    seeds: 3_000,
     lines: 80,
     live: world::seed,
     add: Counters::add,
     report,
-    regressions: &[],
+    regressions: &REGRESSIONS,
+    scripts: &[],
     bytes: Bytes {
         name: "any inputs leave the control machine whole (S21)",
         stream: "control",
@@ -32,13 +43,31 @@ fn main() -> ExitCode {
 }
 
 fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
-    println!("{seeds} seeds, {} steps, {} virtual hours", counters.steps, counters.seconds / 3_600);
-    for kind in world::Kind::ALL {
-        println!("  {kind:?}: {}", counters.of(kind));
+    let hours = counters.seconds / 3_600;
+    println!("{seeds} seeds, {} steps, {hours} virtual hours, {} bytes", counters.steps, counters.bytes);
+    let kinds: Map<String, Value> =
+        world::Kind::ALL.into_iter().map(|kind| (format!("{kind:?}"), counters.of(kind).into())).collect();
+    for (kind, count) in &kinds {
+        println!("  {kind}: {count}");
     }
+    let points: Map<String, Value> =
+        world::POINTS.into_iter().map(|point| (format!("{point:?}"), counters.fired(point).into())).collect();
+    println!("  fault points of core: {}", Value::Object(points.clone()));
+    println!("  invariants: {}", counters.checks.json());
+    let figures = json!({ "lives": seeds, "steps": counters.steps, "virtual_hours": hours, "bytes": counters.bytes, "inputs": kinds, "points": points, "invariants": counters.checks.json() });
+    figures::record("world", &figures);
     let missing = counters.missing();
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("what never came: {missing:?}").into());
+    }
+    let still: Vec<_> = world::POINTS.into_iter().filter(|point| counters.fired(*point) == 0).collect();
+    if seeds >= 1_000 && !still.is_empty() {
+        return Err(format!("fault points that never fired: {still:?}").into());
+    }
+    let ids = [pool::CHECKED.as_slice(), &control::CHECKED, &monitor::CHECKED, &world::CHECKED].concat();
+    let unchecked = counters.checks.missing(&ids);
+    if seeds >= 1_000 && !unchecked.is_empty() {
+        return Err(format!("invariants that were never checked: {unchecked:?}").into());
     }
     Ok(())
 }

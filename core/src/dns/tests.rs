@@ -1,4 +1,5 @@
 mod config;
+mod errors;
 mod hosts;
 mod lookup;
 mod poll;

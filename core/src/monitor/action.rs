@@ -1,10 +1,12 @@
 //! What passes between a monitor and its host: connections by their ids, actions, replies, outcomes.
 
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::cause::Cause;
 use crate::server::TopologyVersion;
+use crate::sim::Serial;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,10 +18,16 @@ pub enum Line {
 }
 
 /// Names one connection of a monitor, and no later one: the same `line` gets a new number with each dial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineId {
     pub(super) serial: NonZeroU64,
     pub(super) line: Line,
+}
+
+impl Hash for LineId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Serial(self.number()), self.line).hash(state);
+    }
 }
 
 impl LineId {

@@ -2,6 +2,7 @@
 
 use crate::machine::Stale;
 use crate::monitor::action::{CheckReply, HelloKind, Line, LineId, MonitorAction};
+use crate::sim::Past;
 use crate::time::Instant;
 
 /// What is known of a connection.
@@ -40,7 +41,7 @@ pub(super) struct Exchange {
     /// The host has not taken the action yet.
     owed: bool,
     /// When the hello was taken to be sent; before that, when the exchange began.
-    pub(super) since: Instant,
+    pub(super) since: Past<Instant>,
     deadline: Option<Instant>,
 }
 
@@ -86,14 +87,14 @@ impl Link {
     pub(super) fn dial(&mut self, now: Instant, id: LineId, hello_ok: bool, deadline: Option<Instant>) {
         assert!(self.state == State::Down, "a line has one connection at a time");
         let conn = Conn { id, hello_ok, server_connection: None };
-        self.state = State::Busy(Exchange { conn, step: Step::Dial, owed: true, since: now, deadline });
+        self.state = State::Busy(Exchange { conn, step: Step::Dial, owed: true, since: Past(now), deadline });
     }
 
     /// `Idle -> Busy`: owes the action of `step`.
     pub(super) fn begin(&mut self, now: Instant, step: Step, deadline: Option<Instant>) {
         let State::Idle(conn) = self.state else { panic!("an exchange begins on an idle connection") };
         assert!(step != Step::Dial, "a connection is dialed once");
-        self.state = State::Busy(Exchange { conn, step, owed: true, since: now, deadline });
+        self.state = State::Busy(Exchange { conn, step, owed: true, since: Past(now), deadline });
     }
 
     /// `Busy (dialing) -> Busy (handshake)`, within the same deadline.
@@ -102,7 +103,7 @@ impl Link {
         assert!(exchange.is_dialing() && !exchange.owed, "the dial was taken by the host");
         exchange.step = Step::Hello(HelloKind::Handshake { legacy: !exchange.conn.hello_ok });
         exchange.owed = true;
-        exchange.since = now;
+        exchange.since = Past(now);
     }
 
     /// `Busy -> Idle`: the reply was good. Takes from it what concerns the connection.
@@ -212,7 +213,7 @@ impl Link {
         Some(match exchange.step {
             Step::Dial => MonitorAction::Dial(line),
             Step::Hello(hello) => {
-                exchange.since = now;
+                exchange.since = Past(now);
                 MonitorAction::SendHello { line, hello }
             }
             Step::ReadNext => MonitorAction::ReadNext { line },

@@ -9,13 +9,14 @@ use crate::monitor::{
     CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent,
     Next, Phase, later,
 };
+use crate::sim::Serial;
 use crate::time::Instant;
 
 impl Monitor {
     /// A fresh name for the next connection of `line`.
     fn next_id(&mut self, line: Line) -> LineId {
-        self.serial_last = self.serial_last.checked_add(1).expect("fewer than 2^64 connections");
-        LineId { serial: NonZeroU64::new(self.serial_last).expect("counts from 1"), line }
+        self.serial_last = Serial(self.serial_last.0.checked_add(1).expect("fewer than 2^64 connections"));
+        LineId { serial: NonZeroU64::new(self.serial_last.0).expect("counts from 1"), line }
     }
 
     /// When something that begins at `now` and has the limit of connectTimeoutMS is too late.
@@ -86,7 +87,7 @@ impl Monitor {
     }
 
     pub(super) fn succeed_ping(&mut self, now: Instant, reply: &CheckReply) {
-        let since = self.ping.exchange().map(|exchange| exchange.since).expect("the reply was due");
+        let since = self.ping.exchange().map(|exchange| exchange.since.0).expect("the reply was due");
         self.ping.answered(reply);
         self.rtt.add_sample(now.saturating_since(since));
         self.ping_due = later(now, self.config.heartbeat_frequency());
@@ -101,7 +102,7 @@ impl Monitor {
         assert!(matches!(self.phase, Phase::Checking), "the reply was due");
         let exchange = *self.check.exchange().expect("the reply was due");
         let awaited = exchange.step.is_awaited();
-        let duration = now.saturating_since(exchange.since);
+        let duration = now.saturating_since(exchange.since.0);
         self.check.answered(reply);
         if !awaited {
             self.rtt.add_sample(duration);
@@ -165,7 +166,7 @@ impl Monitor {
         let exchange = self.check.exchange().expect("a check in flight has an exchange");
         let id = self.heartbeat_id(&exchange.conn);
         let awaited = exchange.step.is_awaited();
-        let duration = now.saturating_since(exchange.since);
+        let duration = now.saturating_since(exchange.since.0);
         observer.on_event(now, &MonitorEvent::HeartbeatFailed { id, awaited, duration, cause });
     }
 }

@@ -1,6 +1,7 @@
 mod errors;
 mod options;
 mod polling;
+mod report;
 mod rtt;
 mod streaming;
 mod table;

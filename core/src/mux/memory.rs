@@ -1,8 +1,10 @@
 //! Where a multiplexed pool keeps its slots, and what is in one.
 
 use super::AcquireError;
+use super::streams::Streams;
 use super::types::MuxConnId;
 use crate::Instant;
+use crate::sim::Past;
 use crate::storage::Store;
 use crate::storage::deadlines::Node;
 use crate::storage::table::Slot;
@@ -11,7 +13,7 @@ use crate::storage::table::Slot;
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxConnSlot {
-    pub(super) created: Instant,
+    pub(super) created: Past<Instant>,
     /// From when on it is of no more use, once it is trashed.
     pub(super) until: Instant,
     /// When the peer was last heard.
@@ -35,7 +37,7 @@ pub(super) struct Heartbeat {
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxWaiterSlot {
-    pub(super) started: Instant,
+    pub(super) started: Past<Instant>,
     pub(super) verdict: Verdict,
 }
 
@@ -48,17 +50,20 @@ pub(super) enum Verdict {
 }
 
 mod sealed {
-    use super::{Instant, MuxConnSlot, MuxWaiterSlot, Node, Slot, Store};
+    use super::{Instant, MuxConnSlot, MuxWaiterSlot, Node, Slot, Store, Streams};
+    use core::hash::Hash;
 
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait MuxMemory {
-        type Conns: Store<Slot<MuxConnSlot>>;
-        type Waiters: Store<Slot<MuxWaiterSlot>>;
-        type Nodes: Store<Node>;
-        type Deadlines: Store<Instant>;
-        type Minima: Store<Instant>;
+        type Conns: Store<Slot<MuxConnSlot>> + Clone + Eq + Hash;
+        type Waiters: Store<Slot<MuxWaiterSlot>> + Clone + Eq + Hash;
+        type Nodes: Store<Node> + Clone + Eq + Hash;
+        type Deadlines: Store<Instant> + Clone + Eq + Hash;
+        type Minima: Store<Instant> + Clone + Eq + Hash;
         /// The stream ids of one connection.
-        type Words: Store<u64>;
+        type Words: Store<u64> + Clone + Eq + Hash;
+        /// Those of all connections.
+        type Streams: Store<Streams<Self::Words>> + Clone + Eq + Hash;
         /// As many as connections.
         type PerConn<T>: Store<T>;
         /// As many as waiters.
@@ -67,7 +72,7 @@ mod sealed {
 }
 pub(crate) use sealed::MuxMemory as Stores;
 
-/// Where a multiplexed pool keeps its slots: [`MuxFixed`] or, with feature `alloc`, [`MuxOnHeap`]. Sealed.
+/// Where a multiplexed pool keeps its slots: [`MuxFixed`] or, with feature `alloc`, `MuxOnHeap`. Sealed.
 pub trait MuxMemory: Stores {}
 
 /// In place: up to `CONNS` connections, trashed ones included, `WAITERS` requests that wait, and stream ids in `WORDS` words for each connection
@@ -82,6 +87,7 @@ impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> Stores for Mu
     type Deadlines = heapless::Vec<Instant, WAITERS>;
     type Minima = heapless::Vec<Instant, WAITERS>;
     type Words = heapless::Vec<u64, WORDS>;
+    type Streams = heapless::Vec<Streams<Self::Words>, CONNS>;
     type PerConn<T> = heapless::Vec<T, CONNS>;
     type PerWaiter<T> = heapless::Vec<T, WAITERS>;
 }
@@ -101,6 +107,7 @@ impl Stores for MuxOnHeap {
     type Deadlines = crate::storage::Heap<Instant>;
     type Minima = crate::storage::Heap<Instant>;
     type Words = crate::storage::Heap<u64>;
+    type Streams = crate::storage::Heap<Streams<Self::Words>>;
     type PerConn<T> = crate::storage::Heap<T>;
     type PerWaiter<T> = crate::storage::Heap<T>;
 }

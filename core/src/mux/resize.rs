@@ -4,6 +4,7 @@ use super::memory::MuxConnSlot;
 use super::streams::Streams;
 use super::{BACKOFF_LAST, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
 use crate::machine::Observer;
+use crate::sim::Past;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant};
 
@@ -71,7 +72,7 @@ impl<M: MuxMemory> Mux<M> {
     /// Begins to establish one more.
     fn create(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) -> Result<(), Full> {
         let slot = MuxConnSlot {
-            created: now,
+            created: Past(now),
             until: Instant::MAX,
             heard: now,
             in_flight: 0,

@@ -7,6 +7,8 @@ use super::{
     waiter,
 };
 use crate::machine::Observer;
+use crate::sim::Past;
+use crate::sim::chance::{Point, fires};
 use crate::storage::Store;
 use crate::{Cause, Instant};
 
@@ -21,7 +23,8 @@ impl<M: MuxMemory> Mux<M> {
         while let Some(index) = at {
             let in_flight = self.conns.at(index).map_or(u32::MAX, |slot| slot.in_flight);
             let streams = self.streams.slots().get(index as usize);
-            if in_flight < least && streams.is_some_and(|streams| streams.free_count() > 0) {
+            let is_less = in_flight < least || (in_flight == least && found.is_some() && fires(Point::NewestOfEqual));
+            if is_less && streams.is_some_and(|streams| streams.free_count() > 0) {
                 least = in_flight;
                 found = Some(index);
             }
@@ -120,7 +123,10 @@ impl<M: MuxMemory> Mux<M> {
         if until <= now {
             return Err(AcquireError::TimedOut { in_flight, queued: queued + 1 });
         }
-        let slot = MuxWaiterSlot { started: now, verdict: Verdict::Waiting };
+        let slot = MuxWaiterSlot { started: Past(now), verdict: Verdict::Waiting };
+        if fires(Point::RefuseRequest) {
+            return Err(busy);
+        }
         let key = self.waiters.insert(waiter::WAITING, slot).map_err(|_| busy)?;
         if self.deadlines.insert(key.index, until).is_err() {
             self.waiters.remove(key.index);
@@ -160,7 +166,7 @@ impl<M: MuxMemory> Mux<M> {
         let slot = self.waiters.get_mut(index);
         debug_assert!(slot.verdict == Verdict::Waiting, "a request ends once");
         slot.verdict = verdict;
-        let started = slot.started;
+        let started = slot.started.0;
         self.deadlines.remove(index);
         self.waiters.move_to(index, waiter::OWES_WAKE);
         if let Verdict::Failed(error) = verdict {
@@ -173,7 +179,7 @@ impl<M: MuxMemory> Mux<M> {
     pub(super) fn serve(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         while let Some(waiting) = self.waiters.front(waiter::WAITING) {
             let Some(index) = self.least_busy() else { return };
-            let started = self.waiters.get(waiting).started;
+            let started = self.waiters.get(waiting).started.0;
             let Some((conn, id)) = self.grant(now, index, started, observer) else { return };
             self.settle(now, waiting, Verdict::Granted(conn, id), observer);
         }

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::sim::chance::{Point, fires};
 use crate::storage::{Full, Store};
 
 /// The most ids that a connection can have: what 15 bits name.
@@ -46,8 +47,9 @@ pub(super) enum Use {
 }
 
 /// The ids of one connection. Three bits each: free, answered, late.
+#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Streams<W> {
+pub struct Streams<W> {
     words: W,
     /// One bit for each 64 words that have a free id among them.
     top: u64,
@@ -118,6 +120,9 @@ impl<W: Store<u64>> Streams<W> {
     pub(super) fn take(&mut self) -> Option<u32> {
         if self.free * 2 < self.window && self.window < self.ids {
             self.widen();
+        }
+        if fires(Point::OtherStream) {
+            self.cursor = 0;
         }
         let near = (self.cursor / 64) as usize;
         let after = self.words.slots().get(near * 3 + FREE)? & (u64::MAX << (self.cursor % 64));

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 mod edges;
 mod pressure;
+mod report;
 
 type Events = Vec<(Instant, MuxEvent)>;
 
@@ -211,6 +212,7 @@ fn full_queue_or_none_rejects_with_the_numbers() {
     });
     let _streams: Vec<_> = (0..4).map(|_| world.stream()).collect();
     let waiters: Vec<_> = (0..3).map(|_| world.waiter()).collect();
+    assert_eq!(waiters.iter().map(|waiter| waiter.index()).collect::<Vec<_>>(), [0, 1, 2], "each has a place");
     let busy = AcquireError::Busy { in_flight: 4, queued: 3, queue_max: 3 };
     assert_eq!(world.acquire(), Err(busy));
     assert_eq!(busy.to_string(), "the host is busy: 4 requests are in flight, and 3 of at most 3 wait");
@@ -578,4 +580,28 @@ fn bad_options_name_themselves() {
     for options in [MuxOptions::DEFAULT, MuxOptions::DEFAULT_128] {
         assert!(options.validate().is_ok());
     }
+}
+
+#[test]
+fn a_pool_knows_whether_it_was_closed() {
+    let mut world = world(SMALL);
+    assert!(!world.mux.is_closed());
+    world.mux.close(world.now, &mut world.events);
+    assert!(world.mux.is_closed());
+}
+
+#[test]
+fn of_connections_that_are_as_busy_the_oldest_takes_the_request() {
+    let local = HostOptions { core_connections: 3, ..SMALL.local };
+    let mut world = world(MuxOptions { local, ..SMALL });
+    world.establish();
+    let streams: Vec<_> = (0..6).map(|_| world.stream()).collect();
+    let order: Vec<_> = streams.iter().map(Stream::conn).collect();
+    assert_eq!(order[..3], order[3..], "in turn, and again in the same order");
+    let mut open = Vec::new();
+    world.mux.for_each_conn(|conn, in_flight, takes| {
+        assert_eq!((in_flight, takes), (2, true));
+        open.push(conn);
+    });
+    assert_eq!(order[..3], open, "the oldest first");
 }

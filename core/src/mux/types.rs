@@ -79,6 +79,12 @@ impl Stream {
     pub const fn mux(&self) -> MuxId {
         self.mux
     }
+
+    /// The same stream of a clone of the pool, for searches that clone a pool together with its host.
+    #[cfg(feature = "sim")]
+    pub const fn cloned(&self) -> Self {
+        Self { conn: self.conn, id: self.id, mux: self.mux }
+    }
 }
 
 /// What became of a request at once.

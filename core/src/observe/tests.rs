@@ -64,3 +64,46 @@ fn what_is_behind_the_cut_is_not_formatted() {
 
     assert_eq!(format!("{}", Truncated::new(Careful, 3)), "123...");
 }
+
+#[test]
+fn events_without_context_reach_both_observers_in_order() {
+    let (mut first, mut second) = (Seen::default(), Seen::default());
+    let mut both = Tee(&mut first, Some(&mut second));
+    both.on_event(Instant::ORIGIN, &PoolEvent::PoolReady { pool: PoolId::new(1) });
+    Some(&mut both).on_event(Instant::ORIGIN, &PoolEvent::PoolClosed { pool: PoolId::new(1) });
+    assert_eq!(first.0, [("PoolReady", None), ("PoolClosed", None)]);
+    assert_eq!(second.0, first.0);
+}
+
+#[test]
+fn truncated_text_fails_where_what_it_is_written_to_or_of_fails() {
+    use core::fmt::Write;
+
+    struct Few(usize);
+    impl Write for Few {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0 = self.0.checked_sub(text.len()).ok_or(core::fmt::Error)?;
+            Ok(())
+        }
+    }
+    struct Broken;
+    impl core::fmt::Display for Broken {
+        fn fmt(&self, _: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            Err(core::fmt::Error)
+        }
+    }
+    struct Stubborn;
+    impl core::fmt::Display for Stubborn {
+        fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+            let _ = f.write_str("12345");
+            let _ = f.write_str("67890");
+            Ok(())
+        }
+    }
+    for room in 0..6 {
+        assert!(write!(Few(room), "{}", Truncated::new("abcdef", 3)).is_err(), "3 bytes and 3 dots in {room}");
+    }
+    assert!(write!(Few(6), "{}", Truncated::new("abcdef", 3)).is_ok());
+    assert!(write!(Few(9), "{}", Truncated::new(Broken, 3)).is_err(), "its own failure is not taken for the cut");
+    assert_eq!(format!("{}", Truncated::new(Stubborn, 3)), "123...");
+}

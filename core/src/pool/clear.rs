@@ -91,7 +91,7 @@ impl<M: Memory> Pool<M> {
         let state = self.state;
         let mut at = self.services.front(0);
         while let Some(index) = at {
-            self.services.get_mut(index).generation += 1;
+            self.services.get_mut(index).generation.0 += 1;
             at = self.services.next(index);
         }
         self.begin_clear(now, clear, cause, observer);
@@ -111,7 +111,7 @@ impl<M: Memory> Pool<M> {
     #[cfg(feature = "async")]
     pub(crate) fn start_over(&self) -> Self {
         let new = Self::new(self.now, self.id, self.config, &mut ());
-        Self { generation: self.generation + 1, ..new }
+        Self { generation: super::Generation(self.generation.0 + 1), ..new }
     }
 
     /// Whether this kind of clear belongs to the pool's mode (CMAP-75).
@@ -132,7 +132,7 @@ impl<M: Memory> Pool<M> {
         }
         let (service_id, interrupt_in_use_connections) = match clear {
             Clear::All { interrupt_in_use_connections } => {
-                self.generation += 1;
+                self.generation.0 += 1;
                 self.sweep_due = self.conns.len(conn::AVAILABLE) > 0;
                 if self.state == PoolState::Paused {
                     return;
@@ -145,7 +145,7 @@ impl<M: Memory> Pool<M> {
             }
             Clear::Service(id) => {
                 if let Some(index) = self.service(id) {
-                    self.services.get_mut(index).generation += 1;
+                    self.services.get_mut(index).generation.0 += 1;
                     self.sweep_due |= self.conns.len(conn::AVAILABLE) > 0;
                 }
                 if self.state == PoolState::Paused {

@@ -1,6 +1,7 @@
 //! Where a pool keeps its slots, and what is in one.
 
-use super::{CheckOutError, ConnId, Pinned};
+use super::{CheckOutError, ConnId, Generation, Pinned};
+use crate::sim::Past;
 use crate::storage::Store;
 use crate::storage::deadlines::Node;
 use crate::storage::table::{NIL, Slot};
@@ -10,9 +11,9 @@ use crate::{Instant, ObjectId};
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnSlot {
-    pub(super) created: Instant,
+    pub(super) created: Past<Instant>,
     pub(super) available_since: Instant,
-    pub(super) generation: u64,
+    pub(super) generation: Generation,
     /// The waiter for which it is being established.
     pub(super) waiter: u32,
     /// Its service, in load-balanced mode once hello told.
@@ -25,7 +26,7 @@ pub struct ConnSlot {
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WaiterSlot {
-    pub(super) started: Instant,
+    pub(super) started: Past<Instant>,
     /// The caller's own deadline.
     pub(super) deadline: Option<Instant>,
     /// The connection that is being established for it.
@@ -46,14 +47,14 @@ pub(super) enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ServiceSlot {
     pub(super) id: ObjectId,
-    pub(super) generation: u64,
+    pub(super) generation: Generation,
     pub(super) count: u32,
 }
 
 impl ConnSlot {
-    pub(super) const fn new(now: Instant, generation: u64) -> Self {
+    pub(super) const fn new(now: Instant, generation: Generation) -> Self {
         Self {
-            created: now,
+            created: Past(now),
             available_since: now,
             generation,
             waiter: NIL,
@@ -66,15 +67,16 @@ impl ConnSlot {
 
 mod sealed {
     use super::{ConnSlot, Instant, Node, ServiceSlot, Slot, Store, WaiterSlot};
+    use core::hash::Hash;
 
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait Memory {
-        type Conns: Store<Slot<ConnSlot>>;
-        type Waiters: Store<Slot<WaiterSlot>>;
-        type Nodes: Store<Node>;
-        type Deadlines: Store<Instant>;
-        type Minima: Store<Instant>;
-        type Services: Store<Slot<ServiceSlot>>;
+        type Conns: Store<Slot<ConnSlot>> + Clone + Eq + Hash;
+        type Waiters: Store<Slot<WaiterSlot>> + Clone + Eq + Hash;
+        type Nodes: Store<Node> + Clone + Eq + Hash;
+        type Deadlines: Store<Instant> + Clone + Eq + Hash;
+        type Minima: Store<Instant> + Clone + Eq + Hash;
+        type Services: Store<Slot<ServiceSlot>> + Clone + Eq + Hash;
         /// As many as connections, for what the shell keeps beside them.
         type PerConn<T>: Store<T>;
         /// As many as waiters.
@@ -83,7 +85,7 @@ mod sealed {
 }
 pub(crate) use sealed::Memory as Stores;
 
-/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
+/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, `OnHeap`. Sealed.
 pub trait Memory: Stores {}
 
 /// In place: up to `CONNS` connections, `WAITERS` check-outs that wait and, in load-balanced mode,

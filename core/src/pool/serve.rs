@@ -5,6 +5,8 @@ use super::{
     Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
 };
 use crate::machine::Observer;
+use crate::sim::Past;
+use crate::sim::chance::{Point, fires};
 use crate::storage::table::NIL;
 use crate::{Cause, Instant, ObjectId};
 
@@ -35,6 +37,7 @@ impl<M: Memory> Pool<M> {
         while self.deadlines.earliest().is_some_and(|at| at <= now) {
             // Usually the oldest, as deadlines tend to be in order.
             let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
+            let oldest = oldest.filter(|_| !fires(Point::OtherTimeout));
             let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
             self.time_out(now, index, observer);
         }
@@ -50,14 +53,18 @@ impl<M: Memory> Pool<M> {
     ) -> Result<CheckOut, CheckOutError> {
         let now = self.begin(now, observer);
         observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+        let mut closed = false;
         while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
             let Some(reason) = self.conns.at(index).and_then(|slot| self.perished(now, slot)) else {
-                match self.grant_newest(now, observer) {
-                    Some(granted) => return Ok(granted),
-                    None => break,
+                let Some(granted) = self.grant_newest(now, observer) else { break };
+                if closed {
+                    // Those are made up for.
+                    self.serve(now, observer);
                 }
+                return Ok(granted);
             };
             self.close_conn(now, index, reason, None, observer);
+            closed = true;
         }
         self.enqueue(now, deadline, observer)
     }
@@ -124,7 +131,10 @@ impl<M: Memory> Pool<M> {
 
     /// Adds a waiter at the end of the queue; `None` when a table is full.
     fn enter(&mut self, now: Instant, deadline: Option<Instant>) -> Option<WaiterId> {
-        let slot = WaiterSlot { started: now, deadline, conn: NIL, verdict: Verdict::Waiting };
+        let slot = WaiterSlot { started: Past(now), deadline, conn: NIL, verdict: Verdict::Waiting };
+        if fires(Point::RefuseWaiter) {
+            return None;
+        }
         let key = self.waiters.insert(waiter::UNBOUND, slot).ok()?;
         let timeout = self.config.options.wait_queue_timeout;
         let queue_deadline = if timeout.is_zero() { None } else { Some(now.saturating_add(timeout)) };
@@ -150,8 +160,19 @@ impl<M: Memory> Pool<M> {
             }
         }
         while let Some(oldest) = self.next_to_bind(now, observer) {
-            let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else { break };
+            let Some(index) = self.pending_for_nobody().or_else(|| self.create(now, observer)) else {
+                if !self.is_out_of_memory() {
+                    break;
+                }
+                let error = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
+                self.settle(now, oldest, Verdict::Failed(error), observer);
+                continue;
+            };
             self.bind(index, oldest);
+            if !self.serve_due && self.waiters.len(waiter::UNBOUND) > 0 && self.may_create() && fires(Point::ServeOne) {
+                self.serve_due = true;
+                return;
+            }
         }
         if self.is_in_background() && (self.fill_target > 0 || self.wants_population()) {
             self.populate(now, observer);
@@ -173,12 +194,24 @@ impl<M: Memory> Pool<M> {
 
     /// Creates a connection if the limits allow it.
     fn create(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
-        if !self.may_create() {
+        if !self.may_create() || fires(Point::RefuseConn) {
             return None;
         }
         let key = self.conns.insert(conn::OWES_ESTABLISH, ConnSlot::new(now, self.generation)).ok()?;
         observer.on_event(now, &PoolEvent::ConnectionCreated { pool: self.id, conn: ConnId(key) });
         Some(key.index)
+    }
+
+    /// Whether a connection that was not created could have been, by all limits: the allocator has refused.
+    #[cold]
+    fn is_out_of_memory(&self) -> bool {
+        self.may_create() && self.conns.has_place()
+    }
+
+    /// The next attempt in the background waits, longer each time.
+    pub(super) fn back_off(&mut self, now: Instant) {
+        self.populate_at = Some(now.saturating_add(self.backoff));
+        self.backoff = (self.backoff * 2).min(super::BACKOFF_LAST);
     }
 
     /// Establishes one connection in the background if there are fewer than `minPoolSize`, or than the fill target.
@@ -187,9 +220,15 @@ impl<M: Memory> Pool<M> {
             self.note_filled();
         }
         if self.wants_population() && self.populate_at.is_none_or(|at| at <= now) {
+            if self.populate_at.is_none() && self.may_create() && fires(Point::PopulateLater) {
+                self.populate_at = Some(now.saturating_add(core::time::Duration::from_millis(1)));
+                return;
+            }
             self.populate_at = None;
             if let Some(index) = self.create(now, observer) {
                 self.background = index;
+            } else if self.is_out_of_memory() {
+                self.back_off(now);
             }
         }
     }
@@ -220,7 +259,7 @@ impl<M: Memory> Pool<M> {
         let (Some(slot), Some(served)) = (self.conns.at_mut(index), self.waiters.at_mut(oldest)) else { return };
         let left_waiter = core::mem::replace(&mut slot.waiter, NIL);
         let left_conn = core::mem::replace(&mut served.conn, NIL);
-        let started = served.started;
+        let started = served.started.0;
         served.verdict = Verdict::Granted(conn);
         // Those in use are in no order: a connection that goes from hand to hand stays where it is.
         if self.conns.list_of(index) != conn::IN_USE {
@@ -323,7 +362,7 @@ impl<M: Memory> Pool<M> {
         let slot = self.waiters.get_mut(index);
         assert!(slot.verdict == Verdict::Waiting, "a check-out ends once");
         slot.verdict = verdict;
-        let started = slot.started;
+        let started = slot.started.0;
         let conn = core::mem::replace(&mut slot.conn, NIL);
         self.waiters.move_to(index, waiter::OWES_WAKE);
         if let Verdict::Failed(error) = verdict {
@@ -482,14 +521,14 @@ impl<M: Memory> Pool<M> {
         (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
     }
 
-    /// Closes the available connections that perished. The oldest are in front, so idle ones are too.
+    /// Closes the available connections that perished, the oldest first. Those are in front, so idle ones are too; stale ones are anywhere.
     pub(super) fn sweep(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if core::mem::take(&mut self.sweep_due) {
             let mut at = self.conns.front(conn::AVAILABLE);
             while let Some(index) = at {
                 at = self.conns.next(index);
-                if self.is_stale(self.conns.get(index)) {
-                    self.close_conn(now, index, ClosedReason::Stale, None, observer);
+                if let Some(reason) = self.perished(now, self.conns.get(index)) {
+                    self.close_conn(now, index, reason, None, observer);
                 }
             }
         }

@@ -2,10 +2,12 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests look at the kinds that they are about")]
 
 mod bad_input;
+mod chances;
 mod check_in;
 mod check_out;
 mod clear;
 mod close;
+mod equality;
 mod establish;
 mod fill;
 mod fixed;

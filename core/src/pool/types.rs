@@ -1,9 +1,11 @@
 //! The words that a pool and its host exchange.
 
 use super::CheckOutError;
+use crate::sim::Word;
 use crate::storage::table::Key;
 use crate::{Cause, ObjectId};
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
 /// Names a pool in leases and events. The host picks it, different for any two pools whose leases could meet.
@@ -73,6 +75,12 @@ impl Lease {
     #[must_use]
     pub const fn pool(&self) -> PoolId {
         self.pool
+    }
+
+    /// The same lease of a clone of the pool, for searches that clone a pool together with its host.
+    #[cfg(feature = "sim")]
+    pub const fn cloned(&self) -> Self {
+        Self { conn: self.conn, pool: self.pool }
     }
 }
 
@@ -146,7 +154,7 @@ pub struct EstablishError {
 }
 
 /// How many times a pool was cleared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Generation(pub(crate) u64);
 
 impl Generation {
@@ -154,6 +162,12 @@ impl Generation {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+}
+
+impl Hash for Generation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Word::Generation.hash(self.0, state);
     }
 }
 

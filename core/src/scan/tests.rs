@@ -126,10 +126,13 @@ impl World {
     }
 
     fn send(&mut self, socket: SocketId, sent: ScanHello, deadline: Option<Instant>) {
-        let kind = match sent {
-            ScanHello::Handshake { .. } => "greet",
-            ScanHello::Poll { .. } => "check",
+        let (kind, legacy) = match sent {
+            ScanHello::Handshake { legacy } => ("greet", legacy),
+            ScanHello::Poll { legacy } => ("check", legacy),
         };
+        // The servers here say helloOk with each good reply, after which nothing else is said on that connection.
+        assert_eq!(legacy, kind == "greet");
+        assert_eq!(self.scan.poll_action(self.time()), None, "each action once");
         self.log.push(alloc::format!("{kind} {}", self.address(socket.server())));
         let now = self.time();
         match self.is(socket.server()) {

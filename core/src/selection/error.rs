@@ -31,7 +31,7 @@ pub enum SelectionFailure {
 
 /// Why no server was selected, in few bytes and without text of a peer, with how the topology was in short.
 ///
-/// [`SelectionError::describe`] adds the servers as they are, and with `alloc` [`SelectionError::detail`] as they were.
+/// [`SelectionError::describe`] adds the servers as they are, and with `alloc` `SelectionError::detail` as they were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SelectionError {
     failure: SelectionFailure,

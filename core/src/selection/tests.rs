@@ -1,9 +1,11 @@
 use super::*;
 use crate::topology::{
     Fixed, HelloInfo, HelloLists, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType,
+    WireMismatch,
 };
 use crate::{Cause, ConfigError, Instant, ServerId, ServerType};
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -156,6 +158,10 @@ fn the_window_includes_both_of_its_ends() {
     assert_eq!(window(5), ["a:1", "b:1"]);
     assert_eq!(window(24), ["a:1", "b:1"]);
     assert_eq!(window(25), HOSTS);
+    let criteria = SelectionCriteria::write();
+    let selection = Selection::new(set.description(), &criteria, &[]).expect("valid");
+    let suits = |address| selection.is_suitable(set.find(address).expect("a member"));
+    assert_eq!(HOSTS.map(suits).iter().filter(|suits| **suits).count(), 1, "the primary, and nobody else");
     let criteria = SelectionCriteria::read(ReadPreference::of(ReadMode::Nearest)).with_local_threshold(Duration::MAX);
     assert_eq!(Selection::new(set.description(), &criteria, &[]).expect("valid").in_window().count(), 3);
 }
@@ -386,4 +392,45 @@ fn a_server_without_a_round_trip_time_is_near_only_if_nobody_has_one() {
     assert_eq!(window(&sharded), 2);
     tell(&mut sharded, "a:1", 100, &hello(ServerType::Mongos, Lists::default()));
     assert_eq!(window(&sharded), 1);
+}
+
+#[test]
+fn each_failure_says_what_went_wrong_with_the_topology_in_short() {
+    let topology = topology(&["a", "b"], TopologyOptions::default());
+    let of = |failure| SelectionError::new(failure, topology.description());
+    let criteria = ConfigError::new("maxStalenessSeconds", 1, "be more");
+    let texts = [
+        (SelectionFailure::TimedOut { waited: Duration::from_secs(30) }, String::from("no suitable server within 30s")),
+        (SelectionFailure::TriedOnce, "no suitable server after scanning once".into()),
+        (SelectionFailure::Criteria(criteria), criteria.to_string()),
+        (SelectionFailure::Closed, "the client is closed".into()),
+        (
+            SelectionFailure::Incompatible(WireMismatch::ServerTooNew(99)),
+            "a server requires wire version 99, which is too new".into(),
+        ),
+        (
+            SelectionFailure::Incompatible(WireMismatch::ServerTooOld(1)),
+            "a server reports wire version 1, which is too old".into(),
+        ),
+    ];
+    for (failure, text) in texts {
+        let error = of(failure);
+        assert_eq!(error.to_string(), format!("{text}; topology: Unknown, 2 servers, 0 known"));
+        assert_eq!((error.failure(), error.topology_type()), (failure, TopologyType::Unknown));
+        assert_eq!((error.servers(), error.known()), (2, 0));
+        let detailed = error.detail(topology.description());
+        assert_eq!(detailed.to_string(), format!("{text}; topology: Unknown [a:27017: Unknown, b:27017: Unknown]"));
+        let shown = format!("{detailed:?}");
+        assert!(shown.starts_with("DetailedSelectionError { error: ") && shown.contains("b:27017"), "{shown}");
+    }
+}
+
+#[test]
+fn detailed_errors_are_equal_when_they_say_the_same() {
+    let (one, other) = (topology(&["a"], TopologyOptions::default()), topology(&["b"], TopologyOptions::default()));
+    let error = SelectionError::new(SelectionFailure::TriedOnce, one.description());
+    let closed = SelectionError::new(SelectionFailure::Closed, one.description());
+    assert_eq!(error.detail(one.description()), error.detail(one.description()));
+    assert_ne!(error.detail(one.description()), error.detail(other.description()), "another server");
+    assert_ne!(error.detail(one.description()), closed.detail(one.description()), "another failure");
 }

@@ -49,7 +49,7 @@ impl<R: Runtime> Hub<R> {
             };
             let verdict = state.control.handle_app_error(now, server.id(), &error, tap);
             if let Some(clear) = verdict.clear {
-                state.command(server.id(), |server| server.clear_quietly(now, clear, error_cause(&kind)));
+                state.command(server.id(), |server| server.clear_quietly(now, clear, kind.cause()));
             }
         });
     }
@@ -59,7 +59,7 @@ impl<R: Runtime> Hub<R> {
         let _waker = self.step_state(|state, now, tap| {
             let origin = server.origin(conn)?;
             let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
-            let kind = establish_kind(error);
+            let kind = crate::convert::establish_error(error);
             let report = AppError {
                 generation: origin.generation,
                 pool_generation: origin.pool_generation,
@@ -111,32 +111,5 @@ impl<R: Runtime> Hub<R> {
             (Poll::Pending, place.and_then(|place| register(place, waker)))
         });
         polled
-    }
-}
-
-/// What the failure of an establishment is to the topology.
-fn establish_kind(error: &HandshakeError) -> AppErrorKind<'static> {
-    if error.cause == Cause::Network {
-        AppErrorKind::Network
-    } else if error.cause == Cause::NetworkTimeout {
-        AppErrorKind::NetworkTimeout
-    } else if let Cause::Command { code } = error.cause {
-        let command = Some(ReplyError { code: Some(code), message: "" });
-        let topology_version = error.topology_version;
-        AppErrorKind::Command(CommandError { command, write_concern: None, topology_version })
-    } else {
-        AppErrorKind::Other(error.cause)
-    }
-}
-
-fn error_cause(kind: &AppErrorKind<'_>) -> Cause {
-    match kind {
-        AppErrorKind::Network => Cause::Network,
-        AppErrorKind::NetworkTimeout => Cause::NetworkTimeout,
-        AppErrorKind::Command(error) => {
-            let error = error.command.or(error.write_concern);
-            Cause::Command { code: error.and_then(|error| error.code).unwrap_or(0) }
-        }
-        AppErrorKind::Other(cause) => *cause,
     }
 }

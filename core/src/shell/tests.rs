@@ -9,6 +9,7 @@ mod login;
 mod monitor;
 mod panics;
 mod places;
+mod report;
 mod wakers;
 mod warm_up;
 mod wide;

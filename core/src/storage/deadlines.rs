@@ -5,6 +5,7 @@
 //! are or ever were. The others are in a [`Tree`] of minima.
 
 use crate::Instant;
+use crate::sim::chance::{Point, fires};
 use crate::storage::table::NIL;
 use crate::storage::tree::{NEVER, Tree};
 use crate::storage::{Full, Store};
@@ -55,7 +56,7 @@ impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
         }
         let tail = self.tail;
         let nodes = self.nodes.slots_mut();
-        if tail != NIL && nodes[tail as usize].at > at {
+        if tail != NIL && nodes[tail as usize].at > at || fires(Point::DeadlineInTree) {
             return self.tree.insert(waiter, at);
         }
         let node = &mut nodes[waiter as usize];

@@ -1,6 +1,9 @@
 //! Slots with guarded keys, each on exactly one intrusive list; the list is the slot's state.
 
 use super::{Full, Store};
+use crate::sim::Serial;
+use crate::sim::chance::{Point, fires};
+use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
 #[cfg(test)]
@@ -11,21 +14,37 @@ pub(crate) const NIL: u32 = u32::MAX;
 
 /// Names a slot for as long as it is in use. The serial is unique in its table, starts at 1 and rises by
 /// one with each insertion, so a key that outlived its slot matches nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) serial: NonZeroU64,
     pub(crate) index: u32,
 }
 
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (Serial(self.serial.get()), self.index).hash(state);
+    }
+}
+
 /// A slot of a [`Table`].
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot<T> {
     value: T,
-    serial: u64,
+    serial: Serial,
     prev: u32,
     next: u32,
     list: u8,
+}
+
+impl<T: Hash> Hash for Slot<T> {
+    /// What a free slot was used for is history.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.list, self.prev, self.next).hash(state);
+        if self.list != FREE {
+            (self.serial, &self.value).hash(state);
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +64,7 @@ pub(crate) struct Table<S, const LISTS: usize> {
     store: S,
     lists: [List; LISTS],
     free: List,
-    last_serial: u64,
+    last_serial: Serial,
 }
 
 /// The list number that marks a free slot.
@@ -54,7 +73,7 @@ const FREE: u8 = u8::MAX;
 impl<S, const LISTS: usize> Table<S, LISTS> {
     pub(crate) const fn new(empty: S) -> Self {
         assert!(LISTS < FREE as usize);
-        Self { store: empty, lists: [List::EMPTY; LISTS], free: List::EMPTY, last_serial: 0 }
+        Self { store: empty, lists: [List::EMPTY; LISTS], free: List::EMPTY, last_serial: Serial(0) }
     }
 
     /// How many slots are on `list`.
@@ -89,8 +108,8 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         debug_assert!((list as usize) < LISTS);
-        let serial = self.last_serial + 1;
-        let index = self.free.head;
+        let serial = Serial(self.last_serial.0 + 1);
+        let index = if fires(Point::OtherPlace) { self.free.tail } else { self.free.head };
         let index = if index == NIL {
             let index = u32::try_from(self.store.slots().len()).map_err(|_| Full)?;
             if index >= self.store.limit() {
@@ -110,7 +129,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         if let Some(to) = self.lists.get_mut(list as usize) {
             push_back(self.store.slots_mut(), to, index, list);
         }
-        Ok(Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index })
+        Ok(Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index })
     }
 
     /// Frees a slot; every key of it is stale from now on.
@@ -122,7 +141,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         let Some(slot) = slots.get_mut(index as usize) else { return };
         debug_assert!(slot.list != FREE, "a free slot is freed again");
         let Some(list) = self.lists.get_mut(slot.list as usize) else { return };
-        slot.serial = 0;
+        slot.serial = Serial(0);
         unlink(slots, list, index);
         push_front(slots, &mut self.free, index);
     }
@@ -171,7 +190,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         list.tail = prev;
         list.len -= 1;
         push_back(slots, &mut self.lists[to as usize], index, to);
-        Some(Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index })
+        Some(Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index })
     }
 
     /// The index that a key names, unless the key is stale.
@@ -181,7 +200,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         match self.store.slots().get(key.index as usize) {
-            Some(slot) if slot.serial == key.serial.get() => Some(key.index),
+            Some(slot) if slot.serial.0 == key.serial.get() => Some(key.index),
             _ => None,
         }
     }
@@ -192,8 +211,8 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     where
         S: Store<Slot<T>>,
     {
-        let serial = self.store.slots().get(index as usize).map_or(0, |slot| slot.serial);
-        Key { serial: NonZeroU64::new(serial).unwrap_or(NonZeroU64::MAX), index }
+        let serial = self.store.slots().get(index as usize).map_or(Serial(0), |slot| slot.serial);
+        Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index }
     }
 
     /// The list that a slot in use is on.
@@ -293,7 +312,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         seen += check_list(slots, &self.free, FREE);
         assert_eq!(seen, slots.len(), "a slot is on no list, or on two");
         for slot in slots {
-            assert_eq!(slot.list == FREE, slot.serial == 0, "free slots have no serial, others have one");
+            assert_eq!(slot.list == FREE, slot.serial.0 == 0, "free slots have no serial, others have one");
             assert!(slot.serial <= self.last_serial);
         }
     }

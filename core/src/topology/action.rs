@@ -65,6 +65,22 @@ pub enum AppErrorKind<'a> {
     Other(Cause),
 }
 
+impl AppErrorKind<'_> {
+    /// The same in one word, without texts: what a pool is told that is cleared because of it. Of a reply with two errors it is the command's own.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        match self {
+            Self::Network => Cause::Network,
+            Self::NetworkTimeout => Cause::NetworkTimeout,
+            Self::Command(error) => {
+                let error = error.command.or(error.write_concern);
+                Cause::Command { code: error.and_then(|error| error.code).unwrap_or(0) }
+            }
+            Self::Other(cause) => *cause,
+        }
+    }
+}
+
 /// The errors in a server's reply. `writeErrors` are not among them: they say nothing of the server (SDAM-79).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CommandError<'a> {

@@ -6,16 +6,18 @@ use super::address::{self, HostAddress};
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};
 use super::{TopologyId, TopologyType};
+use crate::sim::Past;
 use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::time::Duration;
 
 /// A server's description but for its names.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Data {
     pub(super) server_type: ServerType,
     pub(super) error: Option<ServerError>,
-    pub(super) round_trip: Option<(Duration, Duration)>,
+    /// Average and minimum.
+    pub(super) round_trip: Option<Past<(Duration, Duration)>>,
     pub(super) wire: (i32, i32),
     pub(super) me: Option<TextId>,
     pub(super) primary: Option<TextId>,
@@ -122,13 +124,13 @@ impl<'a> ServerDescription<'a> {
     /// The average round-trip time; `None` while it is Unknown (SDAM-25).
     #[must_use]
     pub fn round_trip_time(&self) -> Option<Duration> {
-        self.data.round_trip.map(|times| times.0)
+        self.data.round_trip.map(|times| times.0.0)
     }
 
     /// The minimum round-trip time of the last samples; zero until there are two, `None` while it is Unknown.
     #[must_use]
     pub fn min_round_trip_time(&self) -> Option<Duration> {
-        self.data.round_trip.map(|times| times.1)
+        self.data.round_trip.map(|times| times.0.1)
     }
 
     /// `minWireVersion`; `None` for a load balancer.

@@ -7,7 +7,7 @@ use crate::{Observer, ServerId};
 use core::fmt;
 
 /// The six events of a topology, and one warning. Descriptions are borrowed, and cost nothing; whoever keeps an event
-/// makes it its own by [`SdamEvent::to_owned`] (feature `alloc`).
+/// makes it its own by `SdamEvent::to_owned` (feature `alloc`).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SdamEvent<'a> {

@@ -7,7 +7,7 @@ use crate::{Cause, Instant};
 use core::fmt;
 
 /// A server's description: what every build has of it, and its names (hosts, passives, arbiters, tags).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description<N> {
     pub(super) data: Data,
     pub(super) names: N,
@@ -80,7 +80,7 @@ impl Owed {
 
 /// A place for a server.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerSlot<N> {
     pub(super) place: Place,
     /// It came, or went, in the update that is under way.
@@ -94,17 +94,20 @@ pub struct ServerSlot<N> {
 }
 
 mod sealed {
-    use super::{ServerSlot, Store, TextId, TextSlot, fmt};
+    use super::{Instant, ServerSlot, Store, TextId, TextSlot, fmt};
+    use core::hash::Hash;
 
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
     pub trait Memory {
-        type Names: Store<TextId> + Clone + fmt::Debug;
-        type Servers: Store<ServerSlot<Self::Names>> + Clone + fmt::Debug;
-        type Texts: Store<TextSlot> + Clone + fmt::Debug;
-        type Bytes: Store<u8> + Clone + fmt::Debug;
-        type Buckets: Store<u16> + Clone + fmt::Debug;
+        type Names: Store<TextId> + Clone + Eq + Hash + fmt::Debug;
+        type Servers: Store<ServerSlot<Self::Names>> + Clone + Eq + Hash + fmt::Debug;
+        type Texts: Store<TextSlot> + Clone + Eq + Hash + fmt::Debug;
+        type Bytes: Store<u8> + Clone + Eq + Hash + fmt::Debug;
+        type Buckets: Store<u16> + Clone + Eq + Hash + fmt::Debug;
         /// As many as servers, for what others keep beside them.
         type PerServer<T>: Store<T>;
+        /// When each of them is due.
+        type Due: Store<Instant> + Clone + Eq + Hash;
         const NAMES_MAX: u16;
         const SERVERS_MAX: u32;
         const TEXTS_MAX: u16;
@@ -113,7 +116,7 @@ mod sealed {
 }
 pub(crate) use sealed::Memory as Stores;
 
-/// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, [`OnHeap`]. Sealed.
+/// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, `OnHeap`. Sealed.
 pub trait Memory: Stores {}
 
 /// In place.
@@ -137,6 +140,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     type Bytes = heapless::Vec<u8, BYTES>;
     type Buckets = heapless::Vec<u16, TEXTS>;
     type PerServer<T> = heapless::Vec<T, SERVERS>;
+    type Due = heapless::Vec<Instant, SERVERS>;
     const NAMES_MAX: u16 = at_most_u16(NAMES);
     const SERVERS_MAX: u32 = at_most_u16(SERVERS) as u32;
     const TEXTS_MAX: u16 = at_most_u16(TEXTS);
@@ -172,6 +176,7 @@ impl Stores for OnHeap {
     type Bytes = crate::storage::Heap<u8>;
     type Buckets = crate::storage::Heap<u16>;
     type PerServer<T> = crate::storage::Heap<T>;
+    type Due = crate::storage::Heap<Instant>;
     const NAMES_MAX: u16 = 4096;
     const SERVERS_MAX: u32 = 2048;
     const TEXTS_MAX: u16 = 16_384;

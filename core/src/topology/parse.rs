@@ -10,6 +10,7 @@ use super::hello::{HelloInfo, HelloLists, RoundTrip};
 use super::memory::{Memory, Place};
 use super::texts::TextId;
 use crate::Instant;
+use crate::sim::Past;
 use crate::storage::{Full, Store};
 use core::time::Duration;
 
@@ -259,6 +260,6 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-fn times(round_trip: RoundTrip) -> (Duration, Duration) {
-    (round_trip.average, round_trip.minimum)
+fn times(round_trip: RoundTrip) -> Past<(Duration, Duration)> {
+    Past((round_trip.average, round_trip.minimum))
 }

@@ -4,6 +4,7 @@
 //! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
 
 use super::memory::Stores;
+use crate::sim::origin;
 use crate::storage::{Full, Store};
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ impl TextSlot {
 }
 
 /// Texts, each once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Texts<M: Stores> {
     bytes: M::Bytes,
     slots: M::Texts,
@@ -93,7 +94,7 @@ impl<M: Stores> Texts<M> {
             free: NONE,
             used: 0,
             kept: 0,
-            round: 0,
+            round: origin(),
         }
     }
 

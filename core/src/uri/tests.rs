@@ -6,6 +6,7 @@ mod limits;
 mod options;
 mod resolved;
 mod secrets;
+mod texts;
 mod warnings;
 
 use super::*;

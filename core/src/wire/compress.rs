@@ -1,5 +1,5 @@
 //! OP_COMPRESSED: which compressors there are, what a compressed message says of itself, and (with one of the
-//! features `snappy`, `zlib`, `zstd`) the [`Packer`] that makes compressed messages and undoes them.
+//! features `snappy`, `zlib`, `zstd`) the `Packer` that makes compressed messages and undoes them.
 //!
 //! What arrives is bounded before a byte of it is inflated: the size that it declares must be within the
 //! limit on messages, and within what so many compressed bytes can inflate to at all. The inflated message has that

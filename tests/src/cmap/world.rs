@@ -5,12 +5,14 @@
 
 use super::format::{FailPoint, Fault, Operation, OperationKind, Test};
 use super::matching::{compare_events, mismatch};
+use crate::oracle::Checks;
+use crate::oracle::pool::{Bounded, Watched};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 use core::time::Duration;
 use poolhouse_core::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Health, Lease, Memory, Pool, PoolAction, PoolEvent,
-    PoolId, PoolState, WaiterId,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Health, Lease, PoolAction, PoolEvent, PoolId,
+    PoolState, WaiterId,
 };
 use poolhouse_core::{Cause, Instant, Machine, Observer};
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ const MAIN: &str = "main";
 /// # Panics
 ///
 /// Panics when the pool breaks an invariant of its own.
-pub(super) fn run<M: Memory>(test: &Test) -> Result<(), String> {
+pub(super) fn run<M: Bounded>(test: &Test) -> Result<Checks, String> {
     let mut world = World::<M>::new(test)?;
     let outcome = world.run();
     world.compare(test, outcome)?;
@@ -94,10 +96,10 @@ struct Log {
     events: Vec<Value>,
 }
 
-struct World<M: Memory> {
+struct World<M: Bounded> {
     now: Instant,
     steps: u32,
-    pool: Pool<M>,
+    pool: Watched<M>,
     log: Log,
     fail_point: FailPoint,
     dials: VecDeque<Dial>,
@@ -108,11 +110,11 @@ struct World<M: Memory> {
     leases: Vec<Lease>,
 }
 
-impl<M: Memory> World<M> {
+impl<M: Bounded> World<M> {
     fn new(test: &Test) -> Result<Self, String> {
         let config = test.options.validate().map_err(|error| error.to_string())?;
         let mut log = Log::default();
-        let pool = Pool::new(Instant::ORIGIN, PoolId::new(1), config, &mut log);
+        let pool = Watched::new(Instant::ORIGIN, PoolId::new(1), config, &mut log);
         let main = Thread { queue: test.operations.iter().cloned().collect(), ..Thread::default() };
         Ok(Self {
             now: Instant::ORIGIN,
@@ -386,7 +388,7 @@ impl<M: Memory> World<M> {
     }
 
     /// Returns everything and closes the pool, of which nothing may be left then.
-    fn wind_up(mut self) -> Result<(), String> {
+    fn wind_up(mut self) -> Result<Checks, String> {
         self.pool.close(self.now, &mut self.log);
         for lease in core::mem::take(&mut self.labels).into_values().chain(core::mem::take(&mut self.leases)) {
             self.pool
@@ -395,11 +397,14 @@ impl<M: Memory> World<M> {
         }
         self.drain();
         let counts = self.pool.counts();
+        if self.threads.iter().all(|(_, thread)| thread.is_done()) {
+            self.pool.assert_over();
+        }
         let idle = counts.total() == 0 && counts.waiting == 0 && self.pool.poll_timeout().is_none();
         if self.pool.state() != PoolState::Closed || !idle {
             return Err(format!("after the end something is left: {counts:?}, due {:?}", self.pool.poll_timeout()));
         }
-        Ok(())
+        Ok(self.pool.checks().clone())
     }
 }
 

@@ -6,7 +6,7 @@ mod ending;
 mod mux;
 mod panics;
 
-use super::{Client, Limits, ON_PURPOSE, Shape, Subject};
+use super::{Client, Limits, ON_PURPOSE, Shape, Subject, Witness};
 use crate::suite::Suite;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
@@ -155,6 +155,7 @@ pub(super) fn options(shape: &Shape) -> ClientOptions {
 pub struct HostedClient<P: Platform> {
     client: client::Client<Probe<P>>,
     platform: Probe<P>,
+    _witness: Witness,
 }
 
 impl<P: Platform + Default> HostedClient<P> {
@@ -165,8 +166,9 @@ impl<P: Platform + Default> HostedClient<P> {
 
     /// The same on this platform, which may have been told to do something.
     pub(super) fn on(platform: Probe<P>, options: ClientOptions, events: Subscribers) -> Self {
+        let witness = Witness::new(&events);
         let client = client::Client::with_platform(platform.clone(), options, events).expect("the options are right");
-        Self { client, platform }
+        Self { client, platform, _witness: witness }
     }
 
     /// The client.

@@ -151,7 +151,7 @@ struct Stored {
 }
 
 /// A conversation that is under way.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Conversation {
     /// The client's proof is due.
     Proof { user: usize, stored: Stored, signed: String, nonce: String, skip_empty: bool },
@@ -160,7 +160,7 @@ enum Conversation {
 }
 
 /// Of one connection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Session {
     /// `database.user` of those that have authenticated.
     users: Vec<String>,
@@ -168,7 +168,7 @@ struct Session {
 }
 
 /// The users, and who of them is on which connection.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Auth {
     users: Vec<(FakeUser, Vec<Stored>)>,
     required: bool,

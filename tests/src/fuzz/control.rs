@@ -2,11 +2,12 @@
 //! applications, late news, time that jumps; by a host that takes what is owed at once, or when it likes.
 
 use crate::choices::{Bytes, Choices};
+use crate::oracle::control::Watched;
 use crate::world::Kind;
 use crate::world::log::Log;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
-use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::control::ControlAction;
 use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
@@ -59,7 +60,7 @@ impl HelloLists for Lists<'_> {
 }
 
 struct Life<M: Memory> {
-    control: Control<M>,
+    control: Watched<M>,
     log: Log,
     now: u64,
     /// Whether the host takes everything that is owed after each input.
@@ -92,7 +93,7 @@ impl<M: Memory> Life<M> {
         let now = u64::from(choices.below(2)) * 1_000_000_000;
         let mut log = Log::default();
         let id = TopologyId::new(3);
-        let Ok(control) = Control::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
+        let Ok(control) = Watched::new(Instant::from_nanos(now), id, topology, monitor, &mut log) else { return };
         let eager = !choices.one_in(3);
         let mut life = Self {
             control,
@@ -147,7 +148,7 @@ impl<M: Memory> Life<M> {
             }
             11 => with_hello(
                 choices,
-                |hello, log, control: &mut Control<M>| {
+                |hello, log, control: &mut Watched<M>| {
                     control.handle_app_hello(now, server, hello, log);
                 },
                 &mut self.log,
@@ -219,7 +220,7 @@ impl<M: Memory> Life<M> {
         let (ok, more_to_come, hello_ok) = (!choices.one_in(8), choices.one_in(3), choices.one_in(2));
         with_hello(
             choices,
-            |hello, log, control: &mut Control<M>| {
+            |hello, log, control: &mut Watched<M>| {
                 let reply = CheckReply {
                     ok,
                     code: 91,
@@ -365,9 +366,9 @@ fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
 /// Draws a hello, and does something with it.
 fn with_hello<M: Memory>(
     choices: &mut Bytes<'_>,
-    act: impl FnOnce(&HelloInfo<'_, Lists<'_>>, &mut Log, &mut Control<M>),
+    act: impl FnOnce(&HelloInfo<'_, Lists<'_>>, &mut Log, &mut Watched<M>),
     log: &mut Log,
-    control: &mut Control<M>,
+    control: &mut Watched<M>,
 ) {
     let name = |choices: &mut Bytes<'_>| if choices.one_in(16) { choices.index(HOSTS.len()) } else { choices.index(5) };
     let hosts = (0..choices.below(5)).map(|_| HOSTS[name(choices)]).collect();

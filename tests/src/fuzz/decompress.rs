@@ -38,7 +38,25 @@ pub fn decompress(data: &[u8]) {
         }
     }
     for compressor in Compressor::ALL {
+        not_agreed(compressor, &framed(compressor.id(), sizes[2], rest));
         round_trip(compressor, rest, u32::from(first % 10));
+    }
+}
+
+/// What was not agreed on is not inflated, and nothing is made room for.
+fn not_agreed(compressor: Compressor, input: &[u8]) {
+    let others: Compressors = Compressor::ALL.into_iter().filter(|other| *other != compressor).collect();
+    for accepted in [Compressors::NONE, others] {
+        let mut packer = Packer::new(others, None);
+        packer.agree(accepted);
+        let outcome = packer.unpack(input, &LIMITS);
+        // Without any compressor it is left to whoever reads messages, and refuses it.
+        let is_left = outcome == Ok(Unpacked::Plain) && accepted.is_empty() && decode_message(input, &LIMITS).is_err();
+        assert!(
+            is_left || matches!(outcome, Err(UnpackError::Wire(_))),
+            "{compressor:?} was not agreed on: {outcome:?}"
+        );
+        assert_eq!(packer.buffer_bytes(), 0);
     }
 }
 
@@ -80,6 +98,7 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
             assert_eq!(Some(packer.inflated().len()), declared);
             assert!(length_bytes <= input.len());
             let inflated = packer.inflated().to_vec();
+            same_by_others(&input[..length_bytes], &inflated[HEADER_BYTES..]);
             if let Ok(Decoded::Done { value, rest }) = decode_message(&inflated, &LIMITS) {
                 assert!(rest.is_empty());
                 let _ = value.validate();
@@ -99,6 +118,16 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
     }
     // Requests keep the buffers within what was allowed: nobody else can have made them grow.
     assert!(packer.buffer_bytes() <= LIMITS.message_bytes_max as usize, "{packer:?}");
+}
+
+/// What is not compressed is there as it is; what snappy has packed its own crate unpacks to the same.
+fn same_by_others(input: &[u8], inflated: &[u8]) {
+    let data = &input[COMPRESSED_HEADER_BYTES..];
+    match input[COMPRESSED_HEADER_BYTES - 1] {
+        0 => assert_eq!(data, inflated),
+        1 => assert_eq!(snap::raw::Decoder::new().decompress_vec(data).as_deref(), Ok(inflated)),
+        _ => {}
+    }
 }
 
 /// Compresses a request with `data` inside and has it back, also as another program compresses it.

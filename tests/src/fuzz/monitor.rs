@@ -8,7 +8,8 @@ use poolhouse_core::monitor::{
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 
-use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace};
+use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
+use crate::oracle::monitor::Watched;
 
 /// Runs one life of a monitor that the bytes describe: its options, then inputs until they end.
 ///
@@ -62,7 +63,7 @@ const CALM: [u8; 24] = [1, 2, 3, 4, 4, 4, 5, 9, 11, 11, 13, 14, 14, 14, 14, 14, 
 struct Life {
     /// Whether little goes wrong in it.
     calm: bool,
-    monitor: Monitor,
+    monitor: Watched,
     model: ModelMonitor,
     trace: Trace,
     now: Instant,
@@ -88,7 +89,7 @@ impl Life {
         let now = Instant::from_nanos(u64::from(choices.byte()));
         Self {
             calm: choices.below(3) != 0,
-            monitor: Monitor::new(server, config),
+            monitor: Watched::new(server, config),
             model: ModelMonitor::new(server, &options),
             trace: Trace::default(),
             now,
@@ -216,21 +217,21 @@ impl Life {
     }
 
     fn dialed(&mut self, id: LineId) {
-        let before = self.monitor.clone();
+        let before = Monitor::clone(&self.monitor);
         let result = self.monitor.handle_dialed(self.now, id, &mut self.events);
         let current = self.model.dialed(self.now, id);
         self.check_stale(&before, result, current);
     }
 
     fn reply(&mut self, id: LineId, reply: &CheckReply) {
-        let before = self.monitor.clone();
+        let before = Monitor::clone(&self.monitor);
         let result = self.monitor.handle_reply(self.now, id, reply, &mut self.events);
         let current = self.model.reply(self.now, id, reply);
         self.check_stale(&before, result, current);
     }
 
     fn failed(&mut self, id: LineId, cause: Cause) {
-        let before = self.monitor.clone();
+        let before = Monitor::clone(&self.monitor);
         let result = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
         let current = self.model.failed(self.now, id, cause);
         self.check_stale(&before, result, current);
@@ -272,22 +273,7 @@ impl Life {
 
     /// Whatever can be seen of the monitor is what the model says.
     fn compare(&mut self) {
-        self.monitor.assert_invariants();
-        assert_eq!(self.events, self.model.events, "S2: the events");
-        for (now, event) in self.events.drain(..) {
-            self.trace.event(now, &event);
-        }
-        self.model.events.clear();
-        assert_eq!(self.monitor.outcome(), None, "S7: applied in the same step");
-        assert_eq!(self.monitor.poll_timeout(), self.model.next_due(), "S4, S5, S14, S16: the next instant");
-        let (average, minimum) = self.model.round_trip();
-        let rtt = self.monitor.rtt();
-        assert_eq!(rtt.minimum(), minimum, "S13: the minimum");
-        assert_eq!(rtt.average().is_some(), average.is_some(), "S13: reset");
-        if let (Some(real), Some(naive)) = (rtt.average_femtos(), average) {
-            let difference = (real as f64 / 1e6 - naive).abs();
-            assert!(difference <= 1e-5 + naive * 1e-12, "S13: the average, {real} fs for {naive} ns");
-        }
+        assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
     }
 
     /// Closes it: nothing is left.

@@ -40,7 +40,7 @@ pub fn wire(data: &[u8]) {
 }
 
 /// `data` between the length and the terminator of a document.
-fn framed(data: &[u8]) -> Vec<u8> {
+pub(super) fn framed(data: &[u8]) -> Vec<u8> {
     let length = i32::try_from(data.len() + 5).unwrap_or(i32::MAX);
     [&length.to_le_bytes()[..], data, &[0]].concat()
 }
@@ -64,7 +64,7 @@ fn with_checksum(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn document(bytes: &[u8]) {
+pub(super) fn document(bytes: &[u8]) {
     let Ok(document) = RawDocument::new(bytes) else {
         assert!(bson::RawDocument::from_bytes(bytes).is_err(), "the bson crate opens what we do not");
         return;
@@ -158,6 +158,10 @@ fn message(bytes: &[u8], limits: &Limits) {
     if let Ok(Decoded::Done { value, rest }) = whole {
         assert_eq!(value.header().length_bytes as usize, bytes.len() - rest.len());
         assert_offset(value.validate(), bytes.len());
+        if value.flags().contains(Flags::CHECKSUM_PRESENT) {
+            let (covered, checksum) = bytes[..bytes.len() - rest.len()].split_last_chunk().expect("it has one");
+            assert_eq!(u32::from_le_bytes(*checksum), crc32c::crc32c(covered), "a checksum that is not right");
+        }
         encode_again(&value);
     }
 }

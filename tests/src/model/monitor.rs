@@ -10,10 +10,10 @@ mod trace;
 use core::time::Duration;
 
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorOptions,
-    ServerMonitoringMode,
+    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorEvent,
+    MonitorOptions, ServerMonitoringMode,
 };
-use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, Instant, Machine, ServerId, TopologyVersion};
 pub use trace::{Counts, Trace};
 
 /// minHeartbeatFrequencyMS, in nanoseconds.
@@ -585,5 +585,34 @@ impl From<MonitorAction> for ModelAction {
             MonitorAction::Hangup(line) => (line, What::Hangup),
         };
         Self { line: line.line(), number: line.number(), what }
+    }
+}
+
+/// Whatever can be seen of a monitor is what its model says. Its events, all since the last look, go on to the trace.
+///
+/// # Panics
+///
+/// When something differs.
+pub(crate) fn assert_same(
+    monitor: &Monitor,
+    model: &mut ModelMonitor,
+    events: &mut Vec<(Instant, MonitorEvent)>,
+    trace: &mut Trace,
+) {
+    monitor.assert_invariants();
+    assert_eq!(*events, model.events, "S2: the events");
+    for (now, event) in events.drain(..) {
+        trace.event(now, &event);
+    }
+    model.events.clear();
+    assert_eq!(monitor.outcome(), None, "S7: applied in the same step");
+    assert_eq!(monitor.poll_timeout(), model.next_due(), "S4, S5, S14, S16: the next instant");
+    let (average, minimum) = model.round_trip();
+    let rtt = monitor.rtt();
+    assert_eq!(rtt.minimum(), minimum, "S13: the minimum");
+    assert_eq!(rtt.average().is_some(), average.is_some(), "S13: reset");
+    if let (Some(real), Some(naive)) = (rtt.average_femtos(), average) {
+        let difference = (real as f64 / 1e6 - naive).abs();
+        assert!(difference <= 1e-5 + naive * 1e-12, "S13: the average, {real} fs for {naive} ns");
     }
 }

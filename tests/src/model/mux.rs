@@ -6,6 +6,7 @@
 
 mod commands;
 mod news;
+mod words;
 
 pub use commands::Acquired;
 
@@ -20,7 +21,7 @@ const END: u64 = u64::MAX - 1;
 const PAUSES: [u64; 2] = [1_000_000_000, 60_000_000_000];
 
 /// How many of each there is room for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// Connections, those included whose closing the host was not told yet.
     pub conns: usize,
@@ -36,7 +37,7 @@ impl Room {
 }
 
 /// The events, with numbers in place of ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// PoolCreated.
     PoolCreated(MuxOptions),
@@ -79,7 +80,7 @@ pub enum Event {
 }
 
 /// Where a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The host was not told to establish it yet.
     OwesEstablish,
@@ -106,7 +107,7 @@ impl Place {
 }
 
 /// How a request that has a stream id stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stand {
     /// Its reply is outstanding.
     Waiting,
@@ -117,7 +118,7 @@ pub enum Stand {
 }
 
 /// A request that has a stream id.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     /// Its number.
     pub number: u64,
@@ -127,7 +128,7 @@ pub struct Request {
     pub stand: Stand,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Heartbeat {
     asked: u64,
     /// Its stream id, once the host was told. The peer cannot know it earlier.
@@ -135,7 +136,7 @@ struct Heartbeat {
 }
 
 /// A connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conn {
     /// Its number.
     pub id: u64,
@@ -181,7 +182,7 @@ impl Conn {
 }
 
 /// How a request that waits stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Not decided.
     Waiting,
@@ -192,7 +193,7 @@ pub enum Outcome {
 }
 
 /// A request that was not served at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// Its number: older ones have smaller ones.
     pub number: u64,
@@ -204,7 +205,7 @@ pub struct Waiter {
 }
 
 /// The pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     /// Everything that happened since these were last taken, and when.
     pub events: Vec<(u64, Event)>,

@@ -5,6 +5,7 @@
 
 mod commands;
 mod news;
+mod words;
 
 pub use commands::CheckedOut;
 
@@ -14,7 +15,7 @@ use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, Pi
 use poolhouse_core::{Cause, ObjectId};
 
 /// How many of each there is room for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// Connections, those included whose closing the host was not told yet.
     pub conns: usize,
@@ -30,7 +31,7 @@ impl Room {
 }
 
 /// The events, with numbers in place of ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// PoolCreated.
     PoolCreated(PoolOptions),
@@ -64,7 +65,7 @@ pub enum Event {
 }
 
 /// Where a connection is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// The host was not told to establish it yet.
     OwesEstablish,
@@ -87,7 +88,7 @@ impl Place {
 }
 
 /// A connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conn {
     /// Its number.
     pub id: u64,
@@ -110,7 +111,7 @@ pub struct Conn {
 }
 
 /// How a check-out stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Not decided.
     Waiting,
@@ -121,7 +122,7 @@ pub enum Outcome {
 }
 
 /// A check-out that was not served at once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// Its number: older ones have smaller ones.
     pub number: u64,
@@ -137,7 +138,7 @@ pub struct Waiter {
 }
 
 /// The pool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     /// Everything that happened since these were last taken, and when.
     pub events: Vec<(u64, Event)>,
@@ -339,7 +340,8 @@ impl Model {
     }
 
     /// More than there may be: only after that was lowered.
-    pub(super) fn is_beyond_max(&self) -> bool {
+    #[must_use]
+    pub fn is_beyond_max(&self) -> bool {
         self.options.max_pool_size > 0 && self.total() > self.options.max_pool_size as usize
     }
 
@@ -364,6 +366,12 @@ impl Model {
     /// Whether it looks after itself: always, or while it is being filled.
     const fn in_background(&self) -> bool {
         self.options.background || self.fill_target > 0
+    }
+
+    /// Whether a connection is being established for nobody in particular.
+    #[must_use]
+    pub fn has_background(&self) -> bool {
+        self.conns.iter().any(|conn| conn.place.is_pending() && conn.background)
     }
 
     fn wants_population(&self) -> bool {

@@ -32,11 +32,16 @@ macro_rules! kinds {
             pub steps: u64,
             /// How many events there were.
             pub events: u64,
+            /// How many lives came to their end.
+            pub lives: u64,
+            /// What the oracle looked at in those.
+            pub checks: crate::oracle::Checks,
         }
 
         impl Default for Counters {
             fn default() -> Self {
-                Self { done: [0; Kind::COUNT], steps: 0, events: 0 }
+                let checks = crate::oracle::Checks::default();
+                Self { done: [0; Kind::COUNT], steps: 0, events: 0, lives: 0, checks }
             }
         }
 
@@ -59,6 +64,22 @@ macro_rules! kinds {
                 }
                 self.steps += other.steps;
                 self.events += other.events;
+                self.lives += other.lives;
+                self.checks.merge(&other.checks);
+            }
+
+            pub(in crate::sim) fn note_life(&mut self, checks: &crate::oracle::Checks) {
+                self.lives += 1;
+                self.checks.merge(checks);
+            }
+
+            /// Figures for the report.
+            #[must_use]
+            pub fn json(&self) -> serde_json::Value {
+                let inputs: serde_json::Map<_, _> =
+                    Kind::ALL.into_iter().map(|kind| (format!("{kind:?}"), self.of(kind).into())).collect();
+                let invariants = self.checks.json();
+                serde_json::json!({ "lives": self.lives, "steps": self.steps, "inputs": inputs, "invariants": invariants })
             }
 
             /// Kinds that were never done.

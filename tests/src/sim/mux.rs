@@ -10,17 +10,18 @@ mod book;
 pub mod day;
 mod kind;
 mod ops;
+pub(crate) mod same;
 mod world;
 
 pub use kind::{Counters, Kind};
 
 use super::Trace;
-use crate::choices::Choices;
+use crate::choices::{Choices, Decisions};
 use crate::model::mux::Room;
-use crate::rng::Rng;
 use core::time::Duration;
 use poolhouse_core::mux::{Distance, HostOptions, MuxFixed, MuxOnHeap, MuxOptions, stream_words};
 use world::World;
+pub(crate) use world::translated;
 
 /// How a life is drawn.
 #[derive(Clone, Debug)]
@@ -164,11 +165,11 @@ pub fn live(shape: &Shape, choices: &mut impl Choices, counters: &mut Counters, 
 /// # Errors
 ///
 /// The message of the panic, when pool and model differ or an invariant is broken.
-pub fn seed(seed: u64, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
-    let shape = Shape::draw(&mut Rng::stream(seed, "shape"));
+pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> Result<(), String> {
+    let shape = Shape::draw(&mut of.stream("shape"));
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));
     }
-    let mut operations = Rng::stream(seed, "operations");
+    let mut operations = of.stream("operations");
     super::caught(|| live(&shape, &mut operations, counters, trace))
 }

@@ -1,13 +1,13 @@
 //! The operations: each is done to the pool and to the model, and what both answer is compared.
 
-use super::Shape;
 use super::kind::Kind;
 use super::world::{SERVICES, World};
+use super::{Shape, same};
 use crate::choices::Choices;
-use crate::model::pool::{CheckedOut, Outcome};
+use crate::model::pool::Outcome;
+use crate::oracle::pool::Bounded;
 use poolhouse_core::pool::{
-    CheckOut, Claim, Clear, ConnId, EstablishError, Health, Memory, Pinned, PoolOptions, PoolState, ServiceError,
-    Stale, WrongMode,
+    Claim, Clear, ConnId, EstablishError, Health, Pinned, PoolOptions, PoolState, ServiceError, Stale, WrongMode,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
@@ -22,7 +22,7 @@ enum Stand {
     Failed,
 }
 
-impl<M: Memory> World<'_, M> {
+impl<M: Bounded> World<'_, M> {
     fn stands(&self, stand: Stand) -> Vec<usize> {
         let stand_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
             Some(Outcome::Waiting) if self.model.is_bound(number) => Stand::Bound,
@@ -240,15 +240,7 @@ impl<M: Memory> World<'_, M> {
         let outcome = self.pool.check_out(now, deadline.map(Instant::from_nanos), &mut self.log);
         self.note(|| format!("check_out until {deadline:?}: {outcome:?}"));
         let expected = self.model.check_out(self.now, deadline);
-        match (outcome, expected) {
-            (Ok(CheckOut::Granted(lease)), CheckedOut::Granted(id)) => {
-                assert_eq!(lease.conn().connection_id().get(), id, "the newest connection is taken");
-                self.leases.push(lease);
-            }
-            (Ok(CheckOut::Queued(waiter)), CheckedOut::Queued(number)) => self.waiters.push((waiter, number)),
-            (Err(error), CheckedOut::Failed(expected)) => assert_eq!(error, expected),
-            (outcome, expected) => panic!("check_out: {outcome:?}, and the model says {expected:?}"),
-        }
+        same::check_out(outcome, expected, &mut self.leases, &mut self.waiters);
     }
 
     pub(super) fn claim(&mut self, place: usize) {
@@ -256,16 +248,9 @@ impl<M: Memory> World<'_, M> {
         let now = self.at();
         let outcome = self.pool.claim(now, waiter);
         self.note(|| format!("claim {waiter:?}: {outcome:?}"));
-        match (outcome, self.model.claim(self.now, number)) {
-            (Claim::Waiting, Some(Outcome::Waiting)) => return,
-            (Claim::Granted(lease), Some(Outcome::Granted(id))) => {
-                assert_eq!(lease.conn().connection_id().get(), id, "the connection that was granted");
-                self.leases.push(lease);
-            }
-            (Claim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
-            (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        if same::claim(outcome, self.model.claim(self.now, number), &mut self.leases) {
+            self.use_up(place);
         }
-        self.use_up(place);
     }
 
     fn use_up(&mut self, place: usize) {

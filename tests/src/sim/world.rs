@@ -1,12 +1,12 @@
 //! The pool, its model, and whatever a host would hold; after each operation the two are compared.
 
 use super::kind::{Counters, Kind};
-use super::{Shape, Trace};
+use super::{Shape, Trace, next_kind, same};
 use crate::choices::Choices;
 use crate::model::pool::{Event, Model, Room};
+use crate::oracle::pool::{Bounded, Watched};
 use poolhouse_core::pool::{
-    CheckOutFailedReason, ConnId, Lease, Memory, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState,
-    WaiterId,
+    ConnId, Lease, OnHeap, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::{Instant, Machine, ObjectId};
 
@@ -17,11 +17,11 @@ const GONE_MAX: usize = 8;
 pub(super) const SERVICES: [ObjectId; 3] = [ObjectId([1; 12]), ObjectId([2; 12]), ObjectId([3; 12])];
 
 /// A pool and what belongs to it.
-pub(super) struct World<'a, M: Memory> {
+pub(super) struct World<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
     trace: Option<&'a Trace>,
-    pub(super) pool: Pool<M>,
+    pub(super) pool: Watched<M>,
     pub(super) model: Model,
     pub(super) log: Vec<(Instant, PoolEvent)>,
     pub(super) now: u64,
@@ -38,7 +38,7 @@ pub(super) struct World<'a, M: Memory> {
     pub(super) foreign: Option<Lease>,
 }
 
-impl<'a, M: Memory> World<'a, M> {
+impl<'a, M: Bounded> World<'a, M> {
     pub(super) fn new(shape: &'a Shape, room: Room, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
         let mut log = Vec::new();
         let now = 1_000_000_000;
@@ -47,7 +47,7 @@ impl<'a, M: Memory> World<'a, M> {
             shape,
             counters,
             trace,
-            pool: Pool::new(Instant::from_nanos(now), PoolId::new(1), config, &mut log),
+            pool: Watched::new(Instant::from_nanos(now), PoolId::new(1), config, &mut log),
             model: Model::new(now, shape.options, room),
             log,
             now,
@@ -69,28 +69,16 @@ impl<'a, M: Memory> World<'a, M> {
             if choices.is_over() {
                 break;
             }
-            let again = last.filter(|&kind| {
-                self.shape.sticky > 0 && self.is_enabled(kind) && choices.below(100) < self.shape.sticky
-            });
-            let Some(kind) = again.or_else(|| self.draw(choices)) else { break };
-            last = Some(kind);
+            let Shape { weights, sticky, .. } = self.shape;
+            last = next_kind(Kind::ALL, *weights, *sticky, last, |kind| self.is_enabled(kind), choices);
+            let Some(kind) = last else { break };
             self.counters.count(kind);
             self.operate(kind, choices);
             self.compare();
         }
         self.peace();
         self.end();
-    }
-
-    fn draw(&self, choices: &mut impl Choices) -> Option<Kind> {
-        let mut weights = self.shape.weights;
-        for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
-            if *weight > 0 && !self.is_enabled(kind) {
-                *weight = 0;
-            }
-        }
-        let any = weights.iter().any(|&weight| weight > 0);
-        any.then(|| Kind::ALL[choices.weighted(&weights)])
+        self.counters.note_life(self.pool.checks());
     }
 
     pub(super) fn at(&self) -> Instant {
@@ -115,54 +103,25 @@ impl<'a, M: Memory> World<'a, M> {
             if let PoolEvent::ConnectionCreated { conn, .. } = event {
                 self.known.push(conn);
             }
-            actual.push((at.as_nanos(), translate(&event)));
+            actual.push((at.as_nanos(), translated(&event)));
         }
         if let Some(trace) = self.trace {
             trace.borrow_mut().extend(actual.iter().map(|(_, event)| format!("{:>20} {event:?}", "->")));
         }
         self.counters.events += u64::try_from(actual.len()).unwrap_or(0);
-        let mut expected = core::mem::take(&mut self.model.events);
-        if actual != expected {
-            // Of check-outs that time out in one call, any may be first.
-            in_any_order(&mut actual);
-            in_any_order(&mut expected);
-            assert_eq!(actual, expected, "events: the pool's left, the model's right");
-        }
-        self.pool.assert_invariants();
-
-        let counts = self.pool.counts();
-        let [pending, available, in_use] = self.model.counts();
-        let actual = [counts.pending, counts.available, counts.in_use, counts.waiting].map(|count| count as usize);
-        assert_eq!(actual, [pending, available, in_use, self.model.waiting()], "pending, available, in use, waiting");
-        assert_eq!(self.pool.state(), self.model.state(), "state");
-        assert_eq!(self.pool.generation().get(), self.model.generation(), "generation");
-        assert_eq!(self.pool.fill_target(), self.model.fill_target(), "fill target");
-        for count in [0, 1, 2, 5] {
-            assert_eq!(self.pool.is_filled(count), self.model.is_filled(count), "whether {count} are there");
-        }
-        assert_eq!(self.pool.service_count() as usize, self.model.service_count(), "services");
-        for service in SERVICES {
-            let generation = self.pool.service_generation(service).get();
-            assert_eq!(generation, self.model.service_generation(service), "generation of {service}");
-        }
-        // Whatever should have been done before is due now.
-        let due = self.pool.poll_timeout().map(|at| at.as_nanos().max(self.model.now()));
-        let expected = self.model.poll_timeout().map(|at| at.max(self.model.now()));
-        assert_eq!(due, expected, "poll_timeout");
+        same::assert_events(actual, core::mem::take(&mut self.model.events));
+        same::assert_state(&self.pool, &self.model, &SERVICES);
 
         let (pool, model, gone) = (&self.pool, &self.model, &mut self.gone);
         self.known.retain(|&conn| {
-            let expected = model.conn(conn.connection_id().get());
-            let generation = pool.conn_generation(conn).map(|generation| generation.get());
-            assert_eq!(generation, expected.map(|conn| conn.generation), "generation of {conn:?}");
-            assert_eq!(pool.conn_service(conn), expected.and_then(|conn| conn.service), "service of {conn:?}");
-            if expected.is_none() {
+            let is_there = same::assert_conn(pool, model, conn);
+            if !is_there {
                 if gone.len() == GONE_MAX {
                     gone.remove(0);
                 }
                 gone.push(conn);
             }
-            expected.is_some()
+            is_there
         });
         for &conn in &self.gone {
             assert_eq!(self.pool.conn_generation(conn), None, "{conn:?} is gone");
@@ -248,6 +207,7 @@ impl<'a, M: Memory> World<'a, M> {
             }
         }
         assert_eq!(self.pool.counts().waiting, 0, "a check-out waits for ever");
+        self.pool.assert_peace(false);
     }
 
     /// After the close and all returns nothing is left (P43).
@@ -271,6 +231,7 @@ impl<'a, M: Memory> World<'a, M> {
         assert_eq!((counts.total(), counts.waiting), (0, 0), "something is left");
         assert_eq!(self.pool.service_count(), 0, "a service is left");
         assert_eq!(self.pool.poll_timeout(), None, "something is due");
+        self.pool.assert_over();
     }
 
     /// A lease of another pool.
@@ -294,7 +255,8 @@ impl<'a, M: Memory> World<'a, M> {
     }
 }
 
-fn translate(event: &PoolEvent) -> Event {
+/// An event of the pool in the words of its model.
+pub(crate) fn translated(event: &PoolEvent) -> Event {
     let id = |conn: ConnId| conn.connection_id().get();
     let nanos = |duration: core::time::Duration| u64::try_from(duration.as_nanos()).expect("a short time");
     assert_eq!(event.pool(), PoolId::new(1), "the event of another pool");
@@ -315,13 +277,5 @@ fn translate(event: &PoolEvent) -> Event {
         PoolEvent::ConnectionCheckedOut { conn, duration, .. } => Event::CheckedOut(id(conn), nanos(duration)),
         PoolEvent::ConnectionCheckedIn { conn, .. } => Event::CheckedIn(id(conn)),
         _ => unreachable!("an event that the model does not know: {event:?}"),
-    }
-}
-
-/// Sorts each run of timeouts by how long they waited.
-fn in_any_order(events: &mut [(u64, Event)]) {
-    let is_timeout = |event: &Event| matches!(event, Event::Failed(CheckOutFailedReason::Timeout, ..));
-    for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
-        run.sort_by_key(|(_, event)| if let Event::Failed(.., duration) = event { *duration } else { 0 });
     }
 }

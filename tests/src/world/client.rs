@@ -2,18 +2,26 @@
 
 use super::kind::Kind;
 use super::log::Log;
-use super::truth::{HOSTS, Snapshot};
+use super::monitors::{Call, Monitors};
+use super::truth::HOSTS;
+use crate::oracle::pool::{Bounded, Watched};
+use crate::oracle::{Checks, control};
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
-use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::control::ControlAction;
+use poolhouse_core::convert::{establish_error, hello_info};
 use poolhouse_core::monitor::{CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorConfig};
 use poolhouse_core::pool::{
-    self, CheckOut, Claim, Clear, ConnId, EstablishError, Health, Lease, Pool, PoolAction, PoolConfig, PoolId,
-    PoolState, WaiterId,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, ForeignLease, Health, Lease, PoolAction, PoolConfig,
+    PoolCounts, PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
+    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, OnHeap, PoolCommand, ServerError, TopologyId,
+    TopologyOptions, TopologyType,
 };
+use poolhouse_core::wire::Labels;
+use poolhouse_core::wire::handshake::HandshakeError;
+use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
 
 /// What the client wants of the network.
@@ -42,47 +50,61 @@ pub(super) enum Want {
         conn: ConnId,
         member: usize,
     },
-    /// Connections of this server are nobody's.
+    /// The socket of a connection.
+    Close {
+        server: ServerId,
+        conn: ConnId,
+    },
+    /// Lines of this server are nobody's.
     Gone {
         server: ServerId,
     },
 }
 
-/// An operation on a connection.
+/// A connection that is leased.
 #[derive(Debug)]
 pub(super) struct Op {
     pub(super) server: ServerId,
-    pub(super) member: usize,
-    lease: Lease,
-    generation: u64,
+    pub(super) lease: Lease,
 }
 
-struct Server {
-    pool: Pool<pool::OnHeap>,
+struct Server<M: Bounded> {
+    pool: Watched<M>,
     member: usize,
-    waiters: Vec<WaiterId>,
     dials: VecDeque<Instant>,
+    /// It may owe something.
+    touched: bool,
 }
 
-pub(super) struct Client {
-    pub(super) control: Control<OnHeap>,
+impl<M: Bounded> Server<M> {
+    const fn pool_mut(&mut self) -> &mut Watched<M> {
+        self.touched = true;
+        &mut self.pool
+    }
+}
+
+pub(super) struct Client<M: Bounded> {
+    pub(super) control: control::Watched<OnHeap>,
+    monitors: Monitors,
+    /// The control machine may owe something.
+    touched: bool,
     pub(super) log: Log,
-    servers: BTreeMap<ServerId, Server>,
-    pub(super) wants: Vec<Want>,
-    pub(super) granted: Vec<Op>,
+    servers: BTreeMap<ServerId, Server<M>>,
+    pub(super) wants: VecDeque<Want>,
+    pub(super) woken: Vec<(ServerId, WaiterId)>,
     pub(super) interrupted: Vec<(ServerId, ConnId)>,
     pub(super) now: Instant,
     pool: PoolConfig,
     next_pool: u32,
     /// Pools of servers that are gone, until all is returned.
-    leaving: BTreeMap<ServerId, Server>,
+    leaving: BTreeMap<ServerId, Server<M>>,
     /// Somebody waits for a primary, or for any server.
     pub(super) selecting: bool,
     /// How often something was carried out.
     pub(super) steps: u64,
 }
 
-impl Client {
+impl<M: Bounded> Client<M> {
     pub(super) fn new(
         now: Instant,
         options: TopologyOptions<'_>,
@@ -93,13 +115,15 @@ impl Client {
         let mut log = Log::default();
         log.lines = traced.then(Vec::new);
         let config = options.validate().expect("hosts are hosts");
-        let control = Control::new(now, TopologyId::new(1), config, monitor, &mut log).expect("memory");
+        let control = control::Watched::new(now, TopologyId::new(1), config, monitor, &mut log).expect("memory");
         let mut client = Self {
             control,
+            monitors: Monitors::new(monitor),
+            touched: true,
             log,
             servers: BTreeMap::new(),
-            wants: Vec::new(),
-            granted: Vec::new(),
+            wants: VecDeque::new(),
+            woken: Vec::new(),
             interrupted: Vec::new(),
             now,
             pool,
@@ -108,170 +132,278 @@ impl Client {
             selecting: false,
             steps: 0,
         };
+        client.follow(now, None, None);
         client.settle();
         client
     }
 
-    /// Time goes on, or back for the caller: then it is held.
-    pub(super) fn advance(&mut self, now: Instant) -> bool {
+    /// Time goes on, or back for the caller: then it is held. Whether anything was due.
+    ///
+    /// - `anyway`: the machines are called although nothing is.
+    pub(super) fn advance(&mut self, now: Instant, anyway: bool) -> bool {
         self.now = self.now.max(now);
+        let limit = self.now;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= limit);
         let mut did = false;
-        if self.control.poll_timeout().is_some_and(|at| at <= self.now) {
+        let control_is_due = is_due(self.control.poll_timeout());
+        if control_is_due || anyway {
             // Told as the caller has it.
+            self.touched = true;
             self.control.handle_timeout(now, &mut self.log);
+            self.follow(now, None, Some(Call::Timeout));
+            did |= control_is_due;
             self.settle();
-            did = true;
         }
-        for server in self.servers.values_mut() {
-            if server.pool.poll_timeout().is_some_and(|at| at <= self.now) {
-                server.pool.handle_timeout(now, &mut ());
-                did = true;
+        for server in self.servers.values_mut().chain(self.leaving.values_mut()) {
+            let pool_is_due = is_due(server.pool.poll_timeout());
+            if pool_is_due || anyway {
+                server.pool_mut().handle_timeout(now, &mut self.log);
+                did |= pool_is_due;
             }
         }
-        if did {
+        if did || anyway {
             self.settle();
         }
         did
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let pools = self.servers.values().filter_map(|server| server.pool.poll_timeout());
+        let pools = self.servers.values().chain(self.leaving.values());
+        let pools = pools.filter_map(|server| server.pool.poll_timeout());
         pools.chain(self.control.poll_timeout()).min()
     }
 
     pub(super) fn dialed(&mut self, server: ServerId, line: LineId) -> Result<(), Stale> {
+        self.touched = true;
         let result = self.control.handle_dialed(self.now, server, line, &mut self.log);
+        self.follow(self.now, Some(server), Some(Call::Dialed(line)));
         self.settle();
         result
     }
 
-    pub(super) fn replied(&mut self, server: ServerId, line: LineId, snapshot: &Snapshot) -> Result<(), Stale> {
-        let info = snapshot.info();
-        let reply = CheckReply {
-            ok: snapshot.ok,
-            code: if snapshot.ok { 0 } else { 6 },
-            hello_ok: true,
-            more_to_come: snapshot.more_to_come,
-            topology_version: snapshot.topology_version,
-            server_connection: None,
-        };
-        let hello = snapshot.ok.then_some(&info);
-        let result = self.control.handle_reply(self.now, server, line, &reply, hello, &mut self.log);
+    pub(super) fn replied<L: HelloLists>(
+        &mut self,
+        server: ServerId,
+        line: LineId,
+        reply: &CheckReply,
+        hello: Option<&HelloInfo<'_, L>>,
+    ) -> Result<(), Stale> {
+        self.touched = true;
+        let result = self.control.handle_reply(self.now, server, line, reply, hello, &mut self.log);
+        // A reply that tells nothing of its server is not ok.
+        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
+        self.follow(self.now, Some(server), Some(Call::Reply(line, reply)));
         self.settle();
         result
     }
 
     pub(super) fn failed(&mut self, server: ServerId, line: LineId, cause: Cause) -> Result<(), Stale> {
+        self.touched = true;
         let result = self.control.handle_failed(self.now, server, line, cause, &mut self.log);
+        self.follow(self.now, Some(server), Some(Call::Failed(line, cause)));
         self.settle();
         result
     }
 
     pub(super) fn request(&mut self) {
+        self.touched = true;
         self.control.request_check(self.now);
+        self.follow(self.now, None, Some(Call::Request));
         self.settle();
     }
 
-    /// The hello of a connection that is being established, and then whether it is.
-    pub(super) fn established(&mut self, server: ServerId, conn: ConnId, snapshot: &Snapshot) -> bool {
-        if self.servers.get(&server).is_none_or(|at| at.pool.conn_generation(conn).is_none()) {
-            return false;
+    /// The hello of a connection that is being established: news of the server, unless its pool was cleared since.
+    pub(super) fn app_hello(&mut self, server: ServerId, conn: ConnId, hello: &HelloReply<'_>) {
+        let Some(at) = self.servers.get(&server) else { return };
+        if at.pool.conn_generation(conn).is_some_and(|generation| generation == at.pool.generation()) {
+            self.touched = true;
+            self.control.handle_app_hello(self.now, server, &hello_info(hello), &mut self.log);
+            self.follow(self.now, None, None);
+            self.settle();
         }
-        self.control.handle_app_hello(self.now, server, &snapshot.info(), &mut self.log);
-        self.settle();
-        let Some(at) = self.servers.get_mut(&server) else { return false };
-        let is_there = at.pool.handle_established(self.now, conn, &mut ()).is_ok();
+    }
+
+    /// A connection stands. Whether anybody wants it still.
+    pub(super) fn established(&mut self, server: ServerId, conn: ConnId) -> bool {
+        let Some(at) = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server)) else { return false };
+        let is_there = at.pool_mut().handle_established(self.now, conn, &mut self.log).is_ok();
         self.settle();
         is_there
     }
 
-    pub(super) fn not_established(&mut self, server: ServerId, conn: ConnId, cause: Cause, overloaded: bool) {
-        let Some(at) = self.servers.get_mut(&server) else { return };
-        let Some(generation) = at.pool.conn_generation(conn) else { return };
-        let kind = if cause == Cause::Network {
-            AppErrorKind::Network
-        } else if cause == Cause::NetworkTimeout {
-            AppErrorKind::NetworkTimeout
-        } else {
-            AppErrorKind::Other(cause)
+    /// A connection could not be established: whether by overload; `None` when nobody wants it any more.
+    pub(super) fn not_established(&mut self, server: ServerId, conn: ConnId, error: &HandshakeError) -> Option<bool> {
+        let (at, is_member) = match self.servers.get_mut(&server) {
+            Some(at) => (at, true),
+            None => (self.leaving.get_mut(&server)?, false),
         };
-        let error = AppError {
-            generation: generation.get(),
-            pool_generation: at.pool.generation().get(),
-            phase: HandshakePhase::Before,
-            kind,
-            overloaded,
-            service_id: None,
-        };
-        let verdict = self.control.handle_app_error(self.now, server, &error, &mut self.log);
-        let failed = EstablishError { cause, overloaded, clear: verdict.clear };
-        at.pool.handle_establish_failed(self.now, conn, failed, &mut ()).expect("it was pending");
-        self.settle();
-    }
-
-    /// Begins an operation on a server of the client's view.
-    pub(super) fn check_out(&mut self, pick: usize) {
-        let ready: Vec<ServerId> =
-            self.servers.iter().filter(|(_, at)| at.pool.state() == PoolState::Ready).map(|(id, _)| *id).collect();
-        let Some(&server) = ready.get(pick % ready.len().max(1)) else { return };
-        let at = self.servers.get_mut(&server).expect("it is ready");
-        match at.pool.check_out(self.now, None, &mut ()) {
-            Ok(CheckOut::Granted(lease)) => {
-                let generation = at.pool.conn_generation(lease.conn()).expect("it is there").get();
-                self.granted.push(Op { server, member: at.member, lease, generation });
-            }
-            Ok(CheckOut::Queued(waiter)) => at.waiters.push(waiter),
-            Err(error) => panic!("a ready pool refuses: {error:?}"),
-        }
-        self.settle();
-    }
-
-    /// Ends an operation, by an error or well.
-    pub(super) fn end(&mut self, op: Op, error: Option<AppErrorKind<'_>>, broken: Option<Cause>) {
-        let Op { server, lease, generation, .. } = op;
-        let is_member = self.servers.contains_key(&server);
-        let servers = if is_member { &mut self.servers } else { &mut self.leaving };
-        let at = servers.get_mut(&server).expect("a pool stays until all is returned");
-        if let Some(kind) = error {
-            let error = AppError {
-                generation,
+        let generation = at.pool.conn_generation(conn)?;
+        let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
+        let mut clear = None;
+        if is_member {
+            let report = AppError {
+                generation: generation.get(),
                 pool_generation: at.pool.generation().get(),
-                phase: HandshakePhase::After,
-                kind,
-                overloaded: false,
+                phase: HandshakePhase::Before,
+                kind: establish_error(error),
+                overloaded,
                 service_id: None,
             };
-            let verdict = self.control.handle_app_error(self.now, server, &error, &mut self.log);
-            assert!(!verdict.marked_unknown || generation == at.pool.generation().get(), "a stale error (S10)");
-            let timeout = kind == AppErrorKind::NetworkTimeout;
-            assert!(!(timeout && verdict.marked_unknown), "an operation that times out says nothing (S12)");
-            if let Some(clear) = verdict.clear {
-                at.pool.clear(self.now, clear, Some(Cause::Network), &mut ()).expect("the mode");
+            self.touched = true;
+            clear = self.control.handle_app_error(self.now, server, &report, &mut self.log).clear;
+            self.monitors.follow(&self.control, self.now, None, None);
+        }
+        let failed = EstablishError { cause: error.cause, overloaded, clear };
+        at.pool_mut().handle_establish_failed(self.now, conn, failed, &mut self.log).expect("it was pending");
+        self.settle();
+        Some(overloaded)
+    }
+
+    /// News of a connection that is gone.
+    pub(super) fn late_conn(&mut self, server: ServerId, conn: ConnId, is_good: bool) -> Result<(), Stale> {
+        let Some(at) = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server)) else {
+            return Err(Stale);
+        };
+        if is_good {
+            return at.pool_mut().handle_established(self.now, conn, &mut self.log);
+        }
+        let error = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
+        at.pool_mut().handle_establish_failed(self.now, conn, error, &mut self.log)
+    }
+
+    /// Every server of the client's view, with the state of its pool.
+    pub(super) fn pools(&self) -> impl Iterator<Item = (ServerId, usize, PoolState)> {
+        self.servers.iter().map(|(id, at)| (*id, at.member, at.pool.state()))
+    }
+
+    /// The counts of every pool, also of those that close.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (ServerId, PoolCounts)> {
+        self.servers.iter().chain(&self.leaving).map(|(id, at)| (*id, at.pool.counts()))
+    }
+
+    /// Asks a pool for a connection.
+    pub(super) fn check_out(&mut self, server: ServerId, deadline: Option<Instant>) -> Result<CheckOut, CheckOutError> {
+        let at = self.servers.get_mut(&server).expect("a server of the view");
+        let result = at.pool_mut().check_out(self.now, deadline, &mut self.log);
+        self.settle();
+        result
+    }
+
+    /// Takes the outcome of a check-out that waited.
+    pub(super) fn claim(&mut self, server: ServerId, waiter: WaiterId) -> Claim {
+        let now = self.now;
+        let claim = self.pool(server).pool_mut().claim(now, waiter);
+        self.settle();
+        claim
+    }
+
+    pub(super) fn cancel(&mut self, server: ServerId, waiter: WaiterId) {
+        let now = self.now;
+        let at = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server));
+        at.expect("a pool stays until all is returned").pool_mut().cancel(now, waiter, &mut self.log);
+        self.settle();
+    }
+
+    fn pool(&mut self, server: ServerId) -> &mut Server<M> {
+        let at = self.servers.get_mut(&server).or_else(|| self.leaving.get_mut(&server));
+        at.expect("a pool stays until all is returned")
+    }
+
+    /// An operation failed: its server is judged, and its pool cleared if that follows.
+    pub(super) fn report(&mut self, op: &Op, kind: AppErrorKind<'_>) {
+        let Some(at) = self.servers.get_mut(&op.server) else { return };
+        let generation = at.pool.conn_generation(op.lease.conn()).expect("it is leased").get();
+        let pool_generation = at.pool.generation().get();
+        let error = AppError {
+            generation,
+            pool_generation,
+            phase: HandshakePhase::After,
+            kind,
+            overloaded: false,
+            service_id: None,
+        };
+        self.touched = true;
+        let verdict = self.control.handle_app_error(self.now, op.server, &error, &mut self.log);
+        self.monitors.follow(&self.control, self.now, None, None);
+        assert!(!verdict.marked_unknown || generation == pool_generation, "S10: a stale error");
+        let timeout = kind == AppErrorKind::NetworkTimeout;
+        assert!(!(timeout && verdict.marked_unknown), "S12: an operation that times out says nothing");
+        if let Some(clear) = verdict.clear {
+            at.pool_mut().clear(self.now, clear, Some(kind.cause()), &mut self.log).expect("the mode");
+        }
+        self.settle();
+    }
+
+    /// Returns a connection.
+    pub(super) fn check_in(&mut self, op: Op, health: Health) {
+        let now = self.now;
+        let at = self.servers.get_mut(&op.server).or_else(|| self.leaving.get_mut(&op.server));
+        let at = at.expect("a pool stays until all is returned");
+        at.pool_mut().check_in(now, op.lease, health, &mut self.log).expect("ours");
+        self.settle();
+    }
+
+    /// Returns a connection to another pool, if there is one: it is handed back.
+    pub(super) fn check_in_elsewhere(&mut self, op: Op) -> (Op, bool) {
+        let Op { server, lease } = op;
+        let Some(at) = self.servers.iter_mut().find(|(id, _)| **id != server).map(|(_, at)| at) else {
+            return (Op { server, lease }, false);
+        };
+        let refused = at.pool_mut().check_in(self.now, lease, Health::Healthy, &mut self.log);
+        let ForeignLease(lease) = refused.expect_err("P7: a pool takes what is not its own");
+        self.settle();
+        (Op { server, lease }, true)
+    }
+
+    /// Clears a pool and makes it ready again, many times; in the end it is as ready as it was.
+    pub(super) fn storm(&mut self, server: ServerId, times: u32, interrupt: bool) {
+        let Some(at) = self.servers.get_mut(&server) else { return };
+        let was_ready = at.pool.state() == PoolState::Ready;
+        for _ in 0..times {
+            let clear = Clear::All { interrupt_in_use_connections: interrupt };
+            at.pool_mut().clear(self.now, clear, Some(Cause::Network), &mut self.log).expect("the mode");
+            if was_ready {
+                at.pool_mut().ready(self.now, &mut self.log);
+                at.pool_mut().ready(self.now, &mut self.log);
             }
         }
-        let health = broken.map_or(Health::Healthy, Health::Broken);
-        at.pool.check_in(self.now, lease, health, &mut ()).expect("ours");
         self.settle();
     }
 
     pub(super) fn close(&mut self) {
+        self.touched = true;
         self.control.close(self.now, &mut self.log);
+        self.follow(self.now, None, None);
         self.settle();
     }
 
     /// Nothing is left after the end (S18, P43).
-    pub(super) fn assert_over(&self) {
+    pub(super) fn assert_over(&mut self) {
         assert_eq!(self.control.poll_timeout(), None);
         assert!(self.servers.is_empty());
-        for server in self.leaving.values() {
-            assert_eq!((server.pool.counts().total(), server.pool.counts().waiting), (0, 0));
-            assert_eq!(server.pool.poll_timeout(), None);
+        for server in self.leaving.values_mut() {
+            server.pool.assert_over();
+            assert_eq!((server.pool.counts().total(), server.pool.counts().waiting), (0, 0), "P43");
+            assert_eq!(server.pool.poll_timeout(), None, "P43");
         }
         self.log.assert_over();
     }
 
-    pub(super) fn is_op(op: &Op, server: ServerId, conn: ConnId) -> bool {
-        op.server == server && op.lease.conn() == conn
+    /// Nobody waits any more (P51).
+    pub(super) fn assert_peace(&mut self) {
+        for server in self.servers.values_mut().chain(self.leaving.values_mut()) {
+            server.pool.assert_peace(false);
+        }
+    }
+
+    /// What the oracles have checked.
+    pub(super) fn take_checks(&mut self) -> Checks {
+        let mut checks = self.control.checks().clone();
+        checks.merge(&self.monitors.checks());
+        for server in self.servers.values_mut().chain(self.leaving.values_mut()) {
+            checks.merge(&server.pool.take_checks());
+        }
+        checks
     }
 
     pub(super) fn pool_state(&self, server: ServerId) -> Option<PoolState> {
@@ -281,6 +413,10 @@ impl Client {
     /// Whether the client finds whom it waits for.
     fn finds(&self) -> bool {
         self.control.topology().description().has_writable_server()
+    }
+
+    fn follow(&mut self, now: Instant, about: Option<ServerId>, call: Option<Call>) {
+        self.monitors.follow(&self.control, now, about, call);
     }
 
     /// Carries out everything that is owed, as one step, and then looks at everything.
@@ -295,9 +431,9 @@ impl Client {
                 ControlAction::ServerRemoved(server) => {
                     self.log.seen.push(Kind::Removed);
                     let mut at = self.servers.remove(&server).expect("it was added");
-                    at.pool.close(self.now, &mut ());
+                    at.pool_mut().close(self.now, &mut self.log);
                     self.leaving.insert(server, at);
-                    self.wants.push(Want::Gone { server });
+                    self.wants.push_back(Want::Gone { server });
                 }
                 ControlAction::WakeSelectors => woken = true,
             }
@@ -305,10 +441,14 @@ impl Client {
         self.settle_pools();
         if woken && self.selecting && !self.finds() {
             self.control.request_check(self.now);
+            self.follow(self.now, None, Some(Call::Request));
             assert_eq!(self.control.poll_action(), None, "a request changes nothing yet");
         }
-        self.settle_lines();
-        self.check();
+        // What only pools were told is none of the control machine's business.
+        if core::mem::take(&mut self.touched) {
+            self.settle_lines();
+            self.check();
+        }
     }
 
     fn add(&mut self, server: ServerId) {
@@ -316,8 +456,8 @@ impl Client {
         let address = self.control.topology().address(server).expect("it was added");
         let member = HOSTS.iter().position(|host| *host == address).expect("one of the hosts");
         self.next_pool += 1;
-        let pool = Pool::new(self.now, PoolId::new(self.next_pool), self.pool, &mut ());
-        let at = Server { pool, member, waiters: Vec::new(), dials: VecDeque::new() };
+        let pool = Watched::new(self.now, PoolId::new(self.next_pool), self.pool, &mut self.log);
+        let at = Server { pool, member, dials: VecDeque::new(), touched: true };
         assert!(self.servers.insert(server, at).is_none(), "a server is added twice");
     }
 
@@ -332,13 +472,13 @@ impl Client {
                 if at.pool.state() == PoolState::Paused {
                     self.log.seen.push(Kind::Readied);
                 }
-                at.pool.ready(self.now, &mut ());
+                at.pool_mut().ready(self.now, &mut self.log);
             }
             PoolCommand::Clear { interrupt_in_use_connections, cause } => {
                 assert!(!server_type.is_known(), "the description comes first (S7)");
                 assert_eq!(interrupt_in_use_connections, cause == Cause::NetworkTimeout, "(MON-54)");
                 let clear = Clear::All { interrupt_in_use_connections };
-                at.pool.clear(self.now, clear, Some(cause), &mut ()).expect("the mode");
+                at.pool_mut().clear(self.now, clear, Some(cause), &mut self.log).expect("the mode");
                 self.log.seen.push(Kind::Cleared);
             }
         }
@@ -347,24 +487,17 @@ impl Client {
     fn settle_pools(&mut self) {
         let now = self.now;
         for (&server, at) in self.servers.iter_mut().chain(&mut self.leaving) {
+            if !core::mem::take(&mut at.touched) {
+                continue;
+            }
             while let Some(action) = at.pool.poll_action(now) {
                 match action {
                     PoolAction::Establish(conn) => {
-                        self.wants.push(Want::Establish { server, conn, member: at.member });
+                        self.wants.push_back(Want::Establish { server, conn, member: at.member });
                     }
                     PoolAction::Interrupt(conn) => self.interrupted.push((server, conn)),
-                    PoolAction::Close(_) => {}
-                    PoolAction::Wake(waiter) => {
-                        at.waiters.retain(|other| *other != waiter);
-                        match at.pool.claim(now, waiter) {
-                            Claim::Granted(lease) => {
-                                let generation = at.pool.conn_generation(lease.conn()).expect("it is there").get();
-                                self.granted.push(Op { server, member: at.member, lease, generation });
-                            }
-                            Claim::Failed(_) => {}
-                            Claim::Waiting | Claim::Stale => panic!("a wake without an outcome"),
-                        }
-                    }
+                    PoolAction::Close(conn) => self.wants.push_back(Want::Close { server, conn }),
+                    PoolAction::Wake(waiter) => self.woken.push((server, waiter)),
                 }
             }
             at.pool.assert_invariants();
@@ -375,8 +508,11 @@ impl Client {
         let now = self.now;
         for (&server, at) in &mut self.servers {
             for line in [Line::Check, Line::Rtt] {
-                while let Some(action) = self.control.poll_line(now, server, line) {
-                    self.wants.push(match action {
+                loop {
+                    let action = self.control.poll_line(now, server, line);
+                    self.monitors.polled(now, server, line, action.as_ref());
+                    let Some(action) = action else { break };
+                    self.wants.push_back(match action {
                         MonitorAction::Dial(id) => {
                             if line == Line::Check {
                                 at.dials.push_back(now);
@@ -398,6 +534,7 @@ impl Client {
         for &server in self.leaving.keys() {
             for line in [Line::Check, Line::Rtt] {
                 let owed = self.control.poll_line(now, server, line);
+                self.monitors.polled(now, server, line, owed.as_ref());
                 assert!(matches!(owed, None | Some(MonitorAction::Hangup(_))), "a server that is gone owes {owed:?}");
                 assert!(self.control.is_ended(server));
             }
@@ -405,7 +542,7 @@ impl Client {
     }
 
     /// Everything that must hold between any two steps.
-    fn check(&mut self) {
+    fn check(&self) {
         self.control.assert_invariants();
         let topology = self.control.topology();
         assert!(topology.servers().all(|server| self.servers.contains_key(&server.server())));
@@ -436,6 +573,5 @@ impl Client {
                 assert_eq!(server.round_trip_time(), None, "(S13)");
             }
         }
-        self.leaving.retain(|_, at| at.pool.counts().total() > 0 || !at.waiters.is_empty());
     }
 }

@@ -1,41 +1,89 @@
 //! What goes wrong, and how it stops.
 
 use super::kind::Kind;
-use super::life::{BACK_MAX, MS, World};
-use super::network::Event;
-use super::truth::{Deployment, Reach};
+use super::life::World;
+use super::network::{Event, Packet};
+use super::plan::MS;
+use super::truth::{Deployment, HOSTS, Way};
 use crate::choices::Choices;
-use poolhouse_core::Cause;
+use crate::oracle::pool::Bounded;
 
-impl World<'_> {
+/// What happens to members, to connections, or to the host, at times of its own.
+const FAULTS: [Kind; 25] = [
+    Kind::Kill,
+    Kind::Vanish,
+    Kind::Restart,
+    Kind::Restart,
+    Kind::Freeze,
+    Kind::Thaw,
+    Kind::Thaw,
+    Kind::Partition,
+    Kind::PartitionThere,
+    Kind::PartitionBack,
+    Kind::Refuse,
+    Kind::TlsBroken,
+    Kind::Heal,
+    Kind::Swizzle,
+    Kind::StepDown,
+    Kind::TwoPrimaries,
+    Kind::Join,
+    Kind::Reset,
+    Kind::HalfOpen,
+    Kind::Unsolicited,
+    Kind::ClockForward,
+    Kind::ClockBack,
+    Kind::Spurious,
+    Kind::LateNews,
+    Kind::Storm,
+];
+
+impl<M: Bounded> World<'_, M> {
     /// One more fault, or the end of all.
     pub(super) fn fault(&mut self) {
         if self.faults_left == 0 {
             return self.make_peace();
         }
         self.faults_left -= 1;
-        let pause = self.pause * u64::from(self.rng.below(8) + 1) / 4;
+        let pause = self.plan.pause * u64::from(self.draws.faults.below(8) + 1) / 4;
         self.net.at(self.now + pause, Event::Fault);
-        let member = self.truth.config[self.rng.index(self.truth.config.len())];
-        match self.rng.below(16) {
-            0 => self.kill(member, true),
-            1 => self.kill(member, false),
-            2 | 3 => self.restart(member),
-            4 => self.freeze(member),
-            5 | 6 => self.thaw(member),
-            7 => self.reach(member, Reach::Lost),
-            8 => self.reach(member, Reach::Refused),
-            9 => self.reach(member, Reach::Open),
-            10 => self.step_down(),
-            11 => self.elect_another(),
-            12 => self.join_or_leave(),
-            13 => self.reset_link(),
-            14 => self.jump(),
-            _ => self.misbehave(),
+        let member = self.truth.config[self.draws.faults.index(self.truth.config.len())];
+        if self.draws.faults.one_in(16) {
+            self.request();
+        }
+        let Some(kind) = self.plan.pick(&FAULTS, self.last_kind, &mut self.draws.faults) else { return };
+        self.last_kind = Some(kind);
+        let way = self.truth.members[member].way;
+        match kind {
+            Kind::Kill => self.kill(member, true),
+            Kind::Vanish => self.kill(member, false),
+            Kind::Restart => self.restart(member),
+            Kind::Freeze => self.freeze(member),
+            Kind::Thaw => self.thaw(member),
+            Kind::Partition => self.lead(kind, member, Way { lost_there: true, lost_back: true, ..way }),
+            Kind::PartitionThere => self.lead(kind, member, Way { lost_there: true, ..way }),
+            Kind::PartitionBack => self.lead(kind, member, Way { lost_back: true, ..way }),
+            Kind::Refuse => self.lead(kind, member, Way { refused: true, ..way }),
+            Kind::TlsBroken => self.lead(kind, member, Way { tls_broken: true, ..way }),
+            Kind::Heal => self.lead(kind, member, Way { clogged: way.clogged, ..Way::default() }),
+            Kind::Swizzle => self.swizzle(),
+            Kind::StepDown => self.step_down(),
+            Kind::TwoPrimaries => self.elect_another(),
+            Kind::Join => self.join_or_leave(),
+            Kind::Reset | Kind::HalfOpen | Kind::Unsolicited => self.harm_link(kind),
+            Kind::ClockForward => self.jump_forward(),
+            Kind::ClockBack => self.jump_back(),
+            Kind::Spurious => self.look(),
+            Kind::LateNews => self.tell_old_news(),
+            _ => self.storm(),
         }
     }
 
-    fn note(&mut self, kind: Kind, member: usize) {
+    pub(super) fn note(&mut self, kind: Kind, what: u64) {
+        self.counters.count(kind);
+        self.say(|| format!("== {kind:?} {what}"));
+    }
+
+    fn note_member(&mut self, kind: Kind, member: usize) {
         self.counters.count(kind);
         self.say(|| format!("== {kind:?} n{member}"));
     }
@@ -44,16 +92,16 @@ impl World<'_> {
         if !self.truth.members[member].up {
             return;
         }
-        self.note(if with_reset { Kind::Kill } else { Kind::Vanish }, member);
-        self.truth.members[member].up = false;
-        self.truth.members[member].frozen = false;
-        self.backlog[member].clear();
-        for link in self.net.of_member(member) {
+        self.note_member(if with_reset { Kind::Kill } else { Kind::Vanish }, member);
+        let is_silent = !with_reset && self.draws.faults.one_in(2);
+        let known = &mut self.truth.members[member];
+        (known.up, known.frozen, known.silent) = (false, false, is_silent);
+        for id in self.net.of_member(member) {
             if with_reset {
                 let at = self.now + self.delay();
-                self.net.at(at, Event::ResetAtClient(link));
-            } else if let Some(link) = self.net.links.get_mut(&link) {
-                link.lost = true;
+                self.cut(id, at);
+            } else if let Some(link) = self.net.links.get_mut(&id) {
+                (link.lost_there, link.lost_back) = (true, true);
             }
         }
         self.lose_primary(member);
@@ -65,17 +113,17 @@ impl World<'_> {
             return;
         }
         self.truth.primary = None;
-        for other in 0..6 {
+        for other in 0..HOSTS.len() {
             if other != member {
                 self.sync_later(other);
             }
         }
-        let at = self.now + u64::from(self.rng.below(2_000)) * MS;
+        let at = self.now + u64::from(self.draws.faults.below(2_000)) * MS;
         self.net.at(at, Event::Elect);
     }
 
     fn sync_later(&mut self, member: usize) {
-        let at = self.now + u64::from(self.rng.below(600)) * MS;
+        let at = self.now + u64::from(self.draws.faults.below(600)) * MS;
         self.net.at(at, Event::Sync(member));
     }
 
@@ -83,7 +131,7 @@ impl World<'_> {
         if self.truth.members[member].up {
             return;
         }
-        self.note(Kind::Restart, member);
+        self.note_member(Kind::Restart, member);
         self.truth.restart(member);
         self.sync_later(member);
     }
@@ -92,7 +140,7 @@ impl World<'_> {
         if !self.truth.members[member].is_running() {
             return;
         }
-        self.note(Kind::Freeze, member);
+        self.note_member(Kind::Freeze, member);
         self.truth.members[member].frozen = true;
         self.lose_primary(member);
     }
@@ -101,43 +149,74 @@ impl World<'_> {
         if !self.truth.members[member].frozen {
             return;
         }
-        self.note(Kind::Thaw, member);
+        self.note_member(Kind::Thaw, member);
         self.truth.members[member].frozen = false;
-        for event in core::mem::take(&mut self.backlog[member]) {
-            self.net.at(self.now, event);
+        for id in self.net.of_member(member) {
+            self.hear(id);
         }
+        // Streams whose time has come meanwhile go on.
+        self.changed(member);
         self.sync_later(member);
     }
 
-    fn reach(&mut self, member: usize, reach: Reach) {
-        if self.truth.members[member].reach == reach {
+    /// What passes between the client and a member goes another way from now on.
+    fn lead(&mut self, kind: Kind, member: usize, way: Way) {
+        if self.truth.members[member].way == way {
             return;
         }
-        let kind = match reach {
-            Reach::Open => Kind::Heal,
-            Reach::Lost => Kind::Partition,
-            Reach::Refused => Kind::Refuse,
-        };
-        self.note(kind, member);
-        self.truth.members[member].reach = reach;
-        if reach == Reach::Refused {
-            for link in self.net.of_member(member) {
-                self.net.at(self.now, Event::ResetAtClient(link));
+        self.note_member(kind, member);
+        let was_refused = self.truth.members[member].way.refused;
+        self.truth.members[member].way = way;
+        if way.refused && !was_refused {
+            for id in self.net.of_member(member) {
+                self.cut(id, self.now);
             }
+        }
+    }
+
+    /// Some members are held up, one after the other, and let go again in another order.
+    fn swizzle(&mut self) {
+        let members: Vec<usize> = (0..HOSTS.len()).filter(|_| self.draws.faults.one_in(2)).collect();
+        let last = self.now + u64::from(self.draws.faults.below(1_500)) * MS;
+        for &member in &members {
+            let clog = self.now + u64::from(self.draws.faults.below(500)) * MS;
+            let unclog = last.max(clog) + u64::from(self.draws.faults.below(500)) * MS + 1;
+            self.net.at(clog, Event::Clog(member));
+            self.net.at(unclog, Event::Unclog(member));
+        }
+    }
+
+    pub(super) fn clog(&mut self, member: usize) {
+        if !self.peace && !self.truth.members[member].way.clogged {
+            self.truth.members[member].way.clogged = true;
+            self.note_member(Kind::Swizzle, member);
+        }
+    }
+
+    /// What was held up goes on, in its order.
+    pub(super) fn unclog(&mut self, member: usize) {
+        self.truth.members[member].way.clogged = false;
+        let held = self.net.clogged.remove(&member).unwrap_or_default();
+        if !held.is_empty() {
+            self.note_member(Kind::Unclog, member);
+        }
+        for event in held {
+            self.happen(event);
+            self.settle();
         }
     }
 
     fn step_down(&mut self) {
         let Some(primary) = self.truth.primary else { return };
-        self.note(Kind::StepDown, primary);
+        self.note_member(Kind::StepDown, primary);
         self.truth.primary = None;
         if self.truth.sync(primary) {
             self.changed(primary);
         }
-        for member in 0..6 {
+        for member in 0..HOSTS.len() {
             self.sync_later(member);
         }
-        let at = self.now + u64::from(self.rng.below(1_000)) * MS;
+        let at = self.now + u64::from(self.draws.faults.below(1_000)) * MS;
         self.net.at(at, Event::Elect);
     }
 
@@ -147,8 +226,8 @@ impl World<'_> {
         if self.truth.primary.is_some() || candidates.is_empty() || self.truth.deployment != Deployment::Set {
             return;
         }
-        let chosen = candidates[self.rng.index(candidates.len())];
-        self.note(Kind::Election, chosen);
+        let chosen = candidates[self.draws.faults.index(candidates.len())];
+        self.note_member(Kind::Election, chosen);
         self.install(chosen);
     }
 
@@ -159,8 +238,8 @@ impl World<'_> {
         if candidates.is_empty() || self.truth.deployment != Deployment::Set {
             return;
         }
-        let chosen = candidates[self.rng.index(candidates.len())];
-        self.note(Kind::TwoPrimaries, chosen);
+        let chosen = candidates[self.draws.faults.index(candidates.len())];
+        self.note_member(Kind::TwoPrimaries, chosen);
         self.install(chosen);
     }
 
@@ -168,7 +247,7 @@ impl World<'_> {
         if self.truth.elect(chosen) {
             self.changed(chosen);
         }
-        for member in 0..6 {
+        for member in 0..HOSTS.len() {
             self.sync_later(member);
         }
     }
@@ -179,90 +258,67 @@ impl World<'_> {
             return;
         };
         let mut config = self.truth.config.clone();
-        for _ in 0..=self.rng.below(2) {
-            let member = self.rng.index(5) + 1;
+        for _ in 0..=self.draws.faults.below(2) {
+            let member = self.draws.faults.index(5) + 1;
             if !config.contains(&member) {
                 config.push(member);
                 config.sort_unstable();
-                self.note(Kind::Join, member);
+                self.note_member(Kind::Join, member);
             } else if member != primary {
                 config.retain(|&other| other != member);
-                self.note(Kind::Leave, member);
+                self.note_member(Kind::Leave, member);
             }
         }
         if config != self.truth.config && self.truth.reconfigure(config) {
             self.changed(primary);
         }
-        for member in 0..6 {
+        for member in 0..HOSTS.len() {
             self.sync_later(member);
         }
     }
 
-    fn reset_link(&mut self) {
-        let links: Vec<u64> = self.net.links.iter().filter(|(_, link)| link.up).map(|(id, _)| *id).collect();
+    fn harm_link(&mut self, kind: Kind) {
+        let links = self.net.standing();
         if links.is_empty() {
             return;
         }
-        let link = links[self.rng.index(links.len())];
-        self.note(Kind::Reset, self.net.links[&link].member);
-        self.net.at(self.now, Event::ResetAtClient(link));
-    }
-
-    fn jump(&mut self) {
-        if self.rng.one_in(2) {
-            self.counters.count(Kind::ClockForward);
-            let by = u64::from(self.rng.one_of(&[600_u32, 15_000, 3_600_000])) * MS;
-            self.skew = self.skew.saturating_add_unsigned(by);
-            self.say(|| format!("== the client's clock jumps {} ms", by / MS));
-        } else if self.clock() >= self.client.now {
-            self.counters.count(Kind::ClockBack);
-            let by = u64::from(self.rng.below(2_000)) * MS;
-            assert!(by <= BACK_MAX);
-            self.skew = self.skew.saturating_sub_unsigned(by);
-            self.say(|| format!("== the client's clock goes back {} ms", by / MS));
+        let id = links[self.draws.faults.index(links.len())];
+        let Some(link) = self.net.links.get_mut(&id) else { return };
+        let member = link.member;
+        match kind {
+            Kind::HalfOpen => link.lost_there = true,
+            Kind::Unsolicited => self.intrude(id),
+            _ => {
+                self.net.send_back(id, self.now, Packet::Reset);
+            }
         }
-    }
-
-    /// The host tells old news, or somebody asks for a check.
-    fn misbehave(&mut self) {
-        if self.rng.one_in(2) || self.net.given_up.is_empty() {
-            self.counters.count(Kind::Request);
-            return self.client.request();
-        }
-        self.counters.count(Kind::LateNews);
-        let given_up: Vec<_> = self.net.given_up.iter().copied().collect();
-        for (server, line) in given_up {
-            let snapshot = self.truth.snapshot(0);
-            let late = match self.rng.below(3) {
-                0 => self.client.dialed(server, line),
-                1 => self.client.failed(server, line, Cause::NetworkTimeout),
-                _ => self.client.replied(server, line, &snapshot),
-            };
-            assert!(late.is_err(), "late news of #{server} was taken");
-            assert!(self.client.wants.is_empty(), "late news has consequences");
-        }
+        self.note_member(kind, member);
     }
 
     /// Faults stop: whoever is not to stay dead comes back, and all know how things are.
     fn make_peace(&mut self) {
         self.peace = true;
         self.say(|| "== peace".to_owned());
-        for member in 0..6 {
-            self.reach(member, Reach::Open);
+        for member in 0..HOSTS.len() {
+            self.unclog(member);
+            self.lead(Kind::Heal, member, Way::default());
             self.thaw(member);
             // The first member comes back; of the others some never do.
-            if member == 0 || self.rng.one_in(2) {
+            if member == 0 || self.draws.faults.one_in(2) {
                 self.restart(member);
+            }
+            if !self.truth.members[member].up {
+                self.note_member(Kind::DeadForGood, member);
             }
         }
         let has_primary = self.truth.primary.is_some_and(|primary| self.truth.members[primary].is_running());
         if self.truth.deployment == Deployment::Set && !has_primary {
             self.truth.primary = None;
-            if !self.rng.one_in(8) {
+            if !self.draws.faults.one_in(8) {
                 self.elect();
             }
         }
-        for member in 0..6 {
+        for member in 0..HOSTS.len() {
             if self.truth.sync(member) {
                 self.changed(member);
             }

@@ -1,110 +1,92 @@
-//! A life: how it is drawn, how time goes on, and what must be true in the end.
+//! A life: how its parts are put together, and how time goes on.
 
-use super::client::{Client, Op, Want};
+use super::client::Client;
 use super::kind::{Counters, Kind};
-use super::network::{Event, Network, Stream};
-use super::truth::{Deployment, HOSTS, Reach, Snapshot, Truth};
+use super::network::{Event, Network};
+use super::plan::{Draws, MS, Plan};
+use super::tasks::Task;
+use super::truth::{HOSTS, SET, Truth};
+use super::{near, peace};
 use crate::choices::Choices;
-use crate::rng::Rng;
+use crate::fake::FakeUser;
+use crate::fake::auth::Auth;
+use crate::oracle::pool::Bounded;
 use crate::sim::Trace;
-use alloc::collections::BTreeMap;
-use core::time::Duration;
-use poolhouse_core::monitor::{HelloKind, MonitorOptions, ServerMonitoringMode};
-use poolhouse_core::pool::{PoolOptions, PoolState};
-use poolhouse_core::topology::{AppErrorKind, CommandError, ReplyError, TopologyOptions, TopologyType};
-use poolhouse_core::{Cause, Instant, ServerType};
+use alloc::collections::{BTreeMap, BTreeSet};
+use poolhouse_core::Instant;
+use poolhouse_core::topology::TopologyOptions;
+use std::sync::LazyLock;
 
-pub(super) const MS: u64 = 1_000_000;
 const START: u64 = 1_000_000 * MS;
 /// How far the client's clock may go back.
 pub(super) const BACK_MAX: u64 = 2_000 * MS;
+/// No life has so many steps, unless it goes round in a circle.
+const STEPS_MAX: u64 = 2_000_000;
 
-pub(super) struct World<'a> {
-    pub(super) rng: Rng,
+/// What the members know of the user: the same in every life, as it takes long to make.
+static AUTH: LazyLock<Auth> = LazyLock::new(|| {
+    let user = FakeUser::new(near::USER, near::PASSWORD).with_mechanisms(&["SCRAM-SHA-256"]);
+    Auth::new(&[user.with_iterations(near::ITERATIONS)], true, None, || near::SALT_WORD)
+});
+
+pub(super) struct World<'a, M: Bounded> {
+    pub(super) plan: Plan,
+    pub(super) draws: Draws,
     pub(super) counters: &'a mut Counters,
-    trace: Option<&'a Trace>,
+    pub(super) trace: Option<&'a Trace>,
     pub(super) now: u64,
     /// What the client's clock is ahead of the world's.
     pub(super) skew: i64,
     pub(super) truth: Truth,
     pub(super) net: Network,
-    pub(super) client: Client,
-    pub(super) ops: BTreeMap<u64, Op>,
-    next_op: u64,
-    /// What waits for a member that stands still.
-    pub(super) backlog: Vec<Vec<Event>>,
+    pub(super) client: Client<M>,
+    pub(super) auth: Auth,
+    pub(super) tasks: BTreeMap<u64, Task>,
+    pub(super) next_task: u64,
+    pub(super) next_number: i64,
+    /// Numbers of the commands that members have carried out.
+    pub(super) executed: BTreeSet<i64>,
     pub(super) peace: bool,
-    direct: Option<usize>,
-    /// The client was told the name of the set.
-    named: bool,
-    heartbeat: u64,
-    connect: u64,
-    exhaust: bool,
-    /// In how many of a thousand messages something goes wrong.
-    pub(super) trouble: u32,
     pub(super) faults_left: u32,
-    pub(super) pause: u64,
+    /// The last one of those at times of their own.
+    pub(super) last_kind: Option<Kind>,
+    /// The last one of those that befall messages.
+    pub(super) last_fault: Option<Kind>,
+    /// No task begins any more.
+    pub(super) is_evening: bool,
+    pub(super) probes_done: u32,
+    pub(super) dead: peace::Dead,
+    /// Between one task and the next in peace.
+    pub(super) peace_gap_ms: u32,
+    /// The host does not look at its timers before.
+    asleep_until: u64,
+    /// It has slept, for what was due at this instant.
+    slept_for: Option<Instant>,
+    is_settling: bool,
+    steps: u64,
 }
 
-impl<'a> World<'a> {
-    pub(super) fn new(mut rng: Rng, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
-        let deployment = match rng.below(8) {
-            0 => Deployment::Standalone,
-            1 | 2 => Deployment::Sharded,
-            _ => Deployment::Set,
+impl<'a, M: Bounded> World<'a, M> {
+    pub(super) fn new(plan: Plan, draws: Draws, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
+        let truth = Truth::new(plan.deployment, plan.config.clone(), plan.wire, plan.versioned);
+        let seeds: Vec<&str> = plan.seeds.iter().map(|&member| HOSTS[member]).collect();
+        let options = TopologyOptions {
+            seeds: &seeds,
+            replica_set: plan.named.then_some(SET),
+            direct_connection: plan.direct.is_some(),
+            load_balanced: false,
         };
-        let config: Vec<usize> = match deployment {
-            Deployment::Standalone => vec![0],
-            Deployment::Sharded => (0..=rng.index(3)).collect(),
-            Deployment::Set => (0..6).filter(|&member| member == 0 || !rng.one_in(2)).collect(),
-        };
-        let versioned = !rng.one_in(4);
-        let truth = Truth::new(deployment, config, rng.one_of(&[16, 17, 21, 25]), versioned);
-        let direct = rng.one_in(10).then(|| truth.config[rng.index(truth.config.len())]);
-        let seeds: Vec<&str> = match (direct, deployment) {
-            (Some(member), _) => vec![HOSTS[member]],
-            // Of a set one is enough; it never leaves.
-            (None, Deployment::Set) => {
-                (0..6).filter(|&member| member == 0 || rng.one_in(3)).map(|member| HOSTS[member]).collect()
-            }
-            (None, Deployment::Sharded | Deployment::Standalone) => {
-                truth.config.iter().map(|&member| HOSTS[member]).collect()
-            }
-        };
-        let heartbeat = rng.one_of(&[500, 1_000, 10_000]);
-        let connect = rng.one_of(&[200, 1_000, 10_000]);
-        let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
-        let monitor = MonitorOptions {
-            heartbeat_frequency: Duration::from_millis(heartbeat),
-            connect_timeout: Duration::from_millis(connect),
-            server_monitoring_mode: rng.one_of(&modes),
-            ..MonitorOptions::DEFAULT
-        };
-        let pool = PoolOptions {
-            max_pool_size: rng.one_of(&[1, 2, 5, 100]),
-            min_pool_size: rng.one_of(&[0, 0, 1]),
-            max_idle_time: Duration::from_millis(rng.one_of(&[0, 0, 3_000])),
-            max_connecting: rng.below(3) + 1,
-            ..PoolOptions::DEFAULT
-        };
-        let replica_set = (deployment == Deployment::Set && rng.one_in(2)).then_some("rs");
-        let options =
-            TopologyOptions { seeds: &seeds, replica_set, direct_connection: direct.is_some(), load_balanced: false };
         let now = Instant::from_nanos(START);
-        let (monitor, pool) = (monitor.validate().expect("in range"), pool.validate().expect("in range"));
+        let (monitor, pool) = (plan.monitor.validate().expect("in range"), plan.pool.validate().expect("in range"));
         let mut client = Client::new(now, options, monitor, pool, trace.is_some());
-        client.selecting = !rng.one_in(3);
+        client.selecting = plan.selecting;
         if let Some(trace) = trace {
-            let of = &truth.config;
-            trace
-                .borrow_mut()
-                .push(format!("{deployment:?} of {of:?}, {options:?}, {monitor:?}, versioned: {versioned}"));
+            trace.borrow_mut().push(format!("{plan:?}"));
         }
-        let exhaust = !rng.one_in(4);
-        let trouble = rng.one_of(&[0, 5, 30, 100]);
-        let (faults_left, pause) = (rng.below(40), u64::from(rng.one_of(&[50_u32, 300, 2_000])) * MS);
         Self {
-            rng,
+            faults_left: plan.faults,
+            plan,
+            draws,
             counters,
             trace,
             now: START,
@@ -112,42 +94,45 @@ impl<'a> World<'a> {
             truth,
             net: Network::default(),
             client,
-            ops: BTreeMap::new(),
-            next_op: 0,
-            backlog: (0..6).map(|_| Vec::new()).collect(),
+            auth: AUTH.clone(),
+            tasks: BTreeMap::new(),
+            next_task: 0,
+            next_number: 0,
+            executed: BTreeSet::new(),
             peace: false,
-            direct,
-            named: replica_set.is_some(),
-            heartbeat: heartbeat * MS,
-            connect: connect * MS,
-            exhaust,
-            trouble,
-            faults_left,
-            pause,
+            last_kind: None,
+            last_fault: None,
+            is_evening: false,
+            probes_done: 0,
+            dead: peace::Dead::default(),
+            peace_gap_ms: 100,
+            asleep_until: 0,
+            slept_for: None,
+            is_settling: false,
+            steps: 0,
         }
     }
 
     /// A whole life.
     pub(super) fn live(mut self) {
         self.settle();
-        self.net.at(self.now + self.pause, Event::Fault);
-        self.net.at(self.now + 10 * MS, Event::Op);
-        while !self.peace {
+        self.net.at(self.now + self.plan.pause, Event::Fault);
+        self.net.at(self.now + 10 * MS, Event::Task);
+        // Somewhere before the last fault.
+        let early = self.draws.faults.below(self.plan.faults + 1);
+        while !(self.peace || self.plan.closes_early && self.faults_left <= early) {
             self.step();
         }
-        // A link that is lost is noticed, then each server is found, one after the other at worst.
-        let bound = self.now + 4 * (self.heartbeat + self.connect) + BACK_MAX + 5_000 * MS;
-        while self.now < bound {
-            self.step();
+        if self.peace {
+            self.dawn();
+        } else {
+            self.counters.count(Kind::ClosedEarly);
+            self.say(|| "== the client closes".to_owned());
         }
-        self.converged();
-        self.client.close();
-        self.settle();
-        while !self.ops.is_empty() {
-            self.step();
-        }
-        self.client.assert_over();
+        self.end();
         self.tell();
+        let checks = self.client.take_checks();
+        self.counters.checks.merge(&checks);
         self.counters.steps += self.client.steps;
         self.counters.seconds += (self.now - START) / 1_000_000_000;
     }
@@ -174,17 +159,41 @@ impl<'a> World<'a> {
         }
     }
 
+    /// When the host looks at its timers next.
+    fn due(&mut self) -> Option<u64> {
+        let at = self.client.poll_timeout()?;
+        let due = at.as_nanos().saturating_add_signed(-self.skew).max(self.now);
+        if self.peace {
+            return Some(due);
+        }
+        if self.slept_for != Some(at) {
+            self.slept_for = Some(at);
+            self.asleep_until = 0;
+            if self.plan.comes(Kind::LateTimer, &mut self.draws.host) {
+                self.counters.count(Kind::LateTimer);
+                self.asleep_until = due + u64::from(self.draws.host.below(800)) * MS;
+            }
+        }
+        Some(due.max(self.asleep_until))
+    }
+
     /// To the next thing that happens.
-    fn step(&mut self) {
-        let due = self.client.poll_timeout().map(|at| at.as_nanos().saturating_add_signed(-self.skew).max(self.now));
-        let next = [due, self.net.next_time()].into_iter().flatten().min().expect("operations never end");
-        assert!(next >= self.now);
+    pub(super) fn step(&mut self) {
+        self.steps += 1;
+        assert!(self.steps < STEPS_MAX, "a life without end");
+        let due = self.due();
+        let next = [due, self.net.next_time()].into_iter().flatten().min().expect("tasks never end");
+        assert!(next >= self.now, "time goes on");
         self.now = next;
-        let clock = self.clock();
-        let is_due = due == Some(next);
-        let did = self.client.advance(clock);
-        assert!(did || !is_due || clock < self.client.now, "poll_timeout says what is due (S21)");
-        self.settle();
+        self.counters.checks.add("P20");
+        if due == Some(next) {
+            let clock = self.clock();
+            let did = self.client.advance(clock, false);
+            assert!(did || clock < self.client.now, "P20: poll_timeout says what is due");
+            self.settle();
+        } else {
+            self.client.now = self.client.now.max(self.clock());
+        }
         if let Some(event) = self.net.pop(next) {
             self.happen(event);
             self.settle();
@@ -194,122 +203,76 @@ impl<'a> World<'a> {
 
     /// A time that messages take.
     pub(super) fn delay(&mut self) -> u64 {
-        if !self.peace && self.rng.below(1_000) < self.trouble {
-            self.counters.count(Kind::Slow);
-            return u64::from(self.rng.below(700)) * MS;
+        if self.roll(&[Kind::Slow]).is_some() {
+            return u64::from(self.draws.network.below(700)) * MS;
         }
-        u64::from(self.rng.below(4_000)) * 1_000 + 100_000
+        u64::from(self.draws.network.below(4_000)) * 1_000 + 100_000
     }
 
-    /// Does what the client wants.
+    /// Does what the client wants, in its order, until it wants nothing.
     pub(super) fn settle(&mut self) {
+        // What comes of it is wanted behind it.
+        if core::mem::replace(&mut self.is_settling, true) {
+            return;
+        }
         loop {
-            let wants = core::mem::take(&mut self.client.wants);
-            let granted = core::mem::take(&mut self.client.granted);
-            let interrupted = core::mem::take(&mut self.client.interrupted);
-            if wants.is_empty() && granted.is_empty() && interrupted.is_empty() {
-                return;
-            }
-            for want in wants {
+            if let Some(want) = self.client.wants.pop_front() {
                 self.say(|| format!("{want:?}"));
-                self.fulfil(want);
+                self.fulfil(&want);
+            } else if !self.client.interrupted.is_empty() {
+                let (server, conn) = self.client.interrupted.remove(0);
+                self.interrupt(server, conn);
+            } else if !self.client.woken.is_empty() {
+                let (server, waiter) = self.client.woken.remove(0);
+                self.wake(server, waiter);
+            } else {
+                break;
             }
-            for op in granted {
-                let end = self.now + self.delay();
-                let is_cut = self.is_cut(op.member);
-                self.next_op += 1;
-                self.ops.insert(self.next_op, op);
-                // Who hears nothing gives up after a second.
-                self.net.at(if is_cut { self.now + 1_000 * MS } else { end }, Event::OpEnds(self.next_op));
-            }
-            for (server, conn) in interrupted {
-                let key = self.ops.iter().find(|(_, op)| Client::is_op(op, server, conn)).map(|(key, _)| *key);
-                if let Some(op) = key.and_then(|key| self.ops.remove(&key)) {
-                    self.counters.count(Kind::OpInterrupted);
-                    self.client.end(op, None, Some(Cause::Interrupted));
-                }
-            }
+        }
+        self.is_settling = false;
+        self.check();
+    }
+
+    /// Everything that must hold whenever nothing is wanted.
+    fn check(&mut self) {
+        if !core::mem::take(&mut self.net.changed) {
+            return;
+        }
+        for (server, counts) in self.client.counts() {
+            let sockets = self.net.conn_count(server);
+            assert_eq!(
+                sockets,
+                counts.total() as usize,
+                "P1: the sockets of #{server} are those of its pool: {counts:?}"
+            );
         }
     }
 
-    fn fulfil(&mut self, want: Want) {
-        match want {
-            Want::Dial { server, line, member } => {
-                let link = self.net.connect(server, line, member);
-                let at = self.now + self.delay();
-                let known = &self.truth.members[member];
-                match known.reach {
-                    Reach::Lost => {}
-                    Reach::Open if known.up => self.net.at(at, Event::Dialed(link)),
-                    Reach::Open | Reach::Refused => self.net.at(at, Event::Refused(link)),
-                }
+    pub(super) fn happen(&mut self, event: Event) {
+        let member = match &event {
+            Event::Arrives(link) | Event::ToMember(link, _) | Event::ToClient(link, ..) => {
+                self.net.links.get(link).map(|link| link.member)
             }
-            Want::Hello { server, line, hello } => {
-                let link = self.net.find(server, line);
-                let at = self.now + self.delay();
-                let link_of = self.net.links.get_mut(&link).expect("found");
-                assert!(link_of.up && !link_of.reading && link_of.stream.is_none(), "one exchange at a time (S15)");
-                link_of.reading = true;
-                if self.truth.members[link_of.member].reach != Reach::Open {
-                    link_of.lost = true;
-                }
-                link_of.last_out = link_of.last_out.max(at) + 1;
-                let at = link_of.last_out;
-                self.net.at(at, Event::AtMember(link, hello));
-            }
-            Want::Read { server, line } => {
-                let link = self.net.find(server, line);
-                let link_of = self.net.links.get_mut(&link).expect("found");
-                assert!(link_of.up && !link_of.reading, "one read at a time (S15)");
-                link_of.reading = true;
-                self.net.at(self.now, Event::Deliver(link));
-            }
-            Want::Hangup { server, line } => self.net.hang_up(server, line),
-            Want::Gone { server } => self.net.forget(server),
-            Want::Establish { server, conn, member } => {
-                let at = self.now + self.delay();
-                self.net.at(at, Event::Established(server, conn, member));
-            }
+            _ => None,
+        };
+        if let Some(member) = member.filter(|&member| self.truth.members[member].way.clogged) {
+            return self.net.clogged.entry(member).or_default().push(event);
         }
-    }
-
-    /// Whether nothing passes between the client and a member.
-    fn is_cut(&self, member: usize) -> bool {
-        let known = &self.truth.members[member];
-        known.frozen || known.reach == Reach::Lost
-    }
-
-    fn happen(&mut self, event: Event) {
         match event {
-            Event::Dialed(link) => {
-                let Some(of) = self.net.links.get_mut(&link) else { return };
-                let known = &self.truth.members[of.member];
-                if !known.up {
-                    return self.happen(Event::Refused(link));
-                }
-                (of.up, of.process) = (true, known.process);
-                let (server, line) = (of.server, of.line);
-                self.client.dialed(server, line).expect("the line was not given up");
-            }
-            Event::Refused(link) | Event::ResetAtClient(link) => {
-                let Some(of) = self.net.links.get(&link) else { return };
-                let (server, line) = (of.server, of.line);
-                self.say(|| format!("#{server} is reset"));
-                self.net.drop_link(link);
-                self.client.failed(server, line, Cause::Network).expect("the line was not given up");
-            }
-            Event::AtMember(link, hello) => self.hear(link, hello),
-            Event::AtClient(link, snapshot) => {
-                if let Some(of) = self.net.links.get_mut(&link).filter(|of| !of.lost) {
-                    of.inbox.push_back(*snapshot);
-                    self.deliver(link);
+            Event::Arrives(link) => self.arrive(link),
+            Event::ConnectFails(link, cause) => self.connect_failed(link, cause),
+            Event::ToMember(id, bytes) => {
+                if let Some(link) = self.net.links.get_mut(&id).filter(|link| !link.lost_there) {
+                    link.far.input.extend(bytes);
+                    self.hear(id);
                 }
             }
-            Event::Deliver(link) => self.deliver(link),
-            Event::StreamDue(link, serial) => {
-                let of = self.net.links.get(&link);
-                if of.is_some_and(|of| of.stream.as_ref().is_some_and(|stream| stream.serial == serial)) {
-                    self.stream(link);
+            Event::ToClient(link, sent, packet) => self.receive(link, sent, packet),
+            Event::Flush(link) => self.flush(link),
+            Event::StreamDue(id, serial) => {
+                let link = self.net.links.get(&id);
+                if link.is_some_and(|link| link.far.stream.as_ref().is_some_and(|stream| stream.serial == serial)) {
+                    self.stream(id);
                 }
             }
             Event::Sync(member) => {
@@ -319,212 +282,24 @@ impl<'a> World<'a> {
             }
             Event::Elect => self.elect(),
             Event::Fault => self.fault(),
-            Event::Op => {
-                let pick = self.rng.index(6);
-                self.client.check_out(pick);
-                let next = self.now + u64::from(self.rng.below(400)) * MS;
-                self.net.at(next, Event::Op);
-            }
-            Event::OpEnds(op) => {
-                if let Some(op) = self.ops.remove(&op) {
-                    self.end(op);
+            Event::Clog(member) => self.clog(member),
+            Event::Unclog(member) => self.unclog(member),
+            Event::Task => {
+                if !self.is_evening {
+                    // Now and then many come at once.
+                    let count = if self.draws.tasks.one_in(16) { self.draws.tasks.below(10) + 1 } else { 1 };
+                    for _ in 0..count {
+                        self.begin_task();
+                    }
+                    let gap_ms = if self.peace { self.peace_gap_ms } else { self.plan.task_gap_ms };
+                    let gap = u64::from(self.draws.tasks.below(2 * gap_ms) + 1) * MS;
+                    self.net.at(self.now + gap, Event::Task);
                 }
             }
-            Event::Established(server, conn, member) => self.establish(server, conn, member),
-            Event::HelloOfEstablished(server, conn, snapshot) => {
-                if self.client.established(server, conn, &snapshot) {
-                    self.counters.count(Kind::Established);
-                }
-            }
-            Event::EstablishTimedOut(server, conn) => {
-                let overloaded = self.rng.one_in(2);
-                self.client.not_established(server, conn, Cause::NetworkTimeout, overloaded);
-            }
-        }
-    }
-
-    /// A hello has arrived.
-    fn hear(&mut self, link: u64, hello: HelloKind) {
-        let Some(of) = self.net.links.get(&link).filter(|of| !of.lost) else { return };
-        let member = of.member;
-        let known = &self.truth.members[member];
-        if !known.up || known.process != of.process {
-            return;
-        }
-        if known.frozen {
-            self.backlog[member].push(Event::AtMember(link, hello));
-            return;
-        }
-        let now = self.truth.topology_version(member);
-        match hello {
-            HelloKind::Handshake { .. } | HelloKind::Poll { .. } => self.answer(link, false),
-            HelloKind::Awaitable { topology_version, max_await_time, .. } => {
-                assert!(now.is_some(), "only who says its version is asked to wait (S15)");
-                let await_ns = u64::try_from(max_await_time.as_nanos()).expect("short");
-                assert_eq!(await_ns, self.heartbeat, "(S15)");
-                let of = self.net.links.get_mut(&link).expect("found");
-                of.stream = Some(Stream { known: topology_version, await_ns, serial: 0 });
-                if now == Some(topology_version) {
-                    self.net.at(self.now + await_ns, Event::StreamDue(link, 0));
-                } else {
-                    self.stream(link);
-                }
-            }
-        }
-    }
-
-    /// Sends the next reply of a stream.
-    fn stream(&mut self, link: u64) {
-        let Some(of) = self.net.links.get_mut(&link) else { return };
-        let known = &self.truth.members[of.member];
-        if !known.up || known.process != of.process {
-            return;
-        }
-        let Some(stream) = &mut of.stream else { return };
-        if known.frozen {
-            let event = Event::StreamDue(link, stream.serial);
-            self.backlog[of.member].push(event);
-            return;
-        }
-        stream.known = self.truth.topology_version(of.member).expect("it streams");
-        stream.serial += 1;
-        let (serial, await_ns) = (stream.serial, stream.await_ns);
-        if self.exhaust {
-            self.net.at(self.now + await_ns, Event::StreamDue(link, serial));
-        } else {
-            of.stream = None;
-        }
-        self.answer(link, self.exhaust);
-    }
-
-    /// A member says how it is.
-    fn answer(&mut self, link: u64, more_to_come: bool) {
-        let is_trouble = !self.peace && self.rng.below(1_000) < self.trouble;
-        let (is_lost, is_error) = (is_trouble && self.rng.one_in(2), is_trouble);
-        let delay = self.delay();
-        let of = self.net.links.get_mut(&link).expect("somebody is answered");
-        let mut snapshot = self.truth.snapshot(of.member);
-        snapshot.more_to_come = more_to_come;
-        if is_lost || of.lost || self.truth.members[of.member].reach != Reach::Open {
-            if is_lost {
-                self.counters.count(Kind::LostReply);
-            }
-            of.lost = true;
-            return;
-        }
-        if is_error {
-            self.counters.count(Kind::HelloError);
-            snapshot.ok = false;
-            snapshot.more_to_come = false;
-            of.stream = None;
-        }
-        of.last_in = of.last_in.max(self.now + delay) + 1;
-        let at = of.last_in;
-        self.net.at(at, Event::AtClient(link, Box::new(snapshot)));
-    }
-
-    /// Tells the client what has arrived, if it reads.
-    fn deliver(&mut self, link: u64) {
-        let Some(of) = self.net.links.get_mut(&link).filter(|of| of.reading) else { return };
-        let Some(snapshot) = of.inbox.pop_front() else { return };
-        of.reading = false;
-        let (server, line) = (of.server, of.line);
-        self.say(|| {
-            let Snapshot { member, view, ok, topology_version, .. } = &snapshot;
-            format!("#{server} n{member} says {view:?} {:?} ok: {ok}", topology_version.map(|version| version.counter))
-        });
-        self.client.replied(server, line, &snapshot).expect("the line was not given up");
-    }
-
-    /// A member has something to say to those who wait for it.
-    pub(super) fn changed(&mut self, member: usize) {
-        for link in self.net.of_member(member) {
-            self.stream(link);
-        }
-    }
-
-    fn establish(&mut self, server: poolhouse_core::ServerId, conn: poolhouse_core::pool::ConnId, member: usize) {
-        let known = &self.truth.members[member];
-        if self.is_cut(member) {
-            let at = self.now + self.connect;
-            self.net.at(at, Event::EstablishTimedOut(server, conn));
-        } else if !known.up || known.reach == Reach::Refused || (!self.peace && self.rng.one_in(20)) {
-            let overloaded = self.rng.one_in(2);
-            self.counters.count(if overloaded { Kind::Overloaded } else { Kind::NotEstablished });
-            let cause =
-                if overloaded { Cause::Network } else { self.rng.one_of(&[Cause::Network, Cause::Authentication]) };
-            self.client.not_established(server, conn, cause, overloaded);
-        } else {
-            let snapshot = Box::new(self.truth.snapshot(member));
-            let at = self.now + self.delay();
-            self.net.at(at, Event::HelloOfEstablished(server, conn, snapshot));
-        }
-    }
-
-    fn end(&mut self, op: Op) {
-        let known = &self.truth.members[op.member];
-        let topology_version = self.truth.topology_version(op.member);
-        let reply = |code| {
-            let command = Some(ReplyError { code: Some(code), message: "" });
-            AppErrorKind::Command(CommandError { command, write_concern: None, topology_version })
-        };
-        let (kind, error, broken) = if self.is_cut(op.member) {
-            (Kind::OpTimeout, Some(AppErrorKind::NetworkTimeout), Some(Cause::NetworkTimeout))
-        } else if !known.up || known.reach == Reach::Refused {
-            (Kind::OpNetwork, Some(AppErrorKind::Network), Some(Cause::Network))
-        } else if !self.peace
-            && known.view.server_type == ServerType::RsSecondary
-            && self.rng.one_in(2)
-            && self.direct.is_none()
-        {
-            (Kind::OpStateChange, Some(reply(10_107)), None)
-        } else if !self.peace && self.rng.one_in(20) {
-            (Kind::OpShutdown, Some(reply(91)), None)
-        } else if !self.peace && self.rng.one_in(20) {
-            (Kind::OpNetwork, Some(AppErrorKind::Network), Some(Cause::Network))
-        } else {
-            (Kind::OpDone, None, None)
-        };
-        self.counters.count(kind);
-        self.say(|| format!("operation on n{} ends: {kind:?}", op.member));
-        self.client.end(op, error, broken);
-    }
-
-    /// The client sees what there is, and its pools work (S19, P51).
-    fn converged(&self) {
-        let topology = self.client.control.topology();
-        let description = topology.description();
-        let see = format!("{description}");
-        let truth = &self.truth;
-        let seen: BTreeMap<usize, ServerType> = description
-            .servers()
-            .map(|server| {
-                let member = HOSTS.iter().position(|host| *host == server.address()).expect("one of the hosts");
-                (member, server.server_type())
-            })
-            .collect();
-        for (&member, &server_type) in &seen {
-            let known = &truth.members[member];
-            // A direct connection to somebody of another set, or of none, is not what was wanted (SDAM-34).
-            let is_stranger = self.named && self.direct.is_some() && known.view.server_type == ServerType::RsGhost;
-            let right = if known.up && !is_stranger { known.view.server_type } else { ServerType::Unknown };
-            let is_right = server_type == right || (!server_type.is_known() && !right.is_known());
-            assert!(is_right, "n{member} is {right}, and the client sees {see}");
-        }
-        let members: Vec<usize> = seen.keys().copied().collect();
-        let right_type = match (self.direct, truth.deployment) {
-            (Some(_), _) | (None, Deployment::Standalone) => TopologyType::Single,
-            (None, Deployment::Sharded) => TopologyType::Sharded,
-            (None, Deployment::Set) if truth.primary.is_some() => TopologyType::ReplicaSetWithPrimary,
-            (None, Deployment::Set) => TopologyType::ReplicaSetNoPrimary,
-        };
-        assert_eq!(description.topology_type(), right_type, "the client sees {see}");
-        if right_type == TopologyType::ReplicaSetWithPrimary {
-            assert_eq!(members, truth.config, "the client sees {see}");
-            assert_eq!(description.set_name(), Some("rs"));
-        }
-        for server in topology.servers().filter(|server| server.server_type().is_data_bearing()) {
-            assert_eq!(self.client.pool_state(server.server()), Some(PoolState::Ready), "{see}");
+            Event::TaskLate(task, serial) => self.task_late(task, serial),
+            Event::Cancel(task) => self.cancel(task),
+            Event::Claim(task) => self.claim(task),
+            Event::EstablishLate(server, conn) => self.establish_late(server, conn),
         }
     }
 }

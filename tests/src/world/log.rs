@@ -4,6 +4,7 @@ use super::kind::Kind;
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 use poolhouse_core::{Cause, Instant, Observer, ServerType};
 
@@ -63,6 +64,14 @@ impl Log {
         let beats = self.beats.entry(server).or_default();
         assert_eq!(beats.started.take(), Some(awaited), "an end without its start (S2)");
         beats.ended = Some((now, cause));
+    }
+}
+
+impl Observer<PoolEvent> for Log {
+    fn on_event(&mut self, _now: Instant, event: &PoolEvent) {
+        if let Some(lines) = &mut self.lines {
+            lines.push(format!("    {event:?}"));
+        }
     }
 }
 

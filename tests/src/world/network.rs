@@ -1,73 +1,153 @@
-//! What lies between the client and the members: connections, messages under way, and when they arrive.
+//! What lies between the client and the members: connections with their two ends, bytes under way, and when they arrive.
 
-use super::truth::Snapshot;
+use super::truth::Version;
 use alloc::collections::{BTreeMap, VecDeque};
-use poolhouse_core::monitor::{HelloKind, LineId};
+use poolhouse_core::auth::Authentication;
+use poolhouse_core::monitor::LineId;
 use poolhouse_core::pool::ConnId;
-use poolhouse_core::{ServerId, TopologyVersion};
+use poolhouse_core::wire::handshake::Handshake;
+use poolhouse_core::wire::message::{Exchange, Limits, RequestIds};
+use poolhouse_core::{Cause, ServerId};
 
 /// What happens at an instant.
 #[derive(Debug)]
 pub(super) enum Event {
-    Dialed(u64),
-    Refused(u64),
-    /// A hello arrives at its member.
-    AtMember(u64, HelloKind),
-    /// A reply arrives at the client.
-    AtClient(u64, Box<Snapshot>),
-    ResetAtClient(u64),
-    /// What has arrived is read.
-    Deliver(u64),
+    /// The request for a connection is at its member.
+    Arrives(u64),
+    ConnectFails(u64, Cause),
+    ToMember(u64, Vec<u8>),
+    /// With its place in the order in which things were sent.
+    ToClient(u64, u64, Packet),
+    /// What waited for more arrives.
+    Flush(u64),
     /// A stream has been silent for long enough.
     StreamDue(u64, u64),
     Sync(usize),
     Elect,
     Fault,
-    Op,
-    OpEnds(u64),
-    /// A connection for the pool: what became of it.
-    Established(ServerId, ConnId, usize),
-    HelloOfEstablished(ServerId, ConnId, Box<Snapshot>),
-    EstablishTimedOut(ServerId, ConnId),
+    Clog(usize),
+    Unclog(usize),
+    Task,
+    /// A command has waited for its reply for too long.
+    TaskLate(u64, u32),
+    Cancel(u64),
+    Claim(u64),
+    /// A connection takes too long to be established.
+    EstablishLate(ServerId, ConnId),
+}
+
+/// What arrives at the client.
+#[derive(Debug)]
+pub(super) enum Packet {
+    Bytes(Vec<u8>),
+    /// One by one.
+    Split(Vec<u8>),
+    /// To be read together with what follows.
+    Held(Vec<u8>),
+    /// The member sends no more.
+    End,
+    Reset,
 }
 
 /// A stream of replies to an awaitable hello.
 #[derive(Debug)]
 pub(super) struct Stream {
-    pub(super) known: TopologyVersion,
+    pub(super) known: Version,
     pub(super) await_ns: u64,
     pub(super) serial: u64,
+    /// What the next reply answers.
+    pub(super) answers: i32,
+    /// The client lets it go on.
+    pub(super) exhaust: bool,
+    pub(super) legacy: bool,
 }
 
-/// A monitoring connection.
-#[derive(Debug)]
+/// Whose connection it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    Line(LineId),
+    Conn(ConnId),
+}
+
+/// What the client does with a connection.
+pub(super) enum Work {
+    Connect,
+    Line,
+    Shake(Box<Handshake<'static, Option<Authentication<'static>>>>),
+    Idle,
+    /// A task waits for a reply.
+    Task(u64),
+}
+
+/// The client's end of a connection.
+pub(super) struct Near {
+    pub(super) work: Work,
+    pub(super) input: Vec<u8>,
+    /// Bytes that wait for others.
+    pub(super) held: Vec<u8>,
+    pub(super) has_ended: bool,
+    pub(super) exchange: Exchange,
+    pub(super) ids: RequestIds,
+    pub(super) limits: Limits,
+    /// Somebody wants a reply.
+    pub(super) reads: bool,
+}
+
+/// The member's end of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Far {
+    pub(super) input: Vec<u8>,
+    pub(super) next_id: i32,
+    pub(super) stream: Option<Stream>,
+    /// Nothing is sent any more.
+    pub(super) has_ended: bool,
+    /// It said something of what follows that is not so.
+    pub(super) has_lied: bool,
+    /// It greeted as one who knows no users, whatever it has become since.
+    pub(super) knows_no_users: bool,
+}
+
 pub(super) struct Link {
     pub(super) server: ServerId,
-    pub(super) line: LineId,
+    pub(super) owner: Owner,
     pub(super) member: usize,
-    /// The process that it was connected to.
+    /// The process that it is connected to.
     pub(super) process: u32,
     pub(super) up: bool,
-    /// Nothing arrives any more, either way.
-    pub(super) lost: bool,
-    /// The client reads.
-    pub(super) reading: bool,
-    pub(super) inbox: VecDeque<Snapshot>,
-    pub(super) stream: Option<Stream>,
-    /// Messages of one direction do not overtake each other.
-    pub(super) last_out: u64,
-    pub(super) last_in: u64,
+    /// Nothing arrives any more at the member.
+    pub(super) lost_there: bool,
+    /// Nothing arrives any more at the client.
+    pub(super) lost_back: bool,
+    pub(super) near: Near,
+    pub(super) far: Far,
+    /// Bytes of one direction do not overtake each other.
+    last_there: u64,
+    last_back: u64,
 }
 
-#[derive(Debug, Default)]
+/// The number of a server, and that of one of its lines or connections.
+type Place = (u32, u64);
+/// The socket of each.
+type Index = BTreeMap<Place, u64>;
+
+#[derive(Default)]
 pub(super) struct Network {
     pub(super) links: BTreeMap<u64, Link>,
-    by_line: BTreeMap<(u32, u64), u64>,
+    by_line: Index,
+    by_conn: Index,
     next: u64,
     events: BTreeMap<(u64, u64), Event>,
     sequence: u64,
+    /// Sockets have come or gone since this was looked at.
+    pub(super) changed: bool,
+    sent: u64,
+    latest: u64,
     /// Lines that were given up.
-    pub(super) given_up: VecDeque<(ServerId, LineId)>,
+    pub(super) gone_lines: VecDeque<(ServerId, LineId)>,
+    /// Connections of pools that are gone.
+    pub(super) gone_conns: VecDeque<(ServerId, ConnId)>,
+    /// What waits for members that are held up.
+    pub(super) clogged: BTreeMap<usize, Vec<Event>>,
 }
 
 impl Network {
@@ -85,50 +165,79 @@ impl Network {
         (entry.key().0 <= until).then(|| entry.remove())
     }
 
-    pub(super) fn connect(&mut self, server: ServerId, line: LineId, member: usize) -> u64 {
+    pub(super) fn connect(&mut self, server: ServerId, owner: Owner, member: usize) -> u64 {
         self.next += 1;
+        let near = Near {
+            work: Work::Connect,
+            input: Vec::new(),
+            held: Vec::new(),
+            has_ended: false,
+            exchange: Exchange::IDLE,
+            ids: RequestIds::new(),
+            limits: Limits::DEFAULT,
+            reads: false,
+        };
         let link = Link {
             server,
-            line,
+            owner,
             member,
             process: u32::MAX,
             up: false,
-            lost: false,
-            reading: false,
-            inbox: VecDeque::new(),
-            stream: None,
-            last_out: 0,
-            last_in: 0,
+            lost_there: false,
+            lost_back: false,
+            near,
+            far: Far::default(),
+            last_there: 0,
+            last_back: 0,
         };
         self.links.insert(self.next, link);
-        let before = self.by_line.insert((server.number(), line.number()), self.next);
-        assert!(before.is_none(), "a line is dialed once");
-        self.next
+        self.changed = true;
+        let id = self.next;
+        let (index, key) = self.index(server, owner);
+        let before = index.insert(key, id);
+        assert!(before.is_none(), "a socket is connected once");
+        id
     }
 
-    /// The connection of a line.
-    pub(super) fn find(&self, server: ServerId, line: LineId) -> u64 {
-        *self.by_line.get(&(server.number(), line.number())).expect("the line was dialed and not given up")
+    fn index(&mut self, server: ServerId, owner: Owner) -> (&mut Index, Place) {
+        match owner {
+            Owner::Line(line) => (&mut self.by_line, (server.number(), line.number())),
+            Owner::Conn(conn) => (&mut self.by_conn, (server.number(), conn.connection_id().get())),
+        }
     }
 
-    pub(super) fn drop_link(&mut self, link: u64) {
-        if let Some(gone) = self.links.remove(&link) {
-            self.by_line.remove(&(gone.server.number(), gone.line.number()));
-            self.given_up.push_back((gone.server, gone.line));
-            if self.given_up.len() > 8 {
-                self.given_up.pop_front();
+    /// The connection of a line or of a pool.
+    pub(super) fn find(&mut self, server: ServerId, owner: Owner) -> Option<u64> {
+        let (index, key) = self.index(server, owner);
+        index.get(&key).copied()
+    }
+
+    /// The client closes its socket.
+    pub(super) fn drop_link(&mut self, id: u64) {
+        let Some(gone) = self.links.remove(&id) else { return };
+        self.changed = true;
+        let (index, key) = self.index(gone.server, gone.owner);
+        index.remove(&key);
+        match gone.owner {
+            Owner::Line(line) => {
+                remember(&mut self.gone_lines, (gone.server, line));
+            }
+            Owner::Conn(conn) => {
+                remember(&mut self.gone_conns, (gone.server, conn));
             }
         }
     }
 
-    pub(super) fn hang_up(&mut self, server: ServerId, line: LineId) {
-        if let Some(&link) = self.by_line.get(&(server.number(), line.number())) {
+    pub(super) fn hang_up(&mut self, server: ServerId, owner: Owner) {
+        if let Some(link) = self.find(server, owner) {
             self.drop_link(link);
         }
     }
 
-    pub(super) fn forget(&mut self, server: ServerId) {
-        let gone: Vec<u64> = self.links.iter().filter(|(_, link)| link.server == server).map(|(id, _)| *id).collect();
+    /// Closes the lines of a server that is no member any more.
+    pub(super) fn forget_lines(&mut self, server: ServerId) {
+        let is_line = |link: &Link| link.server == server && matches!(link.owner, Owner::Line(_));
+        let gone: Vec<u64> = self.links.iter().filter(|(_, link)| is_line(link)).map(|(id, _)| *id).collect();
         for link in gone {
             self.drop_link(link);
         }
@@ -136,5 +245,49 @@ impl Network {
 
     pub(super) fn of_member(&self, member: usize) -> Vec<u64> {
         self.links.iter().filter(|(_, link)| link.member == member && link.up).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn standing(&self) -> Vec<u64> {
+        self.links.iter().filter(|(_, link)| link.up).map(|(id, _)| *id).collect()
+    }
+
+    /// How many sockets a pool has.
+    pub(super) fn conn_count(&self, server: ServerId) -> usize {
+        let range = (server.number(), 0)..=(server.number(), u64::MAX);
+        self.by_conn.range(range).count()
+    }
+
+    /// Bytes go to the member.
+    pub(super) fn send_there(&mut self, id: u64, at: u64, bytes: Vec<u8>) {
+        let Some(link) = self.links.get_mut(&id) else { return };
+        link.last_there = link.last_there.max(at) + 1;
+        let at = link.last_there;
+        self.at(at, Event::ToMember(id, bytes));
+    }
+
+    /// Something goes to the client. Returns when it arrives.
+    pub(super) fn send_back(&mut self, id: u64, at: u64, packet: Packet) -> u64 {
+        let Some(link) = self.links.get_mut(&id).filter(|link| !link.lost_back) else { return at };
+        link.last_back = link.last_back.max(at) + 1;
+        let at = link.last_back;
+        self.sent += 1;
+        self.at(at, Event::ToClient(id, self.sent, packet));
+        at
+    }
+
+    /// Something arrives at the client: whether it was sent before something that has arrived already.
+    pub(super) fn is_reordered(&mut self, sent: u64) -> bool {
+        let is_late = sent < self.latest;
+        self.latest = self.latest.max(sent);
+        is_late
+    }
+}
+
+/// Keeps the latest few.
+fn remember<T>(kept: &mut VecDeque<T>, one: T) {
+    const KEPT: usize = 8;
+    kept.push_back(one);
+    if kept.len() > KEPT {
+        kept.pop_front();
     }
 }

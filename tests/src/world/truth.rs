@@ -1,10 +1,13 @@
 //! The deployment as it is, and what each member says of it.
 
-use poolhouse_core::topology::{HelloInfo, HelloLists};
-use poolhouse_core::{ObjectId, ServerType, TopologyVersion};
+use bson::oid::ObjectId;
+use bson::{DateTime, Document, doc};
+use poolhouse_core::ServerType;
 
 /// Every host that there may be.
 pub(super) const HOSTS: [&str; 6] = ["n0:27017", "n1:27017", "n2:27017", "n3:27017", "n4:27017", "n5:27017"];
+/// The name of the set.
+pub(super) const SET: &str = "rs";
 /// The one that holds no data.
 const ARBITER: usize = 5;
 
@@ -16,14 +19,19 @@ pub(super) enum Deployment {
     Standalone,
 }
 
-/// Whether the client reaches a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    Open,
-    /// Messages are lost, either way.
-    Lost,
+/// What becomes of what passes between the client and a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Way {
+    /// What is sent to it is lost.
+    pub(super) lost_there: bool,
+    /// What it sends is lost.
+    pub(super) lost_back: bool,
     /// Connections are refused.
-    Refused,
+    pub(super) refused: bool,
+    /// TLS handshakes fail.
+    pub(super) tls_broken: bool,
+    /// Everything is held up, and lost nowhere.
+    pub(super) clogged: bool,
 }
 
 /// What a member knows of the deployment.
@@ -41,84 +49,31 @@ pub(super) struct View {
 pub(super) struct Member {
     pub(super) up: bool,
     pub(super) frozen: bool,
-    pub(super) reach: Reach,
+    /// It does not even refuse connections.
+    pub(super) silent: bool,
+    pub(super) way: Way,
     pub(super) process: u32,
     pub(super) counter: i64,
     pub(super) view: View,
 }
 
 impl Member {
+    /// Whether it takes writes.
+    pub(super) const fn is_writable(&self) -> bool {
+        matches!(self.view.server_type, ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos)
+    }
+
     /// Whether it answers whom it hears.
     pub(super) const fn is_running(&self) -> bool {
         self.up && !self.frozen
     }
 }
 
-/// A hello reply, as it was when it was sent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Snapshot {
-    pub(super) member: usize,
-    pub(super) view: View,
-    pub(super) topology_version: Option<TopologyVersion>,
-    wire: i32,
-    pub(super) more_to_come: bool,
-    pub(super) ok: bool,
-}
-
-impl Snapshot {
-    pub(super) fn info(&self) -> HelloInfo<'_, &View> {
-        let view = &self.view;
-        let in_set = matches!(
-            view.server_type,
-            ServerType::RsPrimary | ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther
-        );
-        let is_primary = view.server_type == ServerType::RsPrimary;
-        HelloInfo {
-            is_writable_primary: is_primary,
-            secondary: view.server_type == ServerType::RsSecondary,
-            arbiter_only: view.server_type == ServerType::RsArbiter,
-            hidden: false,
-            is_replica_set: view.server_type == ServerType::RsGhost,
-            is_db_grid: view.server_type == ServerType::Mongos,
-            is_cryptd: false,
-            set_name: in_set.then_some("rs"),
-            set_version: in_set.then_some(view.version),
-            election_id: is_primary.then(|| object_id(view.election)),
-            me: in_set.then_some(HOSTS[self.member]),
-            primary: view.primary.filter(|_| in_set).map(|primary| HOSTS[primary]),
-            min_wire_version: 0,
-            max_wire_version: self.wire,
-            last_write_date_ms: None,
-            logical_session_timeout_minutes: Some(30),
-            topology_version: self.topology_version,
-            lists: view,
-        }
-    }
-}
-
-impl HelloLists for View {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().filter(|&&host| host != ARBITER).map(|&host| HOSTS[host])
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().filter(|&&host| host == ARBITER).map(|&host| HOSTS[host])
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
-
 /// Rises byte by byte with its number.
-fn object_id(number: u32) -> ObjectId {
+pub(super) fn object_id(number: u32) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
-    ObjectId(bytes)
+    ObjectId::from_bytes(bytes)
 }
 
 pub(super) struct Truth {
@@ -142,7 +97,8 @@ impl Truth {
         let members = (0..6_u32).map(|process| Member {
             up: true,
             frozen: false,
-            reach: Reach::Open,
+            silent: false,
+            way: Way::default(),
             process,
             counter: 0,
             view: view.clone(),
@@ -232,20 +188,79 @@ impl Truth {
         known.view = View { server_type, primary: None, election: 0, ..view };
         known.up = true;
         known.frozen = false;
+        known.silent = false;
         known.process = self.processes;
         known.counter = 0;
         self.processes += 1;
     }
 
-    pub(super) fn topology_version(&self, member: usize) -> Option<TopologyVersion> {
+    /// The process of a member and its counter, if it says them.
+    pub(super) fn version(&self, member: usize) -> Option<Version> {
         let known = &self.members[member];
-        self.versioned.then(|| TopologyVersion { process_id: object_id(known.process), counter: known.counter })
+        self.versioned.then_some(Version { process: known.process, counter: known.counter })
     }
 
-    /// What a member says now.
-    pub(super) fn snapshot(&self, member: usize) -> Snapshot {
-        let topology_version = self.topology_version(member);
-        let view = self.members[member].view.clone();
-        Snapshot { member, view, topology_version, wire: self.wire, more_to_come: false, ok: true }
+    /// What a member says of itself now.
+    ///
+    /// - `legacy`: it was asked by the old name.
+    pub(super) fn hello(&self, member: usize, legacy: bool) -> Document {
+        let view = &self.members[member].view;
+        let is_primary = view.server_type == ServerType::RsPrimary;
+        let is_single = matches!(view.server_type, ServerType::Standalone | ServerType::Mongos);
+        let mut reply = doc! { "helloOk": true };
+        reply.insert(if legacy { "ismaster" } else { "isWritablePrimary" }, is_primary || is_single);
+        if let Some(version) = self.version(member) {
+            reply.insert("topologyVersion", version.document());
+        }
+        match view.server_type {
+            ServerType::Mongos => drop(reply.insert("msg", "isdbgrid")),
+            ServerType::RsGhost => drop(reply.insert("isreplicaset", true)),
+            ServerType::RsPrimary | ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther => {
+                reply.insert("setName", SET);
+                reply.insert("setVersion", i32::try_from(view.version).unwrap_or(i32::MAX));
+                reply.insert("secondary", view.server_type == ServerType::RsSecondary);
+                let named = |arbiters| {
+                    let hosts = view.hosts.iter().filter(move |&&host| (host == ARBITER) == arbiters);
+                    hosts.map(|&host| HOSTS[host]).collect::<Vec<_>>()
+                };
+                reply.insert("hosts", named(false));
+                if view.hosts.contains(&ARBITER) {
+                    reply.insert("arbiters", named(true));
+                }
+                if view.server_type == ServerType::RsArbiter {
+                    reply.insert("arbiterOnly", true);
+                }
+                if let Some(primary) = view.primary {
+                    reply.insert("primary", HOSTS[primary]);
+                }
+                reply.insert("me", HOSTS[member]);
+                if is_primary {
+                    reply.insert("electionId", object_id(view.election));
+                }
+                reply.insert("lastWrite", doc! { "lastWriteDate": DateTime::from_millis(1_000_000) });
+            }
+            ServerType::Standalone | ServerType::Unknown | ServerType::PossiblePrimary | ServerType::LoadBalancer => {}
+        }
+        reply.insert("maxBsonObjectSize", 16_777_216);
+        reply.insert("maxMessageSizeBytes", 48_000_000);
+        reply.insert("maxWriteBatchSize", 100_000);
+        reply.insert("logicalSessionTimeoutMinutes", 30);
+        reply.insert("minWireVersion", 0);
+        reply.insert("maxWireVersion", self.wire);
+        reply.insert("ok", 1.0);
+        reply
+    }
+}
+
+/// Where a member's state stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) process: u32,
+    pub(super) counter: i64,
+}
+
+impl Version {
+    pub(super) fn document(self) -> Document {
+        doc! { "processId": object_id(self.process), "counter": self.counter }
     }
 }

@@ -1,19 +1,18 @@
 //! A client in memory, whose locks are the model's.
 
-use super::model::{Turnstile, done, poll};
+use super::model::{Boxed, Turnstile, done, poll};
+use super::sleepers::Sleepers;
 use alloc::sync::Arc;
-use core::convert::Infallible;
 use core::future::poll_fn;
-use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::task::{Poll, Waker};
 use core::time::Duration;
-use embedded_io_async::{ErrorType, Read, Write};
+use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::shell::{
     ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
-    ServerState, Wanted,
+    ServerState, Subscribers, Wanted,
 };
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};
@@ -22,7 +21,10 @@ use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
 use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use poolhouse_core::{Cause, Instant};
 
-/// What is the matter with the peers. It changes only while nothing is explored, as the model knows nothing of it.
+/// How often the time may be moved on.
+const MOVES_MAX: usize = 1_000;
+
+/// What is the matter with the peers. For loom, which knows nothing of it, it changes only while nothing is explored.
 #[derive(Default)]
 struct World {
     /// The exception: one task of a scenario makes time pass, and only when there is a deadline to wait for. What others begin then is later by so
@@ -32,14 +34,20 @@ struct World {
     flies_until: AtomicU64,
     /// Nobody is at home.
     refuses: AtomicBool,
+    /// So many reads fail.
+    cuts: AtomicUsize,
     /// Nothing is answered any more.
     mute: AtomicBool,
     /// Replies to `ping` lie in [`Bench::held`].
     holds: AtomicBool,
     /// What hello tells.
     role: AtomicUsize,
-    /// How many connections were dialed, less those that were closed.
+    /// How often it was asked for.
     hello_count: AtomicUsize,
+    /// How many sockets there were.
+    dials: AtomicUsize,
+    /// How many there are.
+    stream_count: AtomicUsize,
 }
 
 /// What hello tells.
@@ -51,13 +59,23 @@ pub(crate) enum Role {
     Secondary,
 }
 
-/// A reply that comes when the test wants it.
+/// Replies that come when the test wants them.
 #[derive(Default)]
-struct Held {
-    reply: Vec<u8>,
+pub(crate) struct Held {
     released: bool,
-    reader: Option<Waker>,
+    /// Who reads on which stream.
+    readers: Vec<(usize, Waker)>,
 }
+
+impl Held {
+    fn listen(&mut self, stream: usize, waker: &Waker) {
+        self.readers.retain(|(reader, _)| *reader != stream);
+        self.readers.push((stream, waker.clone()));
+    }
+}
+
+/// Whether what is held was released; if not, wakes the reader of this stream when it is.
+type Listen = fn(&Turnstile<Held>, usize, &Waker) -> Poll<()>;
 
 /// A runtime in which nothing happens by itself.
 #[derive(Clone)]
@@ -65,11 +83,10 @@ pub(crate) struct Bench {
     world: Arc<World>,
     held: Arc<Turnstile<Held>>,
     /// How a reader waits for what is held.
-    listen: fn(&Turnstile<Held>, &mut Vec<u8>, &Waker) -> Poll<()>,
+    listen: Listen,
+    /// Those who sleep until somebody moves the time on; `None` if it flies, or stands still.
+    sleepers: Option<Arc<Sleepers>>,
 }
-
-/// A future of a task.
-pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 pub(crate) type BenchHub = Hub<Bench>;
 pub(crate) type BenchServer = Server<Bench>;
@@ -77,7 +94,12 @@ pub(crate) type BenchServer = Server<Bench>;
 impl Bench {
     pub(crate) fn new() -> Self {
         let world = World { now: AtomicU64::new(1), ..World::default() };
-        Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen }
+        Self { world: Arc::new(world), held: Arc::new(Lock::new(Held::default())), listen, sleepers: None }
+    }
+
+    /// One whose time a task moves on: see [`Bench::keep_time`].
+    pub(crate) fn with_sleepers() -> Self {
+        Self { sleepers: Some(Arc::default()), ..Self::new() }
     }
 
     /// One whose streams wait as they must not.
@@ -94,8 +116,45 @@ impl Bench {
         self.world.now.store(self.now().saturating_add(time).as_nanos(), Ordering::Relaxed);
     }
 
+    /// Moves the time on to when the first one who sleeps wants to be woken, and does so until [`Bench::stop_time`].
+    ///
+    /// - `pause`: what is done in between, so that others have their turn.
+    pub(crate) async fn keep_time(self, pause: impl Fn()) {
+        let Some(sleepers) = &self.sleepers else { return };
+        let mut moves = 0;
+        while let Some(at) = poll_fn(|context| sleepers.poll_first(context.waker())).await {
+            moves += 1;
+            assert!(moves < MOVES_MAX, "time passes, and somebody waits for ever");
+            sleepers.wake_until(at, || self.world.now.fetch_max(at, Ordering::Relaxed));
+            pause();
+        }
+    }
+
+    pub(crate) fn stop_time(&self) {
+        if let Some(sleepers) = &self.sleepers {
+            sleepers.stop();
+        }
+    }
+
     pub(crate) fn refuse(&self) {
         self.world.refuses.store(true, Ordering::Relaxed);
+    }
+
+    /// Somebody is at home again.
+    pub(crate) fn accept(&self) {
+        self.world.refuses.store(false, Ordering::Relaxed);
+    }
+
+    /// The next `count` reads fail, whosever they are.
+    pub(crate) fn cut(&self, count: usize) {
+        self.world.cuts.store(count, Ordering::Relaxed);
+    }
+
+    /// Nothing is the matter any more.
+    pub(crate) fn recover(&self) {
+        self.accept();
+        self.cut(0);
+        self.world.mute.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn mute(&self) {
@@ -109,13 +168,11 @@ impl Bench {
 
     /// Lets the reply go that is held, or will be. May be explored.
     pub(crate) fn release(&self) {
-        let reader = self.held.with(|held| {
+        let readers = self.held.with(|held| {
             held.released = true;
-            held.reader.take()
+            core::mem::take(&mut held.readers)
         });
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        readers.into_iter().for_each(|(_, reader)| reader.wake());
     }
 
     pub(crate) fn become_(&self, role: Role) {
@@ -125,58 +182,68 @@ impl Bench {
     pub(crate) fn hello_count(&self) -> usize {
         self.world.hello_count.load(Ordering::Relaxed)
     }
+
+    pub(crate) fn stream_count(&self) -> usize {
+        self.world.stream_count.load(Ordering::Relaxed)
+    }
 }
 
-fn listen(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {
+fn listen(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
     held.with(|held| {
-        if held.released && !held.reply.is_empty() {
-            unread.append(&mut held.reply);
+        if held.released {
             return Poll::Ready(());
         }
-        held.reader = Some(waker.clone());
+        held.listen(stream, waker);
         Poll::Pending
     })
 }
 
 /// Looks first and says later that it waits, when what it waits for may have come.
-fn listen_carelessly(held: &Turnstile<Held>, unread: &mut Vec<u8>, waker: &Waker) -> Poll<()> {
-    let is_there = held.with(|held| {
-        let is_there = held.released && !held.reply.is_empty();
-        if is_there {
-            unread.append(&mut held.reply);
-        }
-        is_there
-    });
-    if is_there {
+fn listen_carelessly(held: &Turnstile<Held>, stream: usize, waker: &Waker) -> Poll<()> {
+    if held.with(|held| held.released) {
         return Poll::Ready(());
     }
-    held.with(|held| held.reader = Some(waker.clone()));
+    held.with(|held| held.listen(stream, waker));
     Poll::Pending
 }
 
 /// A socket to a peer that has its answer ready before the request is written.
 pub(crate) struct Stream {
     bench: Bench,
+    number: usize,
     unread: Vec<u8>,
+    /// What is read once it is released.
+    held: Vec<u8>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.bench.world.stream_count.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl ErrorType for Stream {
-    type Error = Infallible;
+    type Error = ErrorKind;
 }
 
 impl Read for Stream {
-    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, Infallible> {
-        let Self { bench, unread } = self;
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, ErrorKind> {
+        let Self { bench, number, unread, held } = self;
         poll_fn(|context| {
-            if !unread.is_empty() {
-                return Poll::Ready(());
+            let cut = |cuts: usize| cuts.checked_sub(1);
+            if bench.world.cuts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, cut).is_ok() {
+                return Poll::Ready(Err(ErrorKind::ConnectionReset));
             }
-            if !bench.world.holds.load(Ordering::Relaxed) {
+            if !unread.is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            if held.is_empty() || (bench.listen)(&bench.held, *number, context.waker()).is_pending() {
                 return Poll::Pending;
             }
-            (bench.listen)(&bench.held, unread, context.waker())
+            unread.append(held);
+            Poll::Ready(Ok(()))
         })
-        .await;
+        .await?;
         let count = buf.len().min(unread.len());
         buf[..count].copy_from_slice(&unread[..count]);
         unread.drain(..count);
@@ -186,7 +253,7 @@ impl Read for Stream {
 
 impl Write for Stream {
     /// Takes one whole message.
-    async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, ErrorKind> {
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
         };
@@ -200,14 +267,14 @@ impl Write for Stream {
         }
         let reply = reply(message.header().request_id, world.role.load(Ordering::Relaxed));
         if is_ping && world.holds.load(Ordering::Relaxed) {
-            self.bench.held.with(|held| held.reply.extend_from_slice(&reply));
+            self.held.extend_from_slice(&reply);
         } else {
             self.unread.extend_from_slice(&reply);
         }
         Ok(buf.len())
     }
 
-    async fn flush(&mut self) -> Result<(), Infallible> {
+    async fn flush(&mut self) -> Result<(), ErrorKind> {
         Ok(())
     }
 }
@@ -235,12 +302,12 @@ impl Runtime for Bench {
     type Stream = Stream;
     type Buffer = Vec<u8>;
     type Lock<T> = Turnstile<T>;
-    type Memory = Fixed<1, 4>;
+    type Memory = Fixed<2, 8>;
     type Topology = topology::OnHeap;
     type Text = String;
     type ServerLock = Turnstile<ServerState<Self>>;
     type ServerHandle = Arc<Server<Self>>;
-    type Events = ();
+    type Events = Subscribers;
 
     fn now(&self) -> Instant {
         Instant::from_nanos(self.world.now.load(Ordering::Relaxed))
@@ -251,6 +318,9 @@ impl Runtime for Bench {
     }
 
     async fn sleep_until(&self, at: Instant) {
+        if let Some(sleepers) = &self.sleepers {
+            return sleepers.sleep_until(at.as_nanos(), || self.now().as_nanos()).await;
+        }
         poll_fn(|_| {
             if at.as_nanos() <= self.world.flies_until.load(Ordering::Relaxed) {
                 self.world.now.fetch_max(at.as_nanos(), Ordering::Relaxed);
@@ -265,7 +335,9 @@ impl Runtime for Bench {
         if self.world.refuses.load(Ordering::Relaxed) {
             return Err(ConnectError(Cause::Network));
         }
-        Ok(Stream { bench: self.clone(), unread: Vec::new() })
+        self.world.stream_count.fetch_add(1, Ordering::Relaxed);
+        let number = self.world.dials.fetch_add(1, Ordering::Relaxed);
+        Ok(Stream { bench: self.clone(), number, unread: Vec::new(), held: Vec::new() })
     }
 
     fn buffers(&self, _stream: &Stream) -> Result<(Vec<u8>, Vec<u8>), Full> {
@@ -306,6 +378,11 @@ impl Client {
     }
 
     pub(crate) fn with(bench: Bench, change: impl FnOnce(&mut HubConfig)) -> Self {
+        Self::watched(bench, Subscribers::default(), change)
+    }
+
+    /// One whose events are told.
+    pub(crate) fn watched(bench: Bench, events: Subscribers, change: impl FnOnce(&mut HubConfig)) -> Self {
         let role = bench.world.role.load(Ordering::Relaxed);
         let options = TopologyOptions {
             seeds: &["a"],
@@ -328,7 +405,7 @@ impl Client {
             first_pool: 0,
         };
         change(&mut config);
-        let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), ()).expect("room");
+        let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");
         let server = done(hub.next_server()).expect("the seed");
         // Told once: nobody starts them by that.
         drop(hub.server_tasks(&server));

@@ -1,7 +1,7 @@
 //! Connections that go from one task to another.
 
-use super::bench::{Bench, Boxed, Client, ping};
-use super::model::{Depth, block_on, explore, join, poll, poll_once, task};
+use super::bench::{Bench, Client, ping};
+use super::model::{Boxed, Depth, block_on, explore, join, poll, poll_once, task};
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::pool::PoolCounts;

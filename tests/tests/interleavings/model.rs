@@ -1,5 +1,6 @@
-//! Threads, locks and wakers whose every interleaving is tried.
+//! Threads, locks and wakers whose order is the engine's choice: loom's, which takes every one, or shuttle's, which takes some by chance.
 
+use super::engine::{self, JoinHandle, Mutex, MutexGuard, spawn};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::task::Wake;
@@ -8,23 +9,9 @@ use core::mem::ManuallyDrop;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
-use loom::sync::{Mutex, MutexGuard};
-use loom::thread::{self, JoinHandle, Thread};
 use poolhouse_core::shell::{Lock, Locked};
 
-/// How many switches between threads one run may have; what the allocations of a model are sized by.
-const BRANCHES_MAX: usize = 4_000;
-
-/// Of each thread, in words. What is not used of it costs nothing.
-const STACK_WORDS: usize = 0x8000;
-
-/// `all`: every scenario is as deep as it says. Unset, it is so only if that is no matter of seconds.
-const DEPTH: &str = "POOLHOUSE_INTERLEAVINGS";
-
-/// How deep those are that would take long.
-const PREEMPTIONS_QUICK: usize = 2;
-
-/// Which interleavings are tried.
+/// Which orders are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// Every one of them. There are few.
@@ -35,20 +22,14 @@ pub(crate) enum Depth {
     Preemptions(usize),
 }
 
-impl Depth {
-    /// How many preemptions there are; `None` is no limit.
-    fn preemptions(self) -> Option<usize> {
-        let in_time = std::env::var_os(DEPTH).is_some_and(|depth| depth == "all");
-        match self {
-            Self::All => None,
-            Self::AllInTime => (!in_time).then_some(PREEMPTIONS_QUICK),
-            Self::Preemptions(count) => Some(if in_time { count } else { PREEMPTIONS_QUICK }),
-        }
-    }
-}
+/// What is done once for each order.
+pub(crate) type Work = Arc<dyn Fn() + Send + Sync>;
 
-/// Runs a scenario in every interleaving, and prints how many those are. In each, `scenario` is called anew, by a thread of the model that may
-/// start three more, and tells what came of it. Gives all that came of it.
+/// A future of a task.
+pub(crate) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Runs a scenario in the orders that the engine chooses, and prints how many those are. In each, `scenario` is called anew, by a thread of the
+/// engine that may start others, and tells what came of it. Gives all that came of it.
 ///
 /// # Panics
 ///
@@ -58,35 +39,29 @@ pub(crate) fn explore(
     depth: Depth,
     scenario: impl Fn() -> &'static str + Send + Sync + 'static,
 ) -> Vec<&'static str> {
-    let mut builder = loom::model::Builder::new();
-    builder.max_branches = BRANCHES_MAX;
-    builder.preemption_bound = depth.preemptions();
-    // Whatever the environment says: who counts on all of them is not to be told fewer.
-    (builder.max_permutations, builder.max_duration) = (None, None);
-    let scenario = Arc::new(scenario);
+    explore_with(name, |work| engine::check(depth, work), scenario)
+}
+
+/// - `check`: runs the work in the orders that it chooses, and says which those are.
+pub(crate) fn explore_with(
+    name: &str,
+    check: impl FnOnce(Work) -> String,
+    scenario: impl Fn() -> &'static str + Send + Sync + 'static,
+) -> Vec<&'static str> {
     let runs = Arc::new(AtomicUsize::new(0));
     let outcomes = Arc::new(std::sync::Mutex::new(BTreeMap::<&str, usize>::new()));
     let (begun, ended) = (Arc::clone(&runs), Arc::clone(&outcomes));
-    builder.check(move || {
+    let bound = check(Arc::new(move || {
         begun.fetch_add(1, Ordering::Relaxed);
-        let scenario = Arc::clone(&scenario);
-        // The stack of the first thread is too small.
-        let outcome = join(spawn(move || scenario()));
+        let outcome = scenario();
         *ended.lock().expect("whole").entry(outcome).or_default() += 1;
-    });
+    }));
     let runs = runs.load(Ordering::Relaxed);
-    let bound = match depth.preemptions() {
-        None => String::from("all"),
-        Some(count) => format!("those of up to {count} preemptions"),
-    };
     let outcomes = outcomes.lock().expect("whole");
     let told: Vec<String> = outcomes.iter().map(|(outcome, count)| format!("{outcome} {count}")).collect();
-    println!("interleavings: {name}: {runs}, {bound} ({})", told.join(", "));
+    println!("{}: {name}: {runs}, {bound} ({})", engine::NAME, told.join(", "));
+    engine::note(name, runs, &outcomes);
     outcomes.keys().copied().collect()
-}
-
-fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    thread::Builder::new().stack_size(STACK_WORDS).spawn(work).expect("a thread of the model")
 }
 
 /// Runs a future on a thread of its own.
@@ -138,42 +113,36 @@ pub(crate) fn done<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Where a task sleeps. The mutex makes the order of sleeping and waking one of the model's choices, which `park` alone would not.
-pub(crate) struct Parker {
-    woken: Mutex<bool>,
-    thread: Thread,
-}
+/// Where a task sleeps.
+pub(crate) struct Parker(engine::Bell);
 
 impl Parker {
     fn new() -> Self {
-        Self { woken: Mutex::new(false), thread: thread::current() }
+        Self(engine::Bell::new())
     }
 
     /// Returns when it was woken since it last did.
     pub(crate) fn sleep(&self) {
-        while !self.take() {
-            thread::park();
-        }
+        self.0.wait();
     }
 
     /// Whether it was woken since this was last asked.
     pub(crate) fn take(&self) -> bool {
-        core::mem::take(&mut *lock(&self.woken))
+        self.0.take()
     }
 }
 
 impl Wake for Parker {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        self.0.ring();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        *lock(&self.woken) = true;
-        self.thread.unpark();
+        self.0.ring();
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("a model ends with its first panic")
 }
 

@@ -5,7 +5,7 @@ use crate::wire::bson::{DocumentWriter, RawDocument, RawValue};
 use crate::wire::handshake::{Established, Handled, Handshake, HandshakeError, Next};
 use crate::wire::hello::{ClientMetadata, HandshakeHello, HelloReply, MetadataOptions, ServerApi};
 use crate::wire::message::{Limits, Message, Outgoing, decode_message, encode_message};
-use crate::wire::{Authenticator, Decoded, EncodeError, Labels, Phase, WireErrorKind};
+use crate::wire::{self, Authenticator, Decoded, EncodeError, Labels, Phase, WireErrorKind};
 use crate::{Cause, ServerType};
 
 type Writer<'w> = DocumentWriter<'w, Vec<u8>>;
@@ -569,4 +569,36 @@ fn none_is_no_authentication() {
     assert_eq!(at(&lent.sent(), "saslSupportedMechs"), None);
     established(lent.told(hello));
     assert_eq!(none.handle_hello(&HelloReply::default()), Ok(Round::Done));
+}
+
+/// Servers without access control.
+#[test]
+fn nobody_has_nothing_to_say_and_no_work() {
+    let mut nobody = wire::Unauthenticated;
+    let mut body = Vec::new();
+    DocumentWriter::write(&mut body, |writer| nobody.write_command(writer)).expect("room");
+    assert_eq!(body, RawDocument::EMPTY.as_bytes());
+    assert_eq!(nobody.work(), Err(AuthError::Ended));
+    assert_eq!(nobody.handle_reply(RawDocument::EMPTY), Ok(Round::Done));
+    assert_eq!(None::<wire::Unauthenticated>.work(), Err(AuthError::Ended));
+}
+
+/// Mechanisms without keys have no use for others', and no work.
+#[test]
+fn only_scram_has_keys_and_work() {
+    let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", b"salt-of-the-earth", 4096).expect("good");
+    for mechanism in [Mechanism::X509, Mechanism::Plain] {
+        let credential = match mechanism {
+            Mechanism::Plain => Credential::new("user", "pencil").with_mechanism(mechanism),
+            Mechanism::X509 | Mechanism::Scram(_) => {
+                Credential { username: None, password: None, source: None, mechanism: Some(mechanism) }
+            }
+        };
+        let options = AuthenticationOptions { secure: true, ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
+        let mut authentication = Authentication::new(credential, options).expect("can be used");
+        assert_eq!(authentication.mechanism(), Some(mechanism));
+        assert!(!authentication.offer_keys(&keys));
+        assert!(authentication.keys().is_none());
+        assert_eq!(authentication.work(), Err(AuthError::Ended));
+    }
 }

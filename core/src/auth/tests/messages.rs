@@ -316,3 +316,23 @@ fn nonce_of_a_text_has_a_second_if_that_is_given() {
     let second = nonce.with_second("another-one-of-theirs").expect("a nonce").second();
     assert_eq!(second, Nonce::from_text("another-one-of-theirs").ok());
 }
+
+#[test]
+fn conversation_shows_how_far_it_is_and_nothing_else() {
+    let shown = |scram: &Scram<'_>, state: &str| {
+        let shown = format!("{scram:?}");
+        assert_eq!(shown, format!("Scram {{ mechanism: Sha256, state: \"{state}\", .. }}"));
+    };
+    let mut scram = SHA_256.scram();
+    shown(&scram, "First");
+    assert_eq!(scram.handle_message(SHA_256.server_first.as_bytes(), false), Ok(Round::Work));
+    shown(&scram, "Stretching");
+    while scram.work() == Ok(Round::Work) {}
+    shown(&scram, "Final");
+    assert_eq!(tell(&mut scram, SHA_256.server_final.as_bytes(), false), Ok(Round::Another));
+    shown(&scram, "Empty");
+    assert_eq!(tell(&mut scram, b"", true), Ok(Round::Done));
+    shown(&scram, "Ended");
+    assert_eq!(ScramMechanism::Sha1.to_string(), "SCRAM-SHA-1");
+    assert_eq!(AuthError::AttributeMalformed { name: None }.to_string(), "malformed attribute");
+}

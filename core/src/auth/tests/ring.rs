@@ -33,7 +33,7 @@ fn keys_are_kept_once_each_and_the_oldest_give_way() {
         ring.keep(&worked_out(salt));
         ring.keep(&worked_out(salt));
     }
-    assert_eq!(ring.len(), KEYS_MAX);
+    assert_eq!((ring.len(), ring.is_empty()), (KEYS_MAX, false));
     for salt in &salts[..KEYS_MAX] {
         let mut authentication = at_work(salt);
         assert!(ring.spare(&mut authentication), "{salt}");
@@ -43,5 +43,8 @@ fn keys_are_kept_once_each_and_the_oldest_give_way() {
     ring.keep(&worked_out(salts[4]));
     let known: Vec<bool> = salts.iter().map(|salt| ring.spare(&mut at_work(salt))).collect();
     assert_eq!(known, [false, true, true, true, true]);
+    ring.keep(&worked_out(salts[0]));
+    let known: Vec<bool> = salts.iter().map(|salt| ring.spare(&mut at_work(salt))).collect();
+    assert_eq!(known, [true, false, true, true, true]);
     assert_eq!(format!("{ring:?}"), "KeyRing(4 keys)");
 }

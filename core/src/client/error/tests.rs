@@ -57,3 +57,61 @@ fn what_failed_at_once_is_no_timeout() {
         assert!(!error.is_timeout(), "{error}");
     }
 }
+
+fn refused(code: i32) -> Error {
+    let (code_name, message) = (Some("NotWritablePrimary".into()), Some("not primary".into()));
+    let reply = bson::Document::new();
+    Error::Command(Box::new(CommandError { code, code_name, message, labels: Vec::new(), reply }))
+}
+
+#[test]
+fn each_error_says_what_went_wrong() {
+    let texts = [
+        (Error::from(ConfigError::new("maxPoolSize", 1, "be more")), "maxPoolSize"),
+        (Error::from(OptionError::new("replicaSet", "", "not be empty")), "replicaSet is \"\", but must not be empty"),
+        (Error::from(TopologyConfigError::LoadBalancedAndDirect), "loadBalanced and directConnection are both true"),
+        (Error::from(AuthError::PlainWithoutTls), "PLAIN is refused without TLS"),
+        (Error::LookupNeeded, "the hosts of a mongodb+srv:// string must be looked up"),
+        (Error::Seedlist(Box::new(SeedlistError::NoHosts)), "SRV lookup: no host"),
+        (Error::Unsupported("this"), "not implemented: this"),
+        (Error::Forked, "this process was forked from one that had made a client: fork before the first, or exec"),
+        (Error::OutOfMemory, "no memory for the client"),
+        (Error::from(OperationError::Closed), "the client is closed"),
+        (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
+        (Error::Bson("odd".into()), "BSON: odd"),
+    ];
+    for (error, text) in texts {
+        let said = alloc::format!("{error}");
+        assert!(said.starts_with(text), "{said}");
+    }
+}
+
+#[test]
+fn only_what_a_server_did_not_do_is_worth_another_attempt() {
+    use crate::shell::AttemptError;
+    let of = |error: &Error| (AttemptError::is_retryable(error), AttemptError::is_transient(error));
+    assert_eq!(of(&establishing(Cause::Network)), (true, true));
+    assert_eq!(of(&check_out(CheckOutError::WaitQueueTimeout { usage: None })), (false, false));
+    assert_eq!(of(&Error::Operation(OperationError::Exchange(ExchangeError::Network))), (false, true));
+    assert_eq!(of(&refused(10_107)), (false, true), "a change of state");
+    assert_eq!(of(&refused(11_000)), (false, false));
+    let own = [
+        Error::Uri(Box::new(crate::uri::ConnectionString::parse("x").expect_err("no scheme"))),
+        Error::LookupNeeded,
+        Error::Seedlist(Box::new(SeedlistError::Srv(LookupError::Timeout))),
+        Error::Unsupported("this"),
+        Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
+        Error::from(OptionError::new("replicaSet", "", "not be empty")),
+        Error::from(TopologyConfigError::LoadBalancedAndDirect),
+        Error::from(AuthError::PlainWithoutTls),
+        Error::Forked,
+        Error::OutOfMemory,
+        Error::Bson(String::new()),
+    ];
+    for error in own {
+        assert_eq!(of(&error), (false, false), "{error}");
+        assert_eq!(error.check_out(), None, "{error}");
+        assert_eq!(error.is_timeout(), matches!(error, Error::Seedlist(_)), "{error}");
+    }
+    assert_eq!(establishing(Cause::Dns).check_out().map(CheckOutError::name), Some("ConnectionError"));
+}

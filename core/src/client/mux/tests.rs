@@ -4,6 +4,7 @@ use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
 use super::link::Incoming;
 use super::options::HostAddress;
 use super::plan::{Hosts, Plan};
+use super::{Rejection, RejectionReason, RequestError};
 use crate::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
 use crate::shell::Subscribers;
 use crate::wire::cql::{
@@ -429,4 +430,78 @@ fn a_plan_goes_on_with_the_hosts_that_have_replaced_others() {
     assert!(plan.renew_by(&after, &rejections));
     assert_eq!(plan.next().map(|host| host.id.get()), Some(3));
     assert!(plan.next().is_none());
+}
+
+/// A host that did not take a request, for this reason.
+fn rejection(reason: RejectionReason) -> Rejection {
+    Rejection { host: MuxId::new(7), address: "db:1".into(), reason, refusal: None }
+}
+
+#[test]
+fn errors_say_which_host_failed_how() {
+    use crate::wire::cql::ErrorCode;
+    let address = || String::from("db:1");
+    let refused =
+        Rejection { refusal: Some("wrong password".into()), ..rejection(RejectionReason::Pool(AcquireError::Closed)) };
+    let no_host = vec![
+        refused,
+        rejection(RejectionReason::Lost { cause: Cause::Network, sent: false }),
+        rejection(RejectionReason::Refused(ErrorCode::IS_BOOTSTRAPPING)),
+    ];
+    let bootstrapping = ErrorCode::IS_BOOTSTRAPPING;
+    let texts = [
+        (RequestError::NoHost(Vec::new()), String::from("no host took the request")),
+        (
+            RequestError::NoHost(no_host),
+            alloc::format!(
+                "no host took the request: db:1: the pool is closed (wrong password); \
+                 db:1: the connection failed: network error; db:1: the server refused: {bootstrapping}"
+            ),
+        ),
+        (RequestError::TimedOut { address: address(), sent: true }, "db:1 did not answer in time".into()),
+        (RequestError::TimedOut { address: address(), sent: false }, "db:1 did not take the request in time".into()),
+        (
+            RequestError::Lost { address: address(), cause: Cause::NetworkTimeout },
+            "the connection to db:1 failed: network timeout".into(),
+        ),
+        (RequestError::Encode(CqlEncodeError::Full), "the request cannot be written: no room left to write".into()),
+        (RequestError::Unsupported(Opcode::Startup), "STARTUP is for the session to say".into()),
+        (RequestError::Closed, "the session is closed".into()),
+        (RequestError::Abandoned, "the tasks of the session were dropped".into()),
+        (RequestError::Forked, "the session is of the process that this one was forked from".into()),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+        let has_source = matches!(error, RequestError::Encode(_));
+        assert_eq!(core::error::Error::source(&error).is_some(), has_source, "{error}");
+    }
+}
+
+#[test]
+fn what_may_have_been_executed_is_told_from_what_was_not() {
+    use crate::wire::cql::ErrorCode;
+    let address = || String::from("db:1");
+    let lost = |sent| rejection(RejectionReason::Lost { cause: Cause::Network, sent });
+    let busy = AcquireError::TimedOut { in_flight: 1, queued: 1 };
+    let waited = || rejection(RejectionReason::Pool(busy));
+    let overloaded = rejection(RejectionReason::Refused(ErrorCode::OVERLOADED));
+    let bootstrapping = rejection(RejectionReason::Refused(ErrorCode::IS_BOOTSTRAPPING));
+    let cases = [
+        (RequestError::NoHost(vec![lost(false), waited(), bootstrapping]), false, false),
+        (RequestError::NoHost(vec![waited(), lost(true)]), false, true),
+        (RequestError::NoHost(vec![waited(), overloaded]), false, true),
+        (RequestError::NoHost(vec![waited(), waited()]), true, false),
+        (RequestError::NoHost(Vec::new()), false, false),
+        (RequestError::TimedOut { address: address(), sent: true }, true, true),
+        (RequestError::TimedOut { address: address(), sent: false }, true, false),
+        (RequestError::Lost { address: address(), cause: Cause::Network }, false, true),
+        (RequestError::Encode(CqlEncodeError::Full), false, false),
+        (RequestError::Unsupported(Opcode::Startup), false, false),
+        (RequestError::Closed, false, true),
+        (RequestError::Abandoned, false, true),
+        (RequestError::Forked, false, false),
+    ];
+    for (error, is_timeout, may_have_executed) in cases {
+        assert_eq!((error.is_timeout(), error.may_have_executed()), (is_timeout, may_have_executed), "{error}");
+    }
 }

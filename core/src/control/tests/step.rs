@@ -16,6 +16,7 @@ const fn ready(server: ServerId) -> ControlAction {
 fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
+    assert!(!rig.control.is_closed());
     rig.check("a", &standalone());
     assert_eq!(rig.server_type("a"), ServerType::Standalone);
     assert_eq!(rig.actions(), [ready(a), ControlAction::WakeSelectors]);

@@ -100,3 +100,9 @@ fn calls_at_odd_times_end() {
         "TopologyDescriptionChanged Unknown -> Unknown [a:27017: Unknown (network timeout)]"
     );
 }
+
+#[test]
+fn control_is_shown_by_the_number_of_its_servers() {
+    let rig: Rig = open_with(TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }, POLLING);
+    assert_eq!(format!("{:?}", rig.control), "Control { servers: 2, .. }");
+}

@@ -199,3 +199,25 @@ fn long_names_of_many_records_are_followed() {
     lookup.handle_datagram(at(1), server(1), &packet.build_bytes_vec_compressed().unwrap());
     assert!(matches!(lookup.into_result(), Ok(Answer::Addresses(found)) if found.len() == 900));
 }
+
+#[test]
+fn addresses_of_six_are_found_where_they_are_asked_for() {
+    use core::net::{IpAddr, Ipv6Addr};
+    use simple_dns::rdata::AAAA;
+    let one = record("a_b-c.d", 1, RData::AAAA(AAAA { address: 1 }));
+    let other = record("a_b-c.d", 1, RData::A(A { address: 0x0A00_0001 }));
+    let found = of("a_b-c.d", RecordKind::Aaaa, vec![other, one]);
+    assert_eq!(found, Some(Ok(Answer::Addresses(vec![IpAddr::V6(Ipv6Addr::LOCALHOST)]))));
+}
+
+/// What is no answer to a question is none to ours.
+#[test]
+fn reply_to_something_else_than_a_question_is_not_ours() {
+    let mut lookup = Lookup::new(&ResolverConfig { attempts: 1, ..config(1) }, NAME, RecordKind::Srv, 0).unwrap();
+    lookup.poll_action(at(0), 7).unwrap();
+    let mut bytes = reply_with(lookup.request(), |packet| packet.answers = vec![srv(NAME, 1, "x.example.com", 1)]);
+    // The operation is in the bits behind that of a reply: 4 is a notice of the server's.
+    bytes[2] |= 4 << 3;
+    lookup.handle_datagram(at(1), server(1), &bytes);
+    assert!(!lookup.is_done());
+}

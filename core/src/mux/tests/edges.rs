@@ -195,3 +195,50 @@ fn peer_that_sends_a_long_reply_is_there() {
     world.act(|mux, now, seen| mux.handle_failed(now, gone, Cause::Network, seen)).expect("it is open");
     assert_eq!(world.act(|mux, now, _| mux.handle_received(now, gone)), Err(Stale));
 }
+
+#[test]
+fn request_whose_time_is_over_does_not_wait() {
+    let mut world = world(SMALL);
+    let now = world.now;
+    let late = world.act(|mux, _, seen| mux.acquire(now, Some(now), seen));
+    assert_eq!(late, Err(AcquireError::TimedOut { in_flight: 0, queued: 1 }));
+    world.establish();
+    let granted = world.act(|mux, _, seen| mux.acquire(now, Some(now), seen));
+    assert!(matches!(granted, Ok(Acquire::Granted(_))), "one that is there is taken all the same");
+}
+
+#[test]
+fn outcome_that_nobody_claims_can_be_given_up_once() {
+    let mut world = world(SMALL);
+    let deadline = world.now.saturating_add(SECOND);
+    let Ok(Acquire::Queued(waiter)) = world.act(|mux, now, seen| mux.acquire(now, Some(deadline), seen)) else {
+        panic!("not queued")
+    };
+    world.wait(SECOND);
+    assert_eq!(world.count("AcquireFailed"), 1);
+    for _ in 0..2 {
+        world.act(|mux, now, seen| mux.cancel(now, waiter, seen));
+        assert_eq!(world.claim(waiter), MuxClaim::Stale);
+    }
+    assert_eq!(world.count("AcquireFailed"), 1, "it had failed before");
+}
+
+#[test]
+fn connection_that_the_host_was_not_told_of_is_gone_without_a_close() {
+    let now = Instant::from_nanos(1_000);
+    let mut mux = Mux::<MuxOnHeap>::new(now, MuxId::new(7), SMALL.validate().expect("right"), &mut ());
+    mux.close(now, &mut ());
+    mux.assert_invariants();
+    assert_eq!(mux.poll_action(now), None);
+    let mut events = Vec::new();
+    mux.reconfigure(now, MuxConfig::DEFAULT, &mut events);
+    assert_eq!(events, [], "what is closed has no use for options");
+}
+
+#[test]
+fn room_that_was_made_is_there() {
+    let mut world = world(SMALL);
+    assert_eq!(world.act(|mux, _, _| mux.reserve(64)), Ok(()));
+    world.establish();
+    assert!(matches!(world.acquire(), Ok(Acquire::Granted(_))));
+}

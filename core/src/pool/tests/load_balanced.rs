@@ -242,3 +242,14 @@ fn a_forked_child_of_a_load_balanced_pool_stays_ready_with_new_connections_only(
         assert_eq!(world.pool.service_count(), 0);
     });
 }
+
+/// As a pool that is paused is not cleared again, a service of it is not, either.
+#[test]
+fn a_clear_of_a_service_of_a_paused_pool_is_silent() {
+    on_each_memory!(BALANCED, |world| {
+        world.events();
+        world.clear(Clear::Service(ONE));
+        assert_eq!(world.events(), []);
+        assert_eq!(world.pool.state(), PoolState::Paused);
+    });
+}

@@ -142,3 +142,115 @@ fn nobody_needs_to_watch() {
     pool.cancel(Instant::ORIGIN, waiter, &mut ());
     pool.assert_invariants();
 }
+
+/// CMAP-102
+#[test]
+fn every_event_is_told_on_one_line_with_what_it_carries() {
+    let mut world = World::<OnHeap>::new(PoolOptions { max_pool_size: 8, min_pool_size: 0, ..DEFAULT });
+    world.ready();
+    let waiter = world.queue();
+    world.at(5);
+    world.establish();
+    let lease = world.granted(waiter);
+    let impatient = world.queue_until(Some(at(7)));
+    world.tick(7);
+    assert!(matches!(world.failed(impatient), CheckOutError::WaitQueueTimeout { .. }));
+    world.check_in(lease, Health::Broken(Cause::NetworkTimeout)).expect("its own");
+    world.act(|pool, now, seen| pool.clear(now, INTERRUPT, Some(Cause::Network), seen)).expect("the pool's mode");
+    world.ready();
+    world.act(|pool, now, seen| pool.clear(now, ALL, None, seen)).expect("the pool's mode");
+    world.close();
+    let lines: Vec<_> = world.events().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "PoolCreated maxPoolSize=8",
+            "PoolReady",
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated 1",
+            "ConnectionReady 1 after 5.0ms",
+            "ConnectionCheckedOut 1 after 5.0ms",
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated 2",
+            "ConnectionCheckOutFailed (timeout) after 2.0ms: Timed out while checking out a connection from connection pool",
+            "ConnectionCheckedIn 1",
+            "ConnectionClosed 1 (error): network timeout",
+            "PoolCleared interruptInUseConnections=true: network error",
+            "ConnectionClosed 2 (stale): network error",
+            "PoolReady",
+            "PoolCleared interruptInUseConnections=false",
+            "PoolClosed",
+        ]
+    );
+    let service_id = Some(ObjectId([0xab; 12]));
+    let of_service = PoolEvent::PoolCleared {
+        pool: PoolId::new(7),
+        service_id,
+        interrupt_in_use_connections: false,
+        cause: Some(Cause::Dns),
+    };
+    assert_eq!(
+        of_service.to_string(),
+        "PoolCleared serviceId=abababababababababababab interruptInUseConnections=false: host name not resolved"
+    );
+}
+
+#[test]
+fn errors_that_the_specification_does_not_name_say_what_happened() {
+    let texts = [
+        (
+            CheckOutError::EstablishFailed { cause: Cause::Dns, overloaded: false },
+            "ConnectionError",
+            "Could not establish a connection: host name not resolved",
+        ),
+        (CheckOutError::Busy { waiting: 3 }, "BusyError", "Too many check-outs wait for a connection: 3"),
+        (CheckOutError::Cancelled, "CancelledError", "The check-out was cancelled by its caller"),
+        (CheckOutError::PoolCleared { cause: None }, "PoolClearedError", "Connection pool was cleared"),
+    ];
+    for (error, name, text) in texts {
+        assert_eq!((error.name(), error.to_string().as_str()), (name, text));
+    }
+    assert_eq!(WrongMode.to_string(), "this way to clear a pool belongs to the other mode");
+    assert_eq!(ServiceError::Stale.to_string(), Stale.to_string());
+    assert_eq!(ServiceError::WrongMode.to_string(), "the pool is not load-balanced");
+    assert_eq!(ServiceError::Full.to_string(), "every place for a service is taken");
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let mut other =
+        Pool::<OnHeap>::new(Instant::ORIGIN, PoolId::new(8), DEFAULT.validate().expect("valid options"), &mut ());
+    let refused = other.check_in(Instant::ORIGIN, lease, Health::Healthy, &mut ()).expect_err("of another pool");
+    assert_eq!(refused.to_string(), "the connection was not checked out from this pool");
+    assert_eq!(Generation(12).to_string(), "12");
+}
+
+#[test]
+fn every_cause_says_what_happened_and_each_something_else() {
+    use crate::CertificateFault::{Expired, Invalid, NotYetValid, RefusedByPeer, Revoked, UnknownIssuer, WrongName};
+    let plain = [
+        Cause::Network,
+        Cause::NetworkTimeout,
+        Cause::Dns,
+        Cause::Protocol,
+        Cause::Command { code: 91 },
+        Cause::Authentication,
+        Cause::MissingServiceId,
+        Cause::Interrupted,
+        Cause::Cancelled,
+        Cause::Closed,
+        Cause::Forked,
+        Cause::Resources,
+    ];
+    let faults = [Expired, NotYetValid, UnknownIssuer, WrongName, Revoked, Invalid, RefusedByPeer];
+    let causes = plain.into_iter().chain(faults.map(Cause::Certificate));
+    let mut texts: Vec<_> = causes.map(|cause| cause.to_string()).collect();
+    assert_eq!(texts[4], "command failed with code 91");
+    assert_eq!(texts[10], "the process was forked");
+    let refused = texts.iter().filter(|text| text.starts_with("certificate refused: it ")).count();
+    assert_eq!(refused, 5, "two tell of others than the certificate");
+    texts.sort_unstable();
+    texts.dedup();
+    assert_eq!(texts.len(), plain.len() + faults.len());
+    assert_eq!(Full.to_string(), "no place left in the store");
+    assert_eq!(Stale.to_string(), "late news of a connection that is given up");
+}

@@ -335,3 +335,10 @@ fn a_call_before_anything_is_due_changes_nothing() {
         assert_eq!((world.names(), world.actions()), (Vec::new(), Vec::new()));
     });
 }
+
+#[test]
+fn instants_are_shown_in_seconds_since_the_origin() {
+    use alloc::format;
+    assert_eq!(format!("{:?} {:?}", Instant::ORIGIN, at(12_345)), "0.000000000s 12.345000000s");
+    assert_eq!(Instant::from_nanos(u64::MAX), Instant::MAX);
+}

@@ -17,6 +17,16 @@ fn the_defaults_are_those_of_clients_with_one_thread() {
 fn options_out_of_range_are_refused_by_name() {
     let short = ScanOptions { heartbeat_frequency: Duration::from_millis(499), ..ScanOptions::DEFAULT };
     assert_eq!(short.validate(), Err(ConfigError::new("heartbeatFrequencyMS", 499, "be at least 500")));
+    let longest = Duration::from_millis((1 << 31) - 1);
+    let all = ScanOptions {
+        heartbeat_frequency: longest,
+        connect_timeout: longest,
+        server_selection_timeout: longest,
+        ..ScanOptions::DEFAULT
+    };
+    assert!(all.validate().is_ok());
+    let shortest = ScanOptions { heartbeat_frequency: Duration::from_millis(500), ..ScanOptions::DEFAULT };
+    assert!(shortest.validate().is_ok());
     let beyond = Duration::from_millis(1 << 31);
     let long = |options: ScanOptions| options.validate().expect_err("too long").option();
     assert_eq!(long(ScanOptions { heartbeat_frequency: beyond, ..ScanOptions::DEFAULT }), "heartbeatFrequencyMS");

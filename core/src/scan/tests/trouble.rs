@@ -197,3 +197,139 @@ fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
     let server = world.scan.topology().server(socket.server()).expect("a member");
     assert_eq!(server.error(), Some(Cause::Protocol.into()));
 }
+
+/// A scan that has told its host to dial.
+fn dialing(options: ScanOptions) -> (World, SocketId) {
+    let set = TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() };
+    let mut world = World::new(&["a:1"], set, options);
+    let mut selecting = world.scan.begin(at_ms(0));
+    world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
+    (world, socket)
+}
+
+#[test]
+fn a_dial_ends_once() {
+    let (mut world, socket) = dialing(ScanOptions::DEFAULT);
+    assert_eq!(world.scan.handle_dialed(at_ms(1), socket, &mut ()), Ok(()));
+    assert_eq!(world.scan.handle_dialed(at_ms(2), socket, &mut ()), Err(Stale));
+    assert!(matches!(world.scan.poll_action(at_ms(2)), Some(ScanAction::SendHello { .. })), "nothing is lost by it");
+    world.scan.assert_invariants();
+}
+
+/// MON-53: whatever comes at or after the deadline is a timeout, whether or not anybody was woken at it.
+#[test]
+fn what_comes_too_late_is_a_timeout() {
+    let late = at_ms(10_000);
+    let error = |world: &World, socket: SocketId| {
+        world.scan.assert_invariants();
+        world.scan.topology().server(socket.server()).expect("a member").error()
+    };
+    let timeout = Some(Cause::NetworkTimeout.into());
+
+    let (mut world, socket) = dialing(ScanOptions::DEFAULT);
+    world.scan.handle_dialed(late, socket, &mut ()).expect("dialing");
+    assert_eq!(error(&world, socket), timeout);
+    assert_eq!(world.scan.poll_action(late), Some(ScanAction::Hangup(socket)));
+
+    let (mut world, socket) = dialing(ScanOptions::DEFAULT);
+    world.scan.handle_failed(late, socket, Cause::Network, &mut ()).expect("dialing");
+    assert_eq!(error(&world, socket), timeout);
+    assert_eq!(world.scan.poll_action(late), None, "there is no socket to close");
+}
+
+#[test]
+fn without_a_limit_nothing_is_late() {
+    let options = ScanOptions { connect_timeout: Duration::ZERO, ..ScanOptions::DEFAULT };
+    let (mut world, socket) = dialing(options);
+    assert_eq!(world.scan.config().options().connect_timeout, Duration::ZERO);
+    assert_eq!(world.scan.poll_timeout(), None);
+    let days = at_ms(1_000_000_000);
+    world.scan.handle_dialed(days, socket, &mut ()).expect("dialing");
+    assert_eq!(
+        world.scan.poll_action(days),
+        Some(ScanAction::SendHello { socket, hello: ScanHello::Handshake { legacy: true }, deadline: None })
+    );
+    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
+    world.scan.handle_reply(days, socket, &ScanReply::OK, Some(&info), &mut ()).expect("asked");
+    let shown = alloc::format!("{:?}", world.scan);
+    assert!(shown.starts_with("Scan { topology: TopologyDescription") && shown.contains("busy: false"), "{shown}");
+    assert!(shown.contains("RsPrimary"), "{shown}");
+}
+
+#[test]
+fn a_reply_after_the_deadline_is_told_as_a_failed_check() {
+    let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
+    let mut selecting = world.scan.begin(world.time());
+    let step = world.scan.select(world.time(), &mut selecting, &WRITE, &[], 1, &mut world.events);
+    assert_eq!(step, Ok(ScanStep::Work));
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(world.time()) else { panic!("a dial is owed") };
+    world.scan.handle_dialed(world.time(), socket, &mut world.events).expect("dialing");
+    let Some(ScanAction::SendHello { deadline, .. }) = world.scan.poll_action(world.time()) else {
+        panic!("a hello is owed")
+    };
+    let late = deadline.expect("a limit");
+    assert_eq!(world.scan.poll_timeout(), Some(late));
+    let hello = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
+    world.scan.handle_reply(late, socket, &ScanReply::OK, Some(&hello), &mut world.events).expect("asked");
+    assert_eq!(world.events.0.iter().filter(|event| event.starts_with("failed")).count(), 1);
+    assert!(!world.events.0.iter().any(|event| event.starts_with("succeeded")));
+    let error = world.scan.topology().server(socket.server()).expect("a member").error();
+    assert_eq!(error, Some(Cause::NetworkTimeout.into()));
+    assert_eq!(world.scan.poll_timeout(), None);
+    world.scan.assert_invariants();
+}
+
+/// While a connection is being made an error of whatever kind spoils it; later an error of a command does not.
+#[test]
+fn an_error_of_a_command_spoils_a_connection_that_is_not_ready_yet() {
+    for (phase, spoiled) in [(HandshakePhase::Before, true), (HandshakePhase::After, false)] {
+        let mut world = healthy();
+        let socket = world.select(&WRITE).expect("a primary");
+        let error = ReplyError { code: Some(18), message: "" };
+        let command = CommandError { command: Some(error), write_concern: None, topology_version: None };
+        let (now, kind) = (world.time(), AppErrorKind::Command(command));
+        let before = world.open.len();
+        let verdict = world.scan.handle_app_error(now, socket, phase, kind, false, &mut world.events);
+        assert_eq!(verdict.expect("checked out").clear.is_some(), spoiled);
+        world.work();
+        assert_eq!(before - world.open.len(), usize::from(spoiled));
+    }
+}
+
+/// Events of heartbeats come with what they do not say themselves.
+#[test]
+fn heartbeats_are_told_with_their_server_and_their_topology() {
+    struct Contexts(Vec<(Option<TopologyId>, Option<String>)>);
+    impl Observer<MonitorEvent> for Contexts {
+        fn on_event(&mut self, _now: Instant, _event: &MonitorEvent) {}
+
+        fn on_event_in(&mut self, _now: Instant, _event: &MonitorEvent, context: &crate::observe::EventContext<'_>) {
+            self.0.push((context.topology, context.address.map(Into::into)));
+        }
+    }
+    impl Observer<SdamEvent<'_>> for Contexts {
+        fn on_event(&mut self, _now: Instant, _event: &SdamEvent<'_>) {}
+    }
+    let mut world = World::set(&["a:1"]);
+    let mut contexts = Contexts(Vec::new());
+    let mut selecting = world.scan.begin(world.time());
+    let step = world.scan.select(world.time(), &mut selecting, &WRITE, &[], 1, &mut contexts);
+    assert_eq!(step, Ok(ScanStep::Work));
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(world.time()) else { panic!("a dial is owed") };
+    assert_eq!((socket.number(), world.address(socket.server())), (1, "a:1".into()));
+    world.scan.handle_failed(world.time(), socket, Cause::Network, &mut contexts).expect("dialing");
+    assert!(!contexts.0.is_empty());
+    let expected = (Some(TopologyId::new(1)), Some("a:1".into()));
+    assert!(contexts.0.iter().all(|context| *context == expected), "{:?}", contexts.0);
+    // Numbers are never used twice.
+    world.sleep(10_000);
+    let mut selecting = world.scan.begin(world.time());
+    let step = world.scan.select(world.time(), &mut selecting, &WRITE, &[], 1, &mut contexts);
+    assert_eq!(step, Ok(ScanStep::Work));
+    let again = core::iter::from_fn(|| world.scan.poll_action(at_ms(10_000))).find_map(|action| match action {
+        ScanAction::Dial { socket, .. } => Some(socket.number()),
+        ScanAction::Hangup(_) | ScanAction::SendHello { .. } => None,
+    });
+    assert_eq!(again, Some(2));
+}

@@ -100,3 +100,86 @@ fn address_that_has_no_room_is_shortened_at_a_char() {
         assert_eq!(shorten(whole).as_str(), short, "of {whole}");
     }
 }
+
+#[test]
+fn each_error_says_what_went_wrong_and_with_whom() {
+    let address = ServerAddress::new("db.example:27017");
+    let texts = [
+        (check_out(CheckOutError::Cancelled), "db.example:27017: The check-out was cancelled by its caller"),
+        (OperationError::from(ExchangeError::Network), "the connection failed, or the server closed it"),
+        (
+            OperationError::from(ExchangeError::Transport(Cause::Certificate(CertificateFault::Revoked))),
+            "the connection failed: certificate refused: it has been revoked",
+        ),
+        (OperationError::from(ExchangeError::NoMemory), "there is no memory for the reply"),
+        (
+            OperationError::from(ExchangeError::ReplyTooLarge { bytes: 9, limit: 8 }),
+            "the reply of 9 bytes is larger than this side can hold, which is 8",
+        ),
+        (OperationError::Timeout, "the operation's deadline has passed"),
+        (
+            OperationError::Interrupted(address),
+            "Connection to db.example:27017 interrupted due to server monitor timeout",
+        ),
+        (refused(13), "the command failed with code 13"),
+        (OperationError::Broken(Cause::Protocol), "the connection failed before: wire protocol error"),
+        (OperationError::Busy, "too many tasks wait for a suitable server"),
+        (OperationError::Closed, "the client is closed"),
+        (
+            OperationError::Abandoned,
+            "the client's background tasks are gone: a task of its runner or executor was dropped while it was open",
+        ),
+        (OperationError::Forked, "the client was made before this process was forked, and is the parent's"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+    let nowhere = CheckOutFailure::new(CheckOutError::Cancelled, "");
+    assert_eq!(nowhere.to_string(), "The check-out was cancelled by its caller", "no address, no colon");
+}
+
+/// CMAP-20: and nothing else closes it.
+#[test]
+fn connection_is_closed_for_what_befell_it_alone() {
+    let wire = crate::wire::WireError::new(crate::wire::WireErrorKind::Terminator, 0);
+    let causes = [
+        (OperationError::from(ExchangeError::Network), Some(Cause::Network)),
+        (OperationError::from(ExchangeError::Transport(Cause::Protocol)), Some(Cause::Protocol)),
+        (OperationError::from(ExchangeError::Wire(wire)), Some(Cause::Protocol)),
+        (OperationError::from(ExchangeError::NoMemory), Some(Cause::Resources)),
+        (OperationError::from(ExchangeError::Encode(crate::wire::EncodeError::Full)), None),
+        (OperationError::Timeout, Some(Cause::NetworkTimeout)),
+        (OperationError::Interrupted(ServerAddress::new("a")), Some(Cause::Interrupted)),
+        (OperationError::Broken(Cause::Dns), Some(Cause::Dns)),
+        (refused(13), None),
+        (check_out(CheckOutError::PoolClosed), None),
+        (OperationError::Busy, None),
+        (OperationError::Closed, None),
+        (OperationError::Abandoned, None),
+        (OperationError::Forked, None),
+    ];
+    for (error, cause) in causes {
+        assert_eq!(error.connection_cause(), cause, "{error}");
+        assert_eq!(error.check_out().is_some(), matches!(error, OperationError::CheckOut(_)), "{error}");
+    }
+}
+
+#[test]
+fn what_befell_a_connection_is_transient_if_another_may_do_better() {
+    for (cause, is_transient) in [
+        (Cause::Network, true),
+        (Cause::NetworkTimeout, true),
+        (Cause::Interrupted, true),
+        (Cause::Cancelled, false),
+        (Cause::Protocol, false),
+    ] {
+        assert_eq!(OperationError::Broken(cause).is_transient(), is_transient, "{cause}");
+    }
+    let interrupted = ServerAddress::new("db.example:27017");
+    assert_eq!(interrupted.as_str(), "db.example:27017");
+    assert!(OperationError::Interrupted(interrupted).is_transient());
+    assert!(
+        establish_failed(Cause::Command { code: 13 }, true).is_retryable(),
+        "what is overloaded may be asked again"
+    );
+}

@@ -231,3 +231,15 @@ fn load_balancer_stays_and_only_the_service_is_cleared() {
         }
     }
 }
+
+/// SDAM-22
+#[test]
+fn limits_that_a_reply_exceeds_are_named_with_their_numbers() {
+    let of = |limit| ServerError::Beyond { limit, count: 5 }.to_string();
+    assert_eq!(of(Limit::Names), "the hello reply names more than 5 hosts and tags");
+    assert_eq!(of(Limit::Texts), "more than 5 different addresses and tags");
+    assert_eq!(of(Limit::Servers), "more than 5 members, or too many replaced at once");
+    let bad = |field, place| ServerError::BadAddress { field, place }.to_string();
+    assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is no address");
+    assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is no address");
+}

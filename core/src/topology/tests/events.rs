@@ -150,3 +150,47 @@ fn every_event_carries_the_id_of_its_topology() {
     assert!(ids.0.iter().all(|(id, _)| *id == TopologyId::new(9)));
     assert!(ids.0.is_sorted_by_key(|(_, now)| *now));
 }
+
+/// Keeps copies of events, and what their originals showed.
+#[derive(Default)]
+struct Copies(Vec<(String, String, OwnedSdamEvent)>);
+
+impl Observer<SdamEvent<'_>> for Copies {
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'_>) {
+        self.0.push((event.to_string(), format!("{event:?}"), event.to_owned()));
+    }
+}
+
+#[test]
+fn copy_of_an_event_shows_what_its_original_showed() {
+    let mut copies = Copies::default();
+    let now = Instant::from_nanos(1_000);
+    let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
+    let config = options.validate().unwrap();
+    let mut topology = Topology::<OnHeap>::new(now, TopologyId::new(7), config, &mut copies).unwrap();
+    let a = topology.find("a").unwrap();
+    topology.handle_hello(now, a, &primary(&["a", "c"]), None, &mut copies);
+    topology.handle_failed(now, a, Cause::Network, &mut copies);
+    topology.handle_hello(now, a, &primary(&[]), None, &mut copies);
+    topology.close(now, &mut copies);
+    let mut names: Vec<_> = copies.0.iter().map(|(_, _, copy)| copy.get().name()).collect();
+    for (text, shown, copy) in &copies.0 {
+        assert_eq!(copy.to_string(), *text);
+        assert_eq!(format!("{:?}", copy.get()), *shown);
+        assert_eq!(copy.get().topology(), TopologyId::new(7));
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(
+        names,
+        [
+            "NoServers",
+            "ServerClosed",
+            "ServerDescriptionChanged",
+            "ServerOpening",
+            "TopologyClosed",
+            "TopologyDescriptionChanged",
+            "TopologyOpening"
+        ]
+    );
+}

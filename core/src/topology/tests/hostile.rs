@@ -48,6 +48,13 @@ fn reply_with_more_members_than_can_be_held_leaves_the_topology_as_it_is() {
 }
 
 #[test]
+fn fields_of_addresses_have_the_names_that_they_have_in_a_reply() {
+    let fields =
+        [AddressField::Hosts, AddressField::Passives, AddressField::Arbiters, AddressField::Me, AddressField::Primary];
+    assert_eq!(fields.map(AddressField::name), ["hosts", "passives", "arbiters", "me", "primary"]);
+}
+
+#[test]
 fn reply_with_a_bad_address_makes_its_server_unknown() {
     let long = "x".repeat(300);
     for bad in ["", "b:0", "b:65536", "b:x", "b c", "[::1", &long] {

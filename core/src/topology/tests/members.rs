@@ -54,6 +54,18 @@ fn addresses_are_lower_case_with_port_and_brackets() {
 }
 
 #[test]
+fn a_path_of_255_bytes_is_an_address_and_a_longer_one_is_none() {
+    let path = format!("/{}.sock", "x".repeat(249));
+    assert_eq!(path.len(), 255);
+    let mut net = ready(&[path.as_str()]);
+    assert_eq!(net.see(&path).address(), path);
+    net.hello(&path, &standalone());
+    let longer = format!("/{path}");
+    let options = TopologyOptions { seeds: &[longer.as_str()], ..TopologyOptions::default() };
+    assert!(options.validate().is_err());
+}
+
+#[test]
 fn what_is_no_address_is_refused() {
     let long = "x".repeat(256);
     let nul = "/tmp/\0.sock";
@@ -64,6 +76,7 @@ fn what_is_no_address_is_refused() {
         "a:0",
         "a:65536",
         "a:99999999999",
+        "a:000080",
         "a:-1",
         "a:1 ",
         " a",
@@ -295,4 +308,82 @@ fn copies_show_the_topology_as_it_was() {
     assert_eq!(server.get().tags().collect::<Vec<_>>(), [("dc", "ny")]);
     let event = SdamEvent::ServerClosed { topology: TopologyId::new(1), server: id, address: "x" }.to_owned();
     assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x"));
+}
+
+#[test]
+fn descriptions_show_the_fields_that_tell_servers_apart() {
+    let mut net = ready(&["a", "b"]);
+    net.hello("a", &elected(&["a", "b"], 2, 9));
+    let shown = format!("{:?}", net.topology.description());
+    assert!(shown.starts_with("TopologyDescription { type: ReplicaSetWithPrimary, set_name: Some(\"rs\")"), "{shown}");
+    let election = ObjectId([2; 12]);
+    for said in ["\"a:27017\"", "\"b:27017\"", "RsPrimary", "set_version: Some(9)", &format!("{election:?}")] {
+        assert!(shown.contains(said), "{said} is not in {shown}");
+    }
+    let (copy, server) = (net.topology.description().to_owned(), net.see("a").to_owned());
+    assert_eq!(format!("{copy:?}"), shown);
+    assert_eq!(copy.get().id(), net.topology.description().id());
+    let one = format!("{:?}", net.see("a"));
+    assert!(shown.contains(&one), "{one} is not in {shown}");
+    assert_eq!(format!("{server:?}"), one);
+}
+
+/// SDAM-06
+#[test]
+fn texts_of_refused_options_say_which_ones_they_are() {
+    let of = |options: TopologyOptions<'_>| options.validate().unwrap_err().to_string();
+    let balanced = TopologyOptions { load_balanced: true, ..TopologyOptions::default() };
+    assert_eq!(
+        of(TopologyOptions { seeds: &["a", "b"], ..balanced }),
+        "loadBalanced is true, but there is more than one host"
+    );
+    assert_eq!(
+        of(TopologyOptions { seeds: &["a"], direct_connection: true, ..balanced }),
+        "loadBalanced and directConnection are both true"
+    );
+}
+
+/// SDAM-35
+#[test]
+fn server_that_this_client_cannot_speak_to_is_named() {
+    let mut net = ready(&["a"]);
+    net.hello("a", &HelloInfo { min_wire_version: 999, max_wire_version: 1000, ..standalone() });
+    let description = net.topology.description();
+    let error = description.compatibility_error().expect("too new");
+    assert_eq!((error.address(), error.mismatch()), ("a:27017", WireMismatch::ServerTooNew(999)));
+    assert!(error.to_string().starts_with("Server at a:27017 requires wire version 999"), "{error}");
+}
+
+#[test]
+fn reply_by_reference_has_the_lists_of_the_reply() {
+    let lists = Lists { hosts: &["a"], passives: &["b"], arbiters: &["c"], tags: &[("dc", "ny")] };
+    let mut net = ready(&["a"]);
+    // No default: a reference has none.
+    let reply = HelloInfo {
+        is_writable_primary: true,
+        secondary: false,
+        arbiter_only: false,
+        hidden: false,
+        is_replica_set: false,
+        is_db_grid: false,
+        is_cryptd: false,
+        set_name: Some("rs"),
+        set_version: None,
+        election_id: None,
+        me: None,
+        primary: None,
+        min_wire_version: 0,
+        max_wire_version: 21,
+        last_write_date_ms: None,
+        logical_session_timeout_minutes: None,
+        topology_version: None,
+        lists: &lists,
+    };
+    let server = net.at("a");
+    assert!(net.topology.handle_hello(net.now, server, &reply, None, &mut ()));
+    let shown = net.see("a");
+    assert_eq!(shown.hosts().collect::<Vec<_>>(), ["a:27017"]);
+    assert_eq!(shown.passives().collect::<Vec<_>>(), ["b:27017"]);
+    assert_eq!(shown.arbiters().collect::<Vec<_>>(), ["c:27017"]);
+    assert_eq!(shown.tags().collect::<Vec<_>>(), [("dc", "ny")]);
 }

@@ -262,3 +262,13 @@ fn new_primary_makes_the_other_primary_unknown() {
     assert_eq!(net.see("a").error(), Some(ServerError::NewerPrimary));
     assert_eq!((net.see("a").set_name(), net.see("a").election_id(), net.see("a").hosts().count()), (None, None, 0));
 }
+
+#[test]
+fn lists_by_reference_are_those_lists_and_no_lists_are_empty() {
+    fn all(lists: &impl HelloLists) -> (Vec<&str>, Vec<(&str, &str)>) {
+        (lists.hosts().chain(lists.passives()).chain(lists.arbiters()).collect(), lists.tags().collect())
+    }
+    let lists = Lists { hosts: &["a"], passives: &["b", "c"], arbiters: &["d"], tags: &[("k", "v")] };
+    assert_eq!(all(&&lists), (["a", "b", "c", "d"].to_vec(), [("k", "v")].to_vec()));
+    assert_eq!(all(&()), (Vec::new(), Vec::new()));
+}

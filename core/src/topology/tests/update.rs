@@ -78,6 +78,25 @@ fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
     }
 }
 
+/// SDAM-33: whatever the server turns into, its type is the topology's no more than its hosts are.
+#[test]
+fn direct_connection_stays_one_to_whatever_the_server_becomes() {
+    let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
+    for (hello, becomes) in [
+        (primary(&["a", "b"]), ServerType::RsPrimary),
+        (mongos(), ServerType::Mongos),
+        (standalone(), ServerType::Standalone),
+        (secondary(&["b"]), ServerType::RsSecondary),
+    ] {
+        assert!(net.hello("a", &hello));
+        assert_eq!(net.see("a").server_type(), becomes);
+        assert_eq!((net.topology_type(), net.topology.server_count()), (TopologyType::Single, 1));
+    }
+    net.fail("a", Cause::Network);
+    assert_eq!(net.see("a").server_type(), ServerType::Unknown);
+    assert_eq!(net.topology_type(), TopologyType::Single);
+}
+
 /// SDAM-34
 #[test]
 fn direct_connection_to_another_set_says_so() {
@@ -112,6 +131,11 @@ fn incompatible_server_makes_the_topology_unusable_as_long_as_it_is_there() {
         net.topology.description().compatibility_error().unwrap().to_string(),
         "Server at b:27017 requires wire version 26, but this version of Poolhouse only supports up to 25."
     );
+    assert_eq!(net.topology.description().compatibility_error().unwrap().address(), "b:27017");
+    for (min_wire_version, max_wire_version) in [(25, 30), (0, 8)] {
+        net.hello("b", &HelloInfo { min_wire_version, max_wire_version, ..mongos() });
+        assert!(net.topology.description().is_compatible(), "the first and the last that are spoken");
+    }
     net.hello("b", &mongos());
     assert!(net.topology.description().is_compatible());
 }

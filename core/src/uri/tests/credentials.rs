@@ -126,3 +126,36 @@ fn username_without_password_is_legal_while_no_mechanism_is_named() {
     assert_eq!((found.password, found.mechanism), (None, None));
     assert_eq!(credential("mongodb://u:@a").password, Some(Secret::from("")));
 }
+
+#[test]
+fn mechanism_of_tokens_takes_what_its_environment_needs() {
+    let of = |user: &str, properties: &str| {
+        format!("mongodb://{user}a/?authMechanism=MONGODB-OIDC&authMechanismProperties={properties}")
+    };
+    for (user, properties, wanted) in [
+        ("u:p@", "ENVIRONMENT:k8s", "have no password"),
+        ("u@", "ENVIRONMENT:test", "have no username in the ENVIRONMENT test"),
+        ("", "ENVIRONMENT:azure", "have a TOKEN_RESOURCE in this ENVIRONMENT"),
+        ("", "ENVIRONMENT:gcp,TOKEN_RESOURCE:", "have a TOKEN_RESOURCE in this ENVIRONMENT"),
+        ("", "ENVIRONMENT:else", "have test, azure, gcp or k8s as its ENVIRONMENT"),
+    ] {
+        assert_eq!(rule(&of(user, properties)), wanted, "{user}{properties}");
+    }
+    for (user, properties) in [
+        ("", "ENVIRONMENT:test"),
+        ("u@", "ENVIRONMENT:k8s"),
+        ("u@", "ENVIRONMENT:azure,TOKEN_RESOURCE:r"),
+        ("", "ENVIRONMENT:gcp,TOKEN_RESOURCE:r"),
+    ] {
+        assert_eq!(credential(&of(user, properties)).source, "$external", "{user}{properties}");
+    }
+    let gssapi = "mongodb://u@a/?authMechanism=GSSAPI&authMechanismProperties=";
+    assert_eq!(
+        rule(&format!("{gssapi}CANONICALIZE_HOST_NAME:maybe")),
+        "have none, forward or forwardAndReverse as its CANONICALIZE_HOST_NAME"
+    );
+    assert_eq!(
+        rule(&format!("{gssapi}ENVIRONMENT:test")),
+        "have no other properties than SERVICE_NAME, SERVICE_REALM, SERVICE_HOST and CANONICALIZE_HOST_NAME"
+    );
+}

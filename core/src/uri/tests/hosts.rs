@@ -121,3 +121,21 @@ fn database_is_decoded_and_may_be_a_namespace() {
     }
     assert_eq!(error("mongodb://a/%00").kind(), UriErrorKind::Text);
 }
+
+#[test]
+fn hosts_are_printed_as_they_are_parsed() {
+    let uri = quiet("mongodb://a,127.0.0.1:2,[fe80::1]:3,[::1],rel%2Fb.sock");
+    assert_eq!(parse(&uri.to_string()), uri);
+    assert!(uri.to_string().contains("127.0.0.1:2,[fe80::1]:3,[::1],"), "{uri}");
+}
+
+#[test]
+fn strings_that_say_different_things_are_different() {
+    let uri = |text: &str| parse(text);
+    assert_eq!(uri("mongodb://A/?unknown=1"), uri("mongodb://a/"), "what is ignored makes no difference");
+    assert_ne!(uri("mongodb://a/"), uri("mongodb+srv://a.b.c/"));
+    assert_ne!(uri("mongodb://a/"), uri("mongodb://b/"));
+    assert_ne!(uri("mongodb://a/x"), uri("mongodb://a/y"));
+    assert_ne!(uri("mongodb://a/"), uri("mongodb://a/?tls=true"));
+    assert_ne!(uri("mongodb://u:p@a/"), uri("mongodb://u:q@a/"));
+}

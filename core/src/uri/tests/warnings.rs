@@ -78,3 +78,14 @@ fn feature_that_the_build_lacks_is_named() {
     let text = "compressors: zstd is a feature that this build does not have, ignored (at byte 13)";
     assert_eq!((warning.to_string().as_str(), warning.option(), warning.offset()), (text, Some("compressors"), 13));
 }
+
+#[test]
+fn old_name_of_a_service_that_is_none_is_ignored_with_a_warning() {
+    for value in ["", "a,b"] {
+        let uri = parse(&format!("mongodb://u@a/?authMechanism=GSSAPI&gssapiServiceName={value}"));
+        assert_eq!(uri.credential().unwrap().properties.get("SERVICE_NAME"), Some("mongodb"), "{value}");
+        let [warning] = uri.warnings() else { panic!("{:?}", uri.warnings()) };
+        assert_eq!(warning.option(), Some("gssapiServiceName"));
+        assert!(matches!(warning, UriWarning::Invalid { rule: "not be empty, and have no comma", .. }), "{warning}");
+    }
+}

@@ -299,6 +299,13 @@ fn numbers_are_integers_only_when_they_are_whole_and_in_range() {
         (RawValue::Double(f64::INFINITY), None),
         (RawValue::Double(9_223_372_036_854_775_808.0), None),
         (RawValue::Double(-9_223_372_036_854_775_808.0), Some(i64::MIN)),
+        (RawValue::Double(-9_223_372_036_854_777_856.0), None),
+        (RawValue::Double(-3.0), Some(-3)),
+        (RawValue::Double(1.0), Some(1)),
+        (RawValue::Double(0.5), None),
+        (RawValue::Double(4_503_599_627_370_497.0), Some((1 << 52) + 1)),
+        (RawValue::Double(9_007_199_254_740_994.0), Some((1 << 53) + 2)),
+        (RawValue::Double(-9_223_372_036_854_774_784.0), Some(i64::MIN + 1_024)),
         (RawValue::Boolean(true), None),
         (RawValue::String("3"), None),
     ];
@@ -306,6 +313,8 @@ fn numbers_are_integers_only_when_they_are_whole_and_in_range() {
         assert_eq!(value.as_integer(), expected, "{value:?}");
     }
     assert_eq!(RawValue::Double(0.0).as_flag(), Some(false));
+    assert_eq!(RawValue::Double(-0.0).as_flag(), Some(false));
+    assert_eq!(RawValue::Double(f64::NAN).as_flag(), Some(true));
     assert_eq!(RawValue::Int64(2).as_flag(), Some(true));
     assert_eq!(RawValue::Int32(0).as_flag(), Some(false));
     assert_eq!(RawValue::Boolean(true).as_flag(), Some(true));
@@ -340,4 +349,100 @@ fn text_in_parts_and_bytes_from_a_writer_are_as_if_written_at_once() {
     assert_eq!(begun.str_parts("s", &["long", "longer"]).err(), Some(EncodeError::Full));
     assert_eq!(begun.binary_with("b", |sink| Ok(Sink::append(sink, &[0; 9])?)).err(), Some(EncodeError::Full));
     assert_eq!(begun.len_bytes(), before, "what does not fit leaves nothing behind");
+}
+
+#[test]
+fn types_have_a_byte_and_a_name_of_their_own() {
+    let types: Vec<_> = (0..=u8::MAX).filter_map(ElementType::from_tag).collect();
+    assert_eq!(types.len(), 21);
+    assert!(types.iter().all(|each| ElementType::from_tag(each.tag()) == Some(*each)));
+    let mut names: Vec<_> = types.iter().map(|each| format!("{each}")).collect();
+    assert_eq!((names[0].as_str(), names[20].as_str()), ("double", "min key"));
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 21);
+}
+
+/// Numbers that clients and servers write as doubles, up to the ends of 64 bits.
+#[test]
+fn doubles_that_are_whole_are_integers() {
+    let integer = |value: f64| RawValue::Double(value).as_integer();
+    let edge = 9_223_372_036_854_775_808.0;
+    for (value, whole) in [
+        (0.0, Some(0)),
+        (-0.0, Some(0)),
+        (1.0, Some(1)),
+        (-3.0, Some(-3)),
+        (4_503_599_627_370_496.0, Some(1 << 52)),
+        (9_007_199_254_740_994.0, Some((1 << 53) + 2)),
+        (-1_152_921_504_606_846_976.0, Some(-(1 << 60))),
+        (-edge, Some(i64::MIN)),
+        (edge, None),
+        (-edge * 2.0, None),
+        (0.5, None),
+        (1.5, None),
+        (f64::INFINITY, None),
+        (f64::NAN, None),
+    ] {
+        assert_eq!(integer(value), whole, "{value}");
+    }
+}
+
+#[test]
+fn what_is_empty_says_so() {
+    let (nothing, something) = (document(b""), document(b"\x0aa\0"));
+    let open = |bytes| RawDocument::new(bytes).expect("whole");
+    assert!(open(&nothing).is_empty() && !open(&something).is_empty());
+    let holder = document(&[b"\x04v\0", &something[..]].concat());
+    let Ok(Some(RawValue::Array(array))) = open(&holder).get("v") else { panic!("an array") };
+    assert!(!array.is_empty());
+    assert_eq!(array.into_iter().collect::<Vec<_>>(), [Ok(RawValue::Null)]);
+}
+
+#[test]
+fn sink_by_reference_is_the_sink() {
+    fn fill<S: Sink>(mut sink: S) {
+        sink.append(b"abc").expect("room");
+        sink.written_mut()[0] = b'x';
+        sink.truncate(2);
+        assert_eq!(sink.written(), b"xb");
+    }
+    let mut bytes = Vec::new();
+    fill(&mut bytes);
+    assert_eq!(bytes, b"xb");
+    let mut room = [0; 4];
+    fill(&mut SliceSink::new(&mut room));
+}
+
+#[test]
+fn what_has_no_element_is_empty() {
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |d| {
+        d.document("none", |_| Ok(()))?
+            .array("nothing", |_| Ok(()))?
+            .array("one", |a| a.value(RawValue::Null).map(drop))
+            .map(drop)
+    })
+    .expect("grows");
+    let document = RawDocument::new(&bytes).expect("well-formed");
+    assert!(!document.is_empty() && RawDocument::default().is_empty());
+    assert!(document != RawDocument::default() && document == RawDocument::new(&bytes).expect("well-formed"));
+    let get = |key| document.get(key).expect("well-formed").expect("there");
+    assert_eq!((document.offset(), get("none").as_document().map(RawDocument::offset)), (0, Some(10)));
+    assert!(get("none").as_document().expect("a document").is_empty());
+    assert!(get("nothing").as_array().expect("an array").is_empty());
+    assert!(!get("one").as_array().expect("an array").is_empty());
+}
+
+#[test]
+fn a_sink_by_reference_is_that_sink() {
+    fn write(mut sink: impl Sink) {
+        sink.append(b"abc").expect("grows");
+        sink.written_mut()[0] = b'x';
+        assert_eq!(sink.written(), b"xbc");
+        sink.truncate(2);
+    }
+    let mut bytes = Vec::new();
+    write(&mut bytes);
+    assert_eq!(bytes, b"xb");
 }

@@ -467,7 +467,8 @@ fn refused(
 /// Whether a protocol error is about the version, by the words that servers have for it: one that is unsupported, or still in beta.
 fn is_about_version(message: &str) -> bool {
     ["unsupported protocol version", "beta version of the protocol"].into_iter().any(|words| {
-        message.as_bytes().windows(words.len()).any(|window| window.eq_ignore_ascii_case(words.as_bytes()))
+        let is_at = |at| message.as_bytes().get(at..).and_then(|rest| rest.get(..words.len()));
+        (0..message.len()).filter_map(is_at).any(|window| window.eq_ignore_ascii_case(words.as_bytes()))
     })
 }
 

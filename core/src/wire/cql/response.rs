@@ -171,8 +171,10 @@ impl<'a> Supported<'a> {
     /// Source: Native Protocol v5, "SUPPORTED".
     pub fn protocol_versions(self) -> impl Iterator<Item = Option<(u8, bool)>> + use<'a> {
         self.values("PROTOCOL_VERSIONS").map(|entry| {
-            let (number, description) = entry.split_once('/')?;
-            Some((number.parse().ok()?, description.contains("beta")))
+            // By bytes: what searches texts has calls of panics in it.
+            let slash = entry.bytes().position(|byte| byte == b'/')?;
+            let (number, description) = (entry.get(..slash)?, entry.get(slash + 1..)?);
+            Some((number.parse().ok()?, description.as_bytes().windows(4).any(|window| window == b"beta")))
         })
     }
 }

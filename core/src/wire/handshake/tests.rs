@@ -162,3 +162,58 @@ fn hello_that_does_not_fit_is_an_error_of_this_side() {
     assert!(small.is_empty());
     assert_eq!(handshake.poll_transmit(&mut Vec::new()), Ok(true));
 }
+
+#[test]
+fn errors_say_in_which_phase_it_was() {
+    let phases = [
+        (Phase::Connect, "connecting"),
+        (Phase::Proxy, "talking to the proxy"),
+        (Phase::Tls, "the TLS handshake"),
+        (Phase::Hello, "hello"),
+        (Phase::Authentication, "authentication"),
+    ];
+    for (phase, name) in phases {
+        let error = HandshakeError::new(phase, Cause::Network);
+        assert_eq!(error.to_string(), alloc::format!("network error in {name}"));
+    }
+    let refused = HandshakeError {
+        authentication: Some(AuthError::Refused { code: 18 }),
+        ..HandshakeError::new(Phase::Authentication, Cause::Authentication)
+    };
+    assert_eq!(refused.to_string(), "authentication failed in authentication: the server refused with code 18");
+    let full =
+        HandshakeError { encode: Some(EncodeError::Full), ..HandshakeError::new(Phase::Hello, Cause::Resources) };
+    assert_eq!(full.to_string(), alloc::format!("out of local resources in hello: {}", EncodeError::Full));
+}
+
+#[test]
+fn who_does_not_authenticate_would_do_it_against_admin() {
+    fn database(authenticator: impl Authenticator) -> alloc::string::String {
+        authenticator.database().to_string()
+    }
+    let all = [database(Unauthenticated), database(None::<Unauthenticated>), database(&mut Unauthenticated)];
+    assert_eq!(all, ["admin"; 3]);
+    struct Elsewhere;
+    impl Authenticator for Elsewhere {
+        fn write_hello<S: Sink>(&self, _: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
+            Ok(())
+        }
+
+        fn handle_hello(&mut self, _: &HelloReply<'_>) -> Result<Round, AuthError> {
+            Ok(Round::Done)
+        }
+
+        fn database(&self) -> &str {
+            "elsewhere"
+        }
+
+        fn write_command<S: Sink>(&self, _: &mut DocumentWriter<'_, S>) -> Result<(), EncodeError> {
+            Ok(())
+        }
+
+        fn handle_reply(&mut self, _: RawDocument<'_>) -> Result<Round, AuthError> {
+            Ok(Round::Done)
+        }
+    }
+    assert_eq!([database(Some(Elsewhere)), database(&mut Elsewhere)], ["elsewhere"; 2]);
+}

@@ -107,10 +107,13 @@ impl Sizes {
         max_write_batch_count: 100_000,
     };
 
-    /// The limits on messages that follow.
+    /// The limits on messages that follow, in both directions: what the server says, but for messages never more than [`Limits::DEFAULT`], which is what servers have.
+    /// A hello is believed by whoever it comes from, and must not have the client make room for gigabytes.
     #[must_use]
     pub const fn limits(self) -> Limits {
-        Limits { message_bytes_max: self.max_message_bytes, document_bytes_max: self.max_bson_object_bytes }
+        let most = Limits::DEFAULT.message_bytes_max;
+        let message_bytes_max = if self.max_message_bytes < most { self.max_message_bytes } else { most };
+        Limits { message_bytes_max, document_bytes_max: self.max_bson_object_bytes }
     }
 }
 

@@ -298,6 +298,15 @@ fn environment_reads_what_its_platform_tells() {
 }
 
 #[test]
+fn only_what_nothing_is_known_of_is_empty() {
+    let docker = Environment { is_docker: true, ..Environment::default() };
+    let kubernetes = Environment { is_kubernetes: true, ..Environment::default() };
+    let function = Environment { faas: Some(Faas::Vercel), ..Environment::default() };
+    assert_eq!([docker, kubernetes, function].map(|known| known.is_empty()), [false; 3]);
+    assert!(Environment::default().is_empty());
+}
+
+#[test]
 fn container_alone_is_told_and_left_out_first() {
     let docker = Environment { is_docker: true, ..Environment::default() };
     let metadata = ClientMetadata::new(&options("", Some(&docker))).expect("fits");
@@ -527,7 +536,11 @@ fn sizes_that_make_no_sense_are_replaced_by_defaults() {
         assert_eq!(parse(&reply).expect("tolerated").sizes, Sizes::DEFAULT, "{size}");
     }
     let largest = bytes(&|d| d.int32("ok", 1)?.int64("maxMessageSizeBytes", i64::from(i32::MAX)).map(drop));
-    assert_eq!(parse(&largest).expect("well-formed").sizes.max_message_bytes, 2_147_483_647);
+    let sizes = parse(&largest).expect("well-formed").sizes;
+    assert_eq!(sizes.max_message_bytes, 2_147_483_647);
+    assert_eq!(sizes.limits(), Limits::DEFAULT, "it is told, and not believed");
+    let smaller = Sizes { max_message_bytes: 47_999_999, ..Sizes::DEFAULT };
+    assert_eq!(smaller.limits(), Limits { message_bytes_max: 47_999_999, ..Limits::DEFAULT });
 }
 
 #[test]
@@ -548,4 +561,10 @@ fn reply_without_ok_and_malformed_replies_are_errors() {
     assert_eq!(missing.kind(), WireErrorKind::FieldMissing { name: "ok" });
     let malformed = vec![9, 0, 0, 0, 8, b'a', 0, 2, 0];
     assert_eq!(parse(&malformed).expect_err("malformed").kind(), WireErrorKind::Boolean { value: 2 });
+}
+
+#[test]
+fn platforms_of_functions_have_the_names_of_the_specification() {
+    let names = [Faas::AwsLambda, Faas::AzureFunctions, Faas::GcpFunctions, Faas::Vercel].map(Faas::name);
+    assert_eq!(names, ["aws.lambda", "azure.func", "gcp.func", "vercel"]);
 }

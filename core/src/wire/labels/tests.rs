@@ -51,6 +51,7 @@ fn sets_unite_and_contain() {
     assert!(set.is_empty());
     set |= Labels::RETRYABLE_ERROR;
     set |= Labels::NO_WRITES_PERFORMED;
+    assert!(set | set == set && set.union(set) == set);
     assert!(set.contains(Labels::RETRYABLE_ERROR) && set.contains(Labels::NONE) && !set.is_empty());
     assert!(!set.contains(Labels::RETRYABLE_ERROR | Labels::SYSTEM_OVERLOADED_ERROR));
     assert_eq!(format!("{set:?}"), r#"{"RetryableError", "NoWritesPerformed"}"#);

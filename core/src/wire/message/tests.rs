@@ -411,3 +411,53 @@ fn request_ids_go_round_and_are_never_zero() {
     let mut ids = RequestIds::after(-1);
     assert_eq!(ids.next_id(), 1);
 }
+
+#[test]
+fn debug_shows_the_shape_alone() {
+    use alloc::format;
+    use alloc::string::String;
+    let (mut outer, mut inner) = (String::new(), String::new());
+    let mut sink = Vec::new();
+    encode_message(&mut sink, Outgoing::request(1), &Limits::default(), |message| {
+        message.body(|body| body.str("secret", "hunter2").map(drop))?;
+        message.sequence("documents", |documents| {
+            documents.document(|document| document.str("secret", "hunter2").map(drop))?;
+            inner = format!("{documents:?}");
+            Ok(())
+        })?;
+        outer = format!("{message:?}");
+        Ok(())
+    })
+    .expect("room");
+    assert_eq!(outer, format!("MessageWriter({} bytes, 1 sequences)", sink.len()));
+    assert!(inner.starts_with("SequenceWriter("), "{inner}");
+    let message = done(&sink);
+    let shown = format!("{:?}", message.sequences().collect::<Vec<_>>());
+    assert!(shown.contains("Sequence(documents: 25 bytes at"), "{shown}");
+    for text in [outer, inner, shown, format!("{message:?}")] {
+        assert!(!text.contains("hunter2") && !text.contains("104, 117"), "{text}");
+    }
+}
+
+#[test]
+fn flags_are_joined() {
+    let both = Flags::CHECKSUM_PRESENT.union(Flags::MORE_TO_COME);
+    assert!(both.contains(Flags::CHECKSUM_PRESENT) && both.contains(Flags::MORE_TO_COME));
+    assert!(!Flags::CHECKSUM_PRESENT.contains(both));
+    assert_eq!(Limits::default(), Limits::DEFAULT);
+}
+
+#[test]
+fn flags_and_limits_are_those_of_the_protocol() {
+    let bits = [Flags::NONE, Flags::CHECKSUM_PRESENT, Flags::MORE_TO_COME, Flags::EXHAUST_ALLOWED].map(Flags::bits);
+    assert_eq!(bits, [0, 1, 2, 0x1_0000]);
+    assert_eq!(Flags::MORE_TO_COME.union(Flags::EXHAUST_ALLOWED).bits(), 0x1_0002);
+    let both = Flags::MORE_TO_COME.union(Flags::MORE_TO_COME);
+    assert!(both == Flags::MORE_TO_COME && both.contains(Flags::MORE_TO_COME));
+    for bit in 0..32 {
+        let understood = matches!(bit, 0 | 1 | 16..);
+        assert_eq!(Flags::from_bits(1 << bit).is_some(), understood, "bit {bit}");
+    }
+    let Limits { message_bytes_max, document_bytes_max } = Limits::DEFAULT;
+    assert_eq!((message_bytes_max, document_bytes_max, DOCUMENT_OVERHEAD_BYTES), (48_000_000, 16_777_216, 16_384));
+}

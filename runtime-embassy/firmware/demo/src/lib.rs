@@ -70,6 +70,8 @@ const SPAWNED: &str = "there is room for it";
 struct Tally {
     /// Tasks that are not done yet.
     working: Cell<usize>,
+    /// Attempts to send a document. Each is acknowledged or fails, but for those that are under way.
+    attempts: Cell<u32>,
     /// Documents that a server has.
     acknowledged: Cell<u32>,
     /// Attempts that failed.
@@ -105,7 +107,9 @@ async fn sensor(client: Client<Demo>, plan: &'static Plan, device: &'static str,
             at_ms: i64::try_from(host::unix_time().as_millis()).unwrap_or(i64::MAX),
             millidegrees: 20_000 + i32::from(host::random_u64().to_le_bytes()[0]),
         };
-        while let Err(error) = typed::store(&client, "demo", "telemetry", &reading, OPERATION).await {
+        loop {
+            tally.attempts.set(tally.attempts.get() + 1);
+            let Err(error) = typed::store(&client, "demo", "telemetry", &reading, OPERATION).await else { break };
             println!("{device}, reading {number}: {error}");
             tally.failures.set(tally.failures.get() + 1);
             Timer::after_millis(200).await;
@@ -114,6 +118,27 @@ async fn sensor(client: Client<Demo>, plan: &'static Plan, device: &'static str,
         tally.longest.set(tally.longest.get().max(begun.elapsed()));
     }
     tally.working.set(tally.working.get() - 1);
+}
+
+/// Tells again and again what is held, which must not grow.
+#[embassy_executor::task]
+async fn tell_status(client: Client<Demo>, plan: &'static Plan, tally: &'static Tally) {
+    let mut ticker = Ticker::every(Duration::from_secs(plan.status_s));
+    loop {
+        ticker.next().await;
+        let mut connections = 0;
+        client.hub().for_each_server(|server| connections += server.pool.counts.total());
+        println!(
+            "status: ms {}, attempts {}, acknowledged {}, failures {}, connections {connections}, free sockets {}, stack {}, wake-ups {}",
+            Instant::now().as_millis(),
+            tally.attempts.get(),
+            tally.acknowledged.get(),
+            tally.failures.get(),
+            client.hub().runtime().free_sockets(),
+            stack::used_bytes(),
+            executor::wakeups(),
+        );
+    }
 }
 
 #[embassy_executor::task]
@@ -163,6 +188,9 @@ async fn work(spawner: Spawner, network: Stack<'static>, plan: &'static Plan, ta
     match typed::hello(&client).await {
         Ok(hello) => println!("{hello:?}"),
         Err(error) => println!("hello: {error}"),
+    }
+    if plan.status_s > 0 {
+        spawner.spawn(tell_status(client, plan, tally).expect(SPAWNED));
     }
     for device in DEVICES.iter().take(plan.tasks) {
         spawner.spawn(sensor(client, plan, device, tally).expect(SPAWNED));
@@ -218,6 +246,7 @@ pub fn run() -> ! {
     let plan: &'static Plan = PLAN.init(plan);
     let tally: &'static Tally = TALLY.init(Tally {
         working: Cell::new(plan.tasks),
+        attempts: Cell::new(0),
         acknowledged: Cell::new(0),
         failures: Cell::new(0),
         longest: Cell::new(Duration::MIN),

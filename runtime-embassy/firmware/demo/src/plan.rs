@@ -5,7 +5,7 @@ use poolhouse_embassy::{Credential, Options, PoolOptions};
 
 /// What the command line may say.
 pub(crate) const USAGE: &str = "demo seeds=HOST:PORT[,HOST:PORT].. [set=NAME] [user=NAME password=TEXT] \
-     [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)]";
+     [ca=BASE64 (with TLS)] [tasks=1..4 (3)] [documents=COUNT (each task, 10)] [period=MS (1000)] [seconds=LIMIT (60)] [status=SECONDS (0: never)]";
 
 /// The most seeds.
 const SEEDS_MAX: usize = 4;
@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) period_ms: u64,
     /// How long all of it may take.
     pub(crate) limit_s: u64,
+    /// How long from one line of status to the next; 0 for none.
+    pub(crate) status_s: u64,
 }
 
 impl Plan {
@@ -50,6 +52,7 @@ impl Plan {
             documents: 10,
             period_ms: 1000,
             limit_s: 60,
+            status_s: 0,
         };
         for argument in arguments {
             let (name, value) = argument.split_once('=')?;
@@ -69,6 +72,7 @@ impl Plan {
                 "documents" => plan.documents = value.parse().ok()?,
                 "period" => plan.period_ms = value.parse().ok()?,
                 "seconds" => plan.limit_s = value.parse().ok()?,
+                "status" => plan.status_s = value.parse().ok()?,
                 _ => return None,
             }
         }

@@ -20,14 +20,17 @@ impl Model {
     pub fn check_out(&mut self, now: u64, deadline: Option<u64>) -> CheckedOut {
         self.begin(now);
         self.emit(Event::Started);
+        let before = self.available().len();
         let outcome = self.try_check_out(deadline);
+        let granted = usize::from(matches!(outcome, CheckedOut::Granted(_)));
+        let has_closed = before > self.available().len() + granted;
         match outcome {
             CheckedOut::Granted(id) => self.emit(Event::CheckedOut(id, 0)),
             CheckedOut::Failed(error) => self.emit(Event::Failed(reason_of(error), error, 0)),
             CheckedOut::Queued(_) => {}
         }
-        // Without a background, this is what fills the pool (CMAP-55).
-        if !matches!(outcome, CheckedOut::Granted(_)) || !self.in_background() {
+        // Without a background, this is what fills the pool (CMAP-55). With one, those that were closed on the way are made up for.
+        if granted == 0 || has_closed || !self.in_background() {
             self.serve(true);
         }
         outcome

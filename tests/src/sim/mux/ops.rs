@@ -2,12 +2,12 @@
 
 use super::book::Entry;
 use super::kind::Kind;
+use super::same;
 use super::world::World;
 use crate::choices::Choices;
-use crate::model::mux::{Acquired, Outcome, Place, Stand};
-use poolhouse_core::mux::{
-    Acquire, AcquireError, Distance, MuxClaim, MuxConnId, MuxMemory, MuxOptions, Reply, ReplyError, Stream, Written,
-};
+use crate::model::mux::{Outcome, Place, Stand};
+use crate::oracle::mux::Bounded;
+use poolhouse_core::mux::{Distance, MuxClaim, MuxConnId, MuxOptions, Reply, ReplyError, Stream, Written};
 use poolhouse_core::{Cause, Instant, Machine};
 
 const MS: u64 = 1_000_000;
@@ -23,7 +23,7 @@ enum State {
     Failed,
 }
 
-impl<M: MuxMemory> World<'_, M> {
+impl<M: Bounded> World<'_, M> {
     fn waiters_in(&self, state: State) -> Vec<usize> {
         let state_of = |number| match self.model.waiter(number).map(|waiter| waiter.outcome) {
             Some(Outcome::Waiting) => State::Waiting,
@@ -252,15 +252,7 @@ impl<M: MuxMemory> World<'_, M> {
         self.note(|| format!("acquire until {deadline:?}: {outcome:?}"));
         // The end of time is the same instant for both.
         let expected = self.model.acquire(self.now, deadline.map(|at| at.min(u64::MAX - 1)));
-        match (outcome, expected) {
-            (Ok(Acquire::Granted(stream)), Acquired::Granted(conn, request)) => {
-                assert_eq!(stream.conn().number().get(), conn, "the least busy connection takes it");
-                self.streams.push((stream, request));
-            }
-            (Ok(Acquire::Queued(waiter)), Acquired::Queued(number)) => self.waiters.push((waiter, number)),
-            (Err(error), Acquired::Failed(expected)) => assert_eq!(error, expected),
-            (outcome, expected) => panic!("acquire: {outcome:?}, and the model says {expected:?}"),
-        }
+        same::acquire(outcome, expected, &mut self.streams, &mut self.waiters);
     }
 
     pub(super) fn claim(&mut self, place: usize) {
@@ -268,21 +260,9 @@ impl<M: MuxMemory> World<'_, M> {
         let now = self.at();
         let outcome = self.mux.claim(now, waiter);
         self.note(|| format!("claim {waiter:?}: {outcome:?}"));
-        match (outcome, self.model.claim(self.now, number)) {
-            (MuxClaim::Waiting, Some(Outcome::Waiting)) => return,
-            (MuxClaim::Granted(stream), Some(Outcome::Granted(conn, request))) => {
-                assert_eq!(stream.conn().number().get(), conn, "the connection that was granted");
-                self.streams.push((stream, request));
-            }
-            // Of those that time out in one call, any may be first.
-            (
-                MuxClaim::Failed(AcquireError::TimedOut { in_flight, .. }),
-                Some(Outcome::Failed(AcquireError::TimedOut { in_flight: expected, .. })),
-            ) => assert_eq!(in_flight, expected),
-            (MuxClaim::Failed(error), Some(Outcome::Failed(expected))) => assert_eq!(error, expected),
-            (outcome, expected) => panic!("claim: {outcome:?}, and the model says {expected:?}"),
+        if same::claim(outcome, self.model.claim(self.now, number), &mut self.streams) {
+            self.use_up(place);
         }
-        self.use_up(place);
     }
 
     fn use_up(&mut self, place: usize) {

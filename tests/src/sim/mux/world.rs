@@ -2,13 +2,15 @@
 
 use super::book::{Book, Entry};
 use super::kind::{Counters, Kind};
-use super::{Shape, Trace};
+use super::{Shape, Trace, same};
 use crate::choices::Choices;
 use crate::model::mux::{Event, Model, Place, Room};
+use crate::oracle::mux::{Bounded, Watched};
+use crate::sim::next_kind;
 use core::time::Duration;
 use poolhouse_core::mux::{
-    AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxMemory, MuxOnHeap, MuxOptions, MuxWaiterId,
-    Stream, Written,
+    AcquireError, Mux, MuxAction, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOnHeap, MuxOptions, MuxWaiterId, Stream,
+    Written,
 };
 use poolhouse_core::{Instant, Machine};
 
@@ -16,11 +18,11 @@ use poolhouse_core::{Instant, Machine};
 const GONE_MAX: usize = 8;
 
 /// A pool and what belongs to it.
-pub(super) struct World<'a, M: MuxMemory> {
+pub(super) struct World<'a, M: Bounded> {
     pub(super) shape: &'a Shape,
     pub(super) counters: &'a mut Counters,
     trace: Option<&'a Trace>,
-    pub(super) mux: Mux<M>,
+    pub(super) mux: Watched<M>,
     pub(super) model: Model,
     pub(super) book: Book,
     pub(super) log: Vec<(Instant, MuxEvent)>,
@@ -39,7 +41,7 @@ pub(super) struct World<'a, M: MuxMemory> {
     pub(super) foreign: Option<Stream>,
 }
 
-impl<'a, M: MuxMemory> World<'a, M> {
+impl<'a, M: Bounded> World<'a, M> {
     pub(super) fn new(shape: &'a Shape, room: Room, counters: &'a mut Counters, trace: Option<&'a Trace>) -> Self {
         let mut log = Vec::new();
         let now = 1_000_000_000;
@@ -48,7 +50,7 @@ impl<'a, M: MuxMemory> World<'a, M> {
             shape,
             counters,
             trace,
-            mux: Mux::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
+            mux: Watched::new(Instant::from_nanos(now), MuxId::new(1), config, &mut log),
             model: Model::new(now, shape.options, room),
             book: Book::default(),
             log,
@@ -71,28 +73,16 @@ impl<'a, M: MuxMemory> World<'a, M> {
             if choices.is_over() {
                 break;
             }
-            let again = last.filter(|&kind| {
-                self.shape.sticky > 0 && self.is_enabled(kind) && choices.below(100) < self.shape.sticky
-            });
-            let Some(kind) = again.or_else(|| self.draw(choices)) else { break };
-            last = Some(kind);
+            let Shape { weights, sticky, .. } = self.shape;
+            last = next_kind(Kind::ALL, *weights, *sticky, last, |kind| self.is_enabled(kind), choices);
+            let Some(kind) = last else { break };
             self.counters.count(kind);
             self.operate(kind, choices);
             self.compare();
         }
         self.peace();
         self.end();
-    }
-
-    fn draw(&self, choices: &mut impl Choices) -> Option<Kind> {
-        let mut weights = self.shape.weights;
-        for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
-            if *weight > 0 && !self.is_enabled(kind) {
-                *weight = 0;
-            }
-        }
-        let any = weights.iter().any(|&weight| weight > 0);
-        any.then(|| Kind::ALL[choices.weighted(&weights)])
+        self.counters.note_life(self.mux.checks());
     }
 
     pub(super) fn at(&self) -> Instant {
@@ -118,29 +108,13 @@ impl<'a, M: MuxMemory> World<'a, M> {
             if let MuxEvent::ConnectionCreated { conn, .. } = event {
                 self.known.push(conn);
             }
-            actual.push((at.as_nanos(), translate(&event)));
+            actual.push((at.as_nanos(), translated(&event)));
         }
         if let Some(trace) = self.trace {
             trace.borrow_mut().extend(actual.iter().map(|(_, event)| format!("{:>20} {event:?}", "->")));
         }
         self.counters.events += u64::try_from(actual.len()).unwrap_or(0);
-        let mut expected = core::mem::take(&mut self.model.events);
-        // Which id a request gets is the pool's affair.
-        for ((_, actual), (_, expected)) in actual.iter().zip(&mut expected) {
-            if let (Event::Acquired(conn, id, _), Event::Acquired(same, request, _)) = (actual, expected) {
-                if conn == same {
-                    let id16 = u16::try_from(*id).expect("an id of the pool");
-                    self.model.name(*conn, *request, id16);
-                    *request = *id;
-                }
-            }
-        }
-        if actual != expected {
-            // Of those that wait and time out in one call, any may be first.
-            in_any_order(&mut actual);
-            in_any_order(&mut expected);
-            assert_eq!(actual, expected, "events: the pool's left, the model's right");
-        }
+        let actual = same::assert_events(actual, &mut self.model);
         for (_, event) in &actual {
             if let Event::Acquired(conn, id, _) = *event {
                 self.book.acquired(conn, u16::try_from(id).expect("an id"));
@@ -148,8 +122,7 @@ impl<'a, M: MuxMemory> World<'a, M> {
                 self.book.closed(conn, in_flight);
             }
         }
-        self.mux.assert_invariants();
-        self.compare_state();
+        same::assert_state(&self.mux, &self.model);
         // Ids that the machine has for requests are those in the book.
         let taken: usize = self.model.established().map(|conn| conn.requests.len()).sum();
         assert_eq!(taken, self.book.all(|_| true).len(), "stream ids that are not free");
@@ -174,17 +147,6 @@ impl<'a, M: MuxMemory> World<'a, M> {
         let model = &self.model;
         self.establishing
             .retain(|conn| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing));
-    }
-
-    fn compare_state(&self) {
-        assert_eq!(self.mux.state(), self.model.state(), "state");
-        assert_eq!(self.mux.config().options(), self.model.options(), "options");
-        let due = self.mux.poll_timeout().map(Instant::as_nanos);
-        assert_eq!(due, self.model.poll_timeout(), "poll_timeout");
-        let mut actual = Vec::new();
-        self.mux.for_each_conn(|conn, in_flight, open| actual.push((conn.number().get(), in_flight, open)));
-        let expected = self.model.established().map(|conn| (conn.id, conn.in_flight(), conn.place == Place::Open));
-        assert_eq!(actual, expected.collect::<Vec<_>>(), "connections, the oldest in each state first");
     }
 
     /// Takes one action, or finds that none is owed.
@@ -263,6 +225,7 @@ impl<'a, M: MuxMemory> World<'a, M> {
         assert_eq!((state.in_flight, state.orphaned), (0, 0), "a stream id is lost");
         assert!(self.book.is_empty(), "a stream id is lost: {:?}", self.book);
         assert_eq!(state.queued, 0, "a request waits for ever");
+        self.mux.assert_peace();
     }
 
     fn write_all(&mut self) {
@@ -309,6 +272,7 @@ impl<'a, M: MuxMemory> World<'a, M> {
         assert!(self.known.is_empty(), "a connection is left");
         assert_eq!(self.mux.poll_timeout(), None, "something is due");
         let now = self.at();
+        self.mux.assert_over();
         assert_eq!(self.mux.acquire(now, None, &mut ()), Err(AcquireError::Closed));
     }
 
@@ -328,7 +292,8 @@ impl<'a, M: MuxMemory> World<'a, M> {
     }
 }
 
-fn translate(event: &MuxEvent) -> Event {
+/// An event of the pool in the words of its model.
+pub(crate) fn translated(event: &MuxEvent) -> Event {
     let id = |conn: MuxConnId| conn.number().get();
     let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).expect("a short time");
     match *event {
@@ -354,20 +319,5 @@ fn translate(event: &MuxEvent) -> Event {
         MuxEvent::LateReply { conn, stream, .. } => Event::Late(id(conn), stream),
         MuxEvent::UnknownReply { conn, stream, .. } => Event::Unknown(id(conn), stream),
         _ => unreachable!("an event that the model does not know: {event:?}"),
-    }
-}
-
-/// Sorts each run of timeouts by how long they waited.
-fn in_any_order(events: &mut [(u64, Event)]) {
-    let is_timeout = |event: &Event| matches!(event, Event::Failed(AcquireError::TimedOut { .. }, _));
-    for run in events.chunk_by_mut(|(_, one), (_, next)| is_timeout(one) && is_timeout(next)) {
-        let mut waited: Vec<u64> =
-            run.iter().map(|(_, event)| if let Event::Failed(_, waited) = event { *waited } else { 0 }).collect();
-        waited.sort_unstable();
-        for ((_, event), waited) in run.iter_mut().zip(waited) {
-            if let Event::Failed(_, own) = event {
-                *own = waited;
-            }
-        }
     }
 }

@@ -27,6 +27,19 @@ fn error(compressor: Compressor, input: &[u8], limits: &Limits) -> (WireErrorKin
     }
 }
 
+#[test]
+fn a_message_that_is_as_long_as_it_may_be_is_packed() {
+    let message = request("find", Flags::NONE, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+    for compressor in available().iter() {
+        let mut packer = packer(compressor);
+        let len = u32::try_from(pack(&mut packer, &message).len()).expect("short");
+        for (message_bytes_max, packed) in [(len, true), (len - 1, false)] {
+            let limits = Limits { message_bytes_max, ..Limits::DEFAULT };
+            assert_eq!(packer.pack(&message, &limits), Ok(packed));
+        }
+    }
+}
+
 /// What the compressor makes of these bytes.
 fn squeeze(compressor: Compressor, body: &[u8]) -> Vec<u8> {
     let mut output = Vec::new();
@@ -311,4 +324,13 @@ fn debug_shows_no_byte_of_a_message() {
         let text = alloc::format!("{packer:?}");
         assert!(!text.contains("secret") && !text.contains("115"), "{text}");
     }
+}
+
+#[test]
+fn errors_say_whose_fault_it_is() {
+    use crate::storage::Full;
+    use alloc::string::ToString;
+    assert_eq!(UnpackError::from(Full).to_string(), "no memory to inflate a message");
+    let wire = WireError::new(WireErrorKind::Terminator, 3);
+    assert_eq!(UnpackError::from(wire).to_string(), wire.to_string());
 }

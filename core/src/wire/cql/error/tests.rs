@@ -28,3 +28,60 @@ fn only_a_lack_of_memory_is_not_the_peers_fault() {
     }
     assert_eq!(Cause::from(CqlEncodeError::Full), Cause::Resources);
 }
+
+#[test]
+fn each_rule_that_is_broken_has_a_text() {
+    let texts = [
+        (CqlErrorKind::VersionUnknown { number: 9 }, "protocol version 9 is not spoken here"),
+        (CqlErrorKind::Direction, "the direction bit is that of this side"),
+        (CqlErrorKind::OpcodeUnknown { opcode: 4 }, "unknown opcode 0x04"),
+        (CqlErrorKind::Unexpected { opcode: Opcode::Ready }, "READY where something else was due"),
+        (CqlErrorKind::Unsolicited { count_bytes: 3 }, "3 bytes that nobody asked for"),
+        (CqlErrorKind::Stream { stream: -2 }, "stream id -2 is not possible here"),
+        (CqlErrorKind::StreamOther { expected: 1, found: 2 }, "response by stream id 2, where one by 1 was due"),
+        (CqlErrorKind::LengthNegative { length_bytes: -1 }, "body length -1 is negative"),
+        (CqlErrorKind::CompressionNotAgreed, "a compressed body, where no compression was agreed on"),
+        (
+            CqlErrorKind::InflatedSize { size_bytes: 9, max_bytes: 8 },
+            "an inflated size of 9, where at most 8 is possible",
+        ),
+        (CqlErrorKind::CompressedData { compression: Compression::Snappy }, "malformed snappy data"),
+        (
+            CqlErrorKind::SegmentChecksum { computed: 0xabcd_ef01, found: 0x12 },
+            "checksum of the segment is 0x00000012, but the bytes give 0xabcdef01",
+        ),
+        (CqlErrorKind::SegmentEmpty, "a segment without payload"),
+        (CqlErrorKind::SegmentTooShort { missing_bytes: 4 }, "an envelope ends at least 4 bytes beyond its segment"),
+        (
+            CqlErrorKind::SegmentTooLong { count_bytes: 4 },
+            "4 bytes behind an envelope that has its segments for itself",
+        ),
+        (CqlErrorKind::SegmentInterrupts, "a self-contained segment in the midst of an envelope"),
+        (CqlErrorKind::Truncated { needed_bytes: 4, found_bytes: 2 }, "4 bytes needed, 2 there"),
+        (CqlErrorKind::Utf8, "invalid UTF-8"),
+        (CqlErrorKind::FieldValue { name: "flags", value: 9 }, "field `flags` cannot be 9"),
+        (CqlErrorKind::NoMemory { needed_bytes: 5 }, "no memory for 5 received bytes"),
+    ];
+    for (kind, text) in texts {
+        assert_eq!(kind.to_string(), text);
+    }
+}
+
+#[test]
+fn each_reason_not_to_write_has_a_text() {
+    let texts = [
+        (CqlEncodeError::from(Full), "no room left to write"),
+        (CqlEncodeError::BodyTooLarge { length_bytes: 9, max_bytes: 8 }, "body of 9 bytes exceeds the limit of 8"),
+        (CqlEncodeError::StringTooLong { length_bytes: 65_536 }, "string of 65536 bytes is too long"),
+        (CqlEncodeError::ListTooLong { count: 65_536 }, "list of 65536 entries is too long"),
+        (CqlEncodeError::Stream { stream: -1 }, "stream id -1 is not possible here"),
+        (
+            CqlEncodeError::VersionLacks { version: Version::V3, what: "unset values" },
+            "protocol version 3 has no unset values",
+        ),
+        (CqlEncodeError::NotEnvelopes, "bytes that are no envelopes"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+}

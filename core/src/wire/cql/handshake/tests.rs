@@ -471,3 +471,48 @@ fn errors_say_what_went_wrong() {
         assert_eq!(error.cause(), cause, "{error}");
     }
 }
+
+#[test]
+fn each_failure_says_what_the_server_did() {
+    let wire = CqlError::new(CqlErrorKind::Utf8, 3);
+    let texts = [
+        (CqlHandshakeError::Wire(wire), "the server broke the protocol: invalid UTF-8 at byte 3"),
+        (
+            CqlHandshakeError::NoCommonVersion { tried: Version::V3 },
+            "the server speaks neither protocol version 3 nor an older one that is spoken here",
+        ),
+        (
+            CqlHandshakeError::Authentication(AuthError::UsernameMissing),
+            "the server wants to know who is calling: the mechanism needs a user name",
+        ),
+        (CqlHandshakeError::Encode(CqlEncodeError::Full), "no room left to write"),
+        (CqlHandshakeError::Ended, "the handshake has ended"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+    assert_eq!(CqlHandshakeOptions::default().version, CqlHandshakeOptions::DEFAULT.version);
+}
+
+/// Without a password, and with none that is there.
+#[test]
+fn nobody_says_nothing_and_takes_nothing() {
+    let mut nobody = Unauthenticated;
+    assert_eq!(nobody.handle_authenticate(CLASS), Err(AuthError::UsernameMissing));
+    assert_eq!(nobody.handle_challenge(None), Err(AuthError::Ended));
+    assert_eq!(CqlAuthenticator::handle_success(&mut nobody, None), Err(AuthError::Ended));
+    let mut none = None::<Password<'_>>;
+    assert_eq!(none.handle_authenticate(CLASS), Err(AuthError::UsernameMissing));
+    assert_eq!(none.handle_challenge(Some(b"x")), Err(AuthError::Ended));
+    assert_eq!(CqlAuthenticator::handle_success(&mut none, None), Err(AuthError::Ended));
+}
+
+#[test]
+fn nobody_has_no_answer_to_whatever_is_asked() {
+    use crate::wire::cql::CqlAuthenticator;
+    fn answers(mut of: impl CqlAuthenticator) -> [Result<(), AuthError>; 3] {
+        [of.handle_authenticate(CLASS), of.handle_challenge(None), of.handle_success(None)]
+    }
+    let none = [Err(AuthError::UsernameMissing), Err(AuthError::Ended), Err(AuthError::Ended)];
+    assert_eq!([answers(Unauthenticated), answers(None::<Password<'_>>)], [none, none]);
+}

@@ -47,6 +47,10 @@ fn header_has_the_bytes_that_others_give_it() {
         length_bytes: 0x34,
     };
     assert_eq!(header.to_bytes(), [4, 0, 0x12, 0x34, 7, 0, 0, 0, 0x34]);
+    let all = [Flags::COMPRESSION, Flags::TRACING, Flags::CUSTOM_PAYLOAD, Flags::WARNING, Flags::USE_BETA];
+    assert_eq!(all.map(Flags::bits), [1, 2, 4, 8, 16]);
+    let twice = all.into_iter().chain(all).fold(Flags::NONE, Flags::union);
+    assert_eq!(twice.bits(), 31);
 }
 
 #[test]
@@ -158,4 +162,28 @@ fn versions_and_opcodes_know_their_numbers() {
     }
     assert_eq!(Opcode::ALL.map(|opcode| opcode.number()).len(), 16);
     assert_eq!(Opcode::AuthSuccess.to_string(), "AUTH_SUCCESS");
+}
+
+#[test]
+fn opcodes_have_the_names_of_the_specification() {
+    let names = Opcode::ALL.map(|opcode| alloc::format!("{opcode}"));
+    let expected = [
+        "ERROR",
+        "STARTUP",
+        "READY",
+        "AUTHENTICATE",
+        "OPTIONS",
+        "SUPPORTED",
+        "QUERY",
+        "RESULT",
+        "PREPARE",
+        "EXECUTE",
+        "REGISTER",
+        "EVENT",
+        "BATCH",
+        "AUTH_CHALLENGE",
+        "AUTH_RESPONSE",
+        "AUTH_SUCCESS",
+    ];
+    assert_eq!(names, expected);
 }

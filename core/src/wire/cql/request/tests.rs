@@ -153,3 +153,15 @@ fn debug_shows_no_secret() {
         assert!(!shown.contains("hunter2") && !shown.contains("104, 117"), "{shown}");
     }
 }
+
+#[test]
+fn debug_shows_what_is_no_secret() {
+    use crate::wire::cql::EventKind;
+    let values = [Value::Null, Value::Unset, Value::Bytes(b"abc")];
+    assert_eq!(alloc::format!("{values:?}"), "[Null, Unset, Bytes(3)]");
+    let startup = alloc::format!("{:?}", Request::Startup(Startup::default()));
+    assert!(startup.starts_with("Startup(Startup"), "{startup}");
+    let register = alloc::format!("{:?}", Request::Register(&[EventKind::Schema]));
+    assert_eq!(register, "Register([Schema])");
+    assert_eq!(alloc::format!("{:?}", Request::Options), "OPTIONS(..)");
+}

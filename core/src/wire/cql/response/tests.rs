@@ -169,3 +169,33 @@ fn debug_shows_no_body_and_no_token() {
     assert_eq!((failure.code, failure.message), (ErrorCode::OVERLOADED, "busy"));
     assert_cuts_are_truncated(Opcode::Error, &error);
 }
+
+#[test]
+fn debug_shows_the_kind_and_no_token() {
+    let class = string("org.example.Auth");
+    let token = hex("0000000468756e74");
+    for (opcode, body, shown) in [
+        (Opcode::Ready, &[][..], "Ready"),
+        (Opcode::Authenticate, &class[..], "Authenticate(\"org.example.Auth\")"),
+        (Opcode::AuthChallenge, &token[..], "AuthChallenge(..)"),
+        (Opcode::AuthSuccess, &token[..], "AuthSuccess(..)"),
+    ] {
+        assert_eq!(format!("{:?}", open(&response(opcode, body)).response().expect("whole")), shown);
+    }
+    let failure = [&ErrorCode::OVERLOADED.number().to_be_bytes()[..], &string("busy")].concat();
+    let shown = format!("{:?}", open(&response(Opcode::Error, &failure)).response().expect("whole"));
+    assert!(shown.starts_with("Error(Failure"), "{shown}");
+    let outcome = [&[0, 0, 0, 1][..], b"hunter2"].concat();
+    let shown = format!("{:?}", open(&response(Opcode::Result, &outcome)).response().expect("whole"));
+    assert!(shown.starts_with("Result(Outcome") && !shown.contains("104"), "{shown}");
+}
+
+#[test]
+fn event_is_a_response_that_nobody_asked_for() {
+    let body = [string("STATUS_CHANGE"), string("UP"), hex("047f00000100002352")].concat();
+    let bytes = envelope(0x84, 0, -1, Opcode::Event.number(), &body);
+    let Ok(Response::Event(event)) = open(&bytes).response() else { panic!("an event") };
+    let node = "127.0.0.1:9042".parse().expect("an address");
+    assert_eq!(event, crate::wire::cql::Event::Status { change: "UP", node });
+    assert!(format!("{:?}", Response::Event(event)).starts_with("Event(Status"));
+}

@@ -75,3 +75,15 @@ fn sink_that_is_full_at_any_byte_is_left_as_it_was() {
         }
     }
 }
+
+#[test]
+fn debug_shows_the_shape_alone() {
+    let mut shown = alloc::string::String::new();
+    written(|body| {
+        body.string("hunter2")?;
+        shown = alloc::format!("{body:?}");
+        Ok(())
+    })
+    .expect("room");
+    assert_eq!(shown, "BodyWriter(19 bytes)");
+}

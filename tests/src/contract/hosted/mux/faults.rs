@@ -241,10 +241,11 @@ async fn cut_handshake<P: Platform + Default>(cut: Cut) {
     for opcode in [Opcode::Options, Opcode::Startup] {
         for bytes in 0.. {
             rig.end().await;
-            let number = rig.server().add(Rule::on(opcode, Act::Truncate { bytes, cut }).times(1));
+            // Every time: who is late to ask would find another connection there.
+            let number = rig.server().add(Rule::on(opcode, Act::Truncate { bytes, cut }));
             rig.renew(|options| options);
             let outcome = within(PATIENCE, "it ends", rig.echo("one")).await;
-            assert_eq!(rig.server().struck(number), 1);
+            assert!(rig.server().struck(number) > 0);
             rig.server().remove(number);
             match outcome {
                 // All of the reply was there before the cut, and it was the last one: the connection was established.

@@ -1,0 +1,111 @@
+//! Events, errors and their texts.
+
+use super::*;
+use alloc::format;
+
+/// What a connection's life looks like to whoever watches it.
+#[test]
+fn every_event_names_its_pool_and_connection_and_is_told_on_one_line() {
+    let conn = {
+        let mut world = world(SMALL);
+        world.establish.pop().expect("a core connection")
+    };
+    let mux = MuxId::new(7);
+    let (config, duration) = (MuxConfig::DEFAULT, Duration::from_millis(1500));
+    let error = AcquireError::Closed;
+    let closed = |reason, in_flight| MuxEvent::ConnectionClosed { mux, conn, reason, in_flight };
+    let lines = [
+        (MuxEvent::PoolCreated { mux, config }, "PoolCreated", ""),
+        (MuxEvent::PoolReconfigured { mux, config }, "PoolReconfigured", ""),
+        (MuxEvent::PoolClosed { mux }, "PoolClosed", ""),
+        (MuxEvent::ConnectionCreated { mux, conn }, "ConnectionCreated", " connection 1"),
+        (MuxEvent::ConnectionReady { mux, conn, duration }, "ConnectionReady", " connection 1 after 1.5s"),
+        (MuxEvent::ConnectionTrashed { mux, conn, in_flight: 2 }, "ConnectionTrashed", " connection 1, 2 in flight"),
+        (MuxEvent::ConnectionResurrected { mux, conn }, "ConnectionResurrected", " connection 1"),
+        (MuxEvent::ConnectionRetired { mux, conn, orphaned: 3 }, "ConnectionRetired", " connection 1, 3 orphaned"),
+        (closed(MuxClosed::Idle, 0), "ConnectionClosed", " connection 1: idle"),
+        (closed(MuxClosed::Worn, 0), "ConnectionClosed", " connection 1: worn"),
+        (closed(MuxClosed::PoolClosed, 0), "ConnectionClosed", " connection 1: pool closed"),
+        (closed(MuxClosed::Error(Cause::Network), 4), "ConnectionClosed", " connection 1: network error, 4 in flight"),
+        (MuxEvent::HeartbeatStarted { mux, conn }, "HeartbeatStarted", " connection 1"),
+        (MuxEvent::HeartbeatSucceeded { mux, conn, duration }, "HeartbeatSucceeded", " connection 1 after 1.5s"),
+        (MuxEvent::HeartbeatFailed { mux, conn }, "HeartbeatFailed", " connection 1"),
+        (
+            MuxEvent::StreamAcquired { mux, conn, stream: 5, duration },
+            "StreamAcquired",
+            " connection 1 stream 5 after 1.5s",
+        ),
+        (MuxEvent::RequestQueued { mux, queued: 6 }, "RequestQueued", ", 6 wait"),
+        (MuxEvent::AcquireFailed { mux, error, duration }, "AcquireFailed", " after 1.5s: the pool is closed"),
+        (MuxEvent::ReplyReceived { mux, conn, stream: 5 }, "ReplyReceived", " connection 1 stream 5"),
+        (
+            MuxEvent::StreamOrphaned { mux, conn, stream: 5, orphaned: 1 },
+            "StreamOrphaned",
+            " connection 1 stream 5, 1 orphaned",
+        ),
+        (MuxEvent::LateReply { mux, conn, stream: 5 }, "LateReply", " connection 1 stream 5"),
+        (MuxEvent::UnknownReply { mux, conn, stream: -9 }, "UnknownReply", " connection 1 stream -9"),
+    ];
+    for (event, name, rest) in lines {
+        assert_eq!((event.mux(), event.name()), (mux, name));
+        assert_eq!(event.to_string(), format!("{name}{rest}"));
+        assert_eq!(event.conn(), rest.starts_with(" connection").then_some(conn), "{name}");
+    }
+}
+
+#[test]
+fn errors_say_what_happened() {
+    let texts = [
+        (
+            AcquireError::TimedOut { in_flight: 4, queued: 2 }.to_string(),
+            "the host was busy for too long: 4 requests are in flight, and 2 waited",
+        ),
+        (
+            AcquireError::Down { cause: Cause::Dns }.to_string(),
+            "there is no connection to the host: host name not resolved",
+        ),
+        (AcquireError::Ignored.to_string(), "the host is ignored"),
+        (AcquireError::Closed.to_string(), "the pool is closed"),
+        (AcquireError::Cancelled.to_string(), "cancelled by the caller"),
+        (ReplyError::Stale.to_string(), "a reply on a connection that is gone"),
+        (ReplyError::Unknown { stream: -3 }.to_string(), "a reply by stream id -3, which no request has"),
+    ];
+    for (said, text) in texts {
+        assert_eq!(said, text);
+    }
+    let (mut here, mut there) = (world(SMALL), world(SMALL));
+    there.mux = Mux::new(there.now, MuxId::new(8), SMALL.validate().expect("right"), &mut ());
+    here.establish();
+    let stream = here.stream();
+    let refused = there.mux.release(there.now, stream, Written::No, &mut ()).expect_err("of another pool");
+    assert_eq!(refused.to_string(), "another pool issued the stream");
+}
+
+#[test]
+fn pool_is_shown_by_its_number_and_state() {
+    let mut world = world(SMALL);
+    world.establish();
+    assert_eq!(world.mux.id(), MuxId::new(7));
+    let shown = format!("{:?}", world.mux);
+    assert!(shown.starts_with("Mux { id: MuxId(7), state: HostState { open: 1,"), "{shown}");
+    assert!(!world.mux.is_closed());
+    world.act(|mux, now, seen| mux.close(now, seen));
+    world.act(|mux, now, seen| mux.close(now, seen));
+    assert!(world.mux.is_closed());
+    assert_eq!(world.count("PoolClosed"), 1, "closed is final");
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused_by_name() {
+    let of = |options: MuxOptions| options.validate().expect_err("refused").to_string();
+    let none = HostOptions { max_requests_per_connection: 0, new_connection_threshold: 0, ..SMALL.local };
+    let many = HostOptions { max_requests_per_connection: 9, ..SMALL.local };
+    assert!(of(MuxOptions { local: none, ..SMALL }).contains("maxRequestsPerConnection"));
+    assert!(of(MuxOptions { remote: many, ..SMALL }).contains("maxRequestsPerConnection"));
+    let mute = MuxOptions { heartbeat_timeout: Duration::ZERO, ..SMALL };
+    assert!(of(mute).contains("heartbeatTimeoutMS"));
+    let silent = MuxOptions { heartbeat_interval: Duration::ZERO, ..mute };
+    assert!(silent.validate().is_ok(), "no heartbeats, no timeout");
+    assert_eq!(MuxOptions::default(), MuxOptions::DEFAULT);
+    assert_eq!(MuxConfig::default().options(), MuxConfig::DEFAULT.options());
+}

@@ -1,0 +1,118 @@
+//! Fault points: what they bring about is within what is promised.
+#![cfg(feature = "sim")]
+
+use super::*;
+use crate::sim::chance::{Point, arm, fired};
+
+/// Runs a body with this point armed by many seeds, by some of which it must fire.
+fn with(point: Point, body: impl Fn()) {
+    let mut times = 0;
+    for seed in 0..400 {
+        let armed = arm(seed, &[point]);
+        let before = fired()[point as usize];
+        body();
+        let has_fired = fired()[point as usize] > before;
+        drop(armed);
+        times += u32::from(has_fired);
+    }
+    assert!(times > 0, "{point:?} never fired");
+}
+
+fn ready(options: PoolOptions) -> Pool<Fixed<4, 4>> {
+    let at = Instant::from_nanos(1_000);
+    let mut pool = Pool::new(at, PoolId::new(1), options.validate().expect("valid"), &mut ());
+    pool.ready(at, &mut ());
+    pool
+}
+
+#[test]
+fn who_is_not_served_is_served_in_the_call_that_is_due_at_once() {
+    let at = Instant::from_nanos(1_000);
+    with(Point::ServeOne, || {
+        let mut pool = ready(PoolOptions { max_pool_size: 1, ..DEFAULT });
+        for _ in 0..3 {
+            let _waiter = pool.check_out(at, None, &mut ()).expect("ready");
+        }
+        let more = PoolOptions { max_pool_size: 3, max_connecting: 3, ..DEFAULT }.validate().expect("valid");
+        pool.reconfigure(at, more, &mut ());
+        pool.assert_invariants();
+        if pool.counts().pending < 3 {
+            assert_eq!(pool.poll_timeout(), Some(at), "the rest is owed");
+            pool.handle_timeout(at, &mut ());
+            assert_eq!(pool.poll_timeout(), None);
+        }
+        assert_eq!(pool.counts().pending, 3);
+        pool.assert_invariants();
+    });
+}
+
+#[test]
+fn what_is_populated_later_is_populated() {
+    with(Point::PopulateLater, || {
+        let mut pool = ready(PoolOptions { min_pool_size: 1, ..DEFAULT });
+        if let Some(due) = pool.poll_timeout() {
+            assert_eq!(due, Instant::from_nanos(1_001_000));
+            pool.handle_timeout(due, &mut ());
+        }
+        assert_eq!(pool.counts().pending, 1);
+        pool.assert_invariants();
+    });
+}
+
+#[test]
+fn the_oldest_that_is_taken_is_available_and_the_others_stay_in_order() {
+    let at = Instant::from_nanos(1_000);
+    with(Point::OldestAvailable, || {
+        let mut pool = ready(PoolOptions { max_connecting: 3, max_idle_time: Duration::from_secs(1), ..DEFAULT });
+        let waiters = [0; 3].map(|_| pool.check_out(at, None, &mut ()).expect("ready"));
+        while let Some(conn) = pool.poll_establish() {
+            pool.handle_established(at, conn, &mut ()).expect("pending");
+        }
+        for (late, waiter) in (1..).zip(waiters) {
+            let CheckOut::Queued(waiter) = waiter else { panic!("nothing was there") };
+            pool.cancel(Instant::from_nanos(1_000 + late), waiter, &mut ());
+        }
+        let now = Instant::from_nanos(2_000);
+        let Ok(CheckOut::Granted(lease)) = pool.check_out(now, None, &mut ()) else { panic!("three are available") };
+        assert_eq!(pool.counts().available, 2);
+        let oldest = if lease.conn().connection_id().get() == 1 { 1_002 } else { 1_001 };
+        assert_eq!(pool.poll_timeout(), Some(Instant::from_nanos(oldest + 1_000_000_001)));
+        pool.assert_invariants();
+        assert_eq!(pool.check_in(now, lease, Health::Healthy, &mut ()), Ok(()));
+    });
+}
+
+/// Seed 3146 of the worlds.
+#[test]
+fn check_out_that_closes_an_idle_connection_and_takes_another_refills() {
+    let [start, later, due] = [1_000, 2_000, 1_001_001].map(Instant::from_nanos);
+    with(Point::OldestAvailable, || {
+        let idle = Duration::from_millis(1);
+        let options =
+            PoolOptions { min_pool_size: 2, max_connecting: 2, max_idle_time: idle, background: true, ..DEFAULT };
+        let mut pool = ready(options);
+        for at in [start, later] {
+            let conn = pool.poll_establish().expect("two are wanted");
+            pool.handle_established(at, conn, &mut ()).expect("pending");
+        }
+        // The first has been idle for as long as it may, and nobody has looked at the clock yet.
+        let Ok(CheckOut::Granted(lease)) = pool.check_out(due, None, &mut ()) else { panic!("one is available") };
+        assert_eq!(lease.conn().connection_id().get(), 2);
+        assert_eq!(pool.counts().total(), 2);
+        pool.assert_invariants();
+        assert_eq!(pool.check_in(due, lease, Health::Healthy, &mut ()), Ok(()));
+    });
+}
+
+#[test]
+fn a_check_out_that_is_refused_a_place_is_told_so() {
+    let at = Instant::from_nanos(1_000);
+    with(Point::RefuseWaiter, || {
+        let mut pool = ready(DEFAULT);
+        match pool.check_out(at, None, &mut ()) {
+            Ok(CheckOut::Queued(_)) => {}
+            other => assert_eq!(other, Err(CheckOutError::Busy { waiting: 0 })),
+        }
+        pool.assert_invariants();
+    });
+}

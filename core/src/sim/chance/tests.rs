@@ -1,0 +1,37 @@
+use super::*;
+
+#[test]
+fn nothing_fires_that_is_not_armed() {
+    assert!(Point::ALL.into_iter().all(|point| !fires(point)));
+    let armed = arm(1, &[]);
+    assert!(Point::ALL.into_iter().all(|point| !fires(point)));
+    drop(armed);
+    assert_eq!(asked(), [0; Point::COUNT]);
+}
+
+#[test]
+fn a_quarter_is_on_and_fires_a_quarter_of_the_times() {
+    let (mut on, mut times) = (0, 0);
+    for seed in 0..4_000 {
+        let armed = arm(seed, &Point::ALL);
+        let before = asked();
+        for point in Point::ALL {
+            times += u32::from(fires(point));
+        }
+        let asked = asked();
+        on += before.iter().zip(asked).filter(|(before, asked)| **before != *asked).count();
+        drop(armed);
+    }
+    assert!((12_000..14_000).contains(&on), "{on} of 52,000 are on");
+    assert!((2_900..3_600).contains(&times), "{times} of 52,000 fired");
+    assert!(fired().iter().all(|count| *count > 0));
+}
+
+#[test]
+fn a_seed_fires_the_same_twice() {
+    let run = || {
+        let _armed = arm(99, &Point::ALL);
+        (0..200).map(|time| fires(Point::ALL[time % Point::COUNT])).collect::<alloc::vec::Vec<_>>()
+    };
+    assert_eq!(run(), run());
+}

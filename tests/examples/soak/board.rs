@@ -1,0 +1,271 @@
+//! The soak of the firmware: the demo under QEMU, one server behind a proxy, and a cable that is pulled.
+//!
+//! The server is killed, stopped and restarted, connections are spoiled, and what the firmware says of itself must stay as it is.
+
+use crate::Plan;
+use crate::set::{Failure, LONG, until};
+use alloc::collections::{BTreeMap, BTreeSet};
+use bson::{Bson, doc};
+use core::time::Duration;
+use poolhouse_tests::choices::Choices;
+use poolhouse_tests::figures;
+use poolhouse_tests::firmware::{Cable, Firmware, FirmwareError};
+use poolhouse_tests::mongod::{Mongod, MongodOptions};
+use poolhouse_tests::proxy::{Fault, Proxy, Weather};
+use poolhouse_tests::rng::Rng;
+use poolhouse_tests::tls::Folder;
+use serde_json::json;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::Instant;
+
+const TASKS: u64 = 3;
+/// Of each task, from one document to the next.
+const PERIOD_MS: u64 = 200;
+const STATUS_S: u64 = 2;
+/// What the demo's pool and its monitor have at most.
+const CONNECTIONS_MAX: i64 = 4;
+/// How long the end may take once nothing befalls anybody any more.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A line of status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Status {
+    attempts: i64,
+    acknowledged: i64,
+    failures: i64,
+    connections: i64,
+    free_sockets: i64,
+    stack: i64,
+    wakeups: i64,
+}
+
+impl Status {
+    fn read(line: &str) -> Option<Self> {
+        let fields: BTreeMap<&str, i64> = line
+            .strip_prefix("status: ")?
+            .split(", ")
+            .filter_map(|field| field.rsplit_once(' '))
+            .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+            .collect();
+        let get = |name| fields.get(name).copied();
+        Some(Self {
+            attempts: get("attempts")?,
+            acknowledged: get("acknowledged")?,
+            failures: get("failures")?,
+            connections: get("connections")?,
+            free_sockets: get("free sockets")?,
+            stack: get("stack")?,
+            wakeups: get("wake-ups")?,
+        })
+    }
+}
+
+/// From the beginning to the verdict: what was wrong.
+pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
+    let server = Mongod::start(MongodOptions::default())?;
+    let proxy = Proxy::start(server.address(), plan.seed)?;
+    // More than it can have sent by then.
+    let documents = plan.time.as_secs() * 1000 / PERIOD_MS * 21 / 20 + 10;
+    let limit = plan.time + PATIENCE;
+    let arguments = [
+        format!("seeds={}", proxy.address()),
+        format!("tasks={TASKS}"),
+        format!("documents={documents}"),
+        format!("period={PERIOD_MS}"),
+        format!("seconds={}", limit.as_secs()),
+        format!("status={STATUS_S}"),
+    ];
+    let folder = Folder::new();
+    let place = Some(folder.path().join("monitor"));
+    let mut firmware = Firmware::start_for(limit + PATIENCE, "demo", &arguments, place)?;
+    firmware.wait_for(PATIENCE, |line| line.starts_with("first reply"))?;
+    let cable = firmware.cable().ok_or("no cable")?;
+
+    let befallen = thread::scope(|scope| {
+        let (stop, stopped) = mpsc::channel();
+        let proxy = &proxy;
+        let chaos = scope.spawn(move || befall(server, proxy, &cable, plan, &stopped));
+        let begun = Instant::now();
+        while begun.elapsed() < plan.time {
+            firmware.wait_for(PATIENCE, |line| line.starts_with("status: "))?;
+        }
+        drop(stop);
+        Ok::<_, FirmwareError>(chaos.join())
+    })?;
+    let Befallen { server, incidents, served } =
+        befallen.map_err(|_| "chaos panicked")?.map_err(|error| error.to_string())?;
+    let status = firmware.finish(limit)?;
+    let mut wrong = Vec::new();
+    if status != 0 {
+        let output = firmware.output();
+        wrong.push(format!("exit status {status}: {}", output[output.len().saturating_sub(30)..].join("\n")));
+    }
+    let seen: Vec<_> = firmware.output().iter().filter_map(|line| Status::read(line)).collect();
+    wrong.extend(judge(&seen, &served));
+    let wanted: BTreeSet<_> =
+        (0..TASKS).flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), number))).collect();
+    let found = found(&server)?;
+    if found != wanted {
+        wrong.push(format!("{} documents were sent, {} are there", wanted.len(), found.len()));
+    }
+    let are_closed = || {
+        let (others, sockets) = (server.server_status_connections().map(|it| it.others()), proxy.sockets());
+        let seen = format!("connections are left open: {others:?} of the server, {sockets} sockets of the proxy");
+        (others.is_ok_and(|count| count == 0) && sockets == 0, seen)
+    };
+    wrong.extend(until(PATIENCE, are_closed).err());
+    report(plan, &proxy, &Told { seen: &seen, served: &served, incidents, found: found.len() }, &mut wrong);
+    Ok(wrong)
+}
+
+/// What is to be told.
+struct Told<'a> {
+    seen: &'a [Status],
+    served: &'a [i64],
+    incidents: u64,
+    found: usize,
+}
+
+fn report(plan: Plan, proxy: &Proxy, told: &Told<'_>, wrong: &mut Vec<String>) {
+    let counts = proxy.counts();
+    let faults: BTreeMap<_, _> = Fault::ALL.iter().map(|fault| fault.name()).zip(counts.faults).collect();
+    if plan.time >= LONG {
+        wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
+    }
+    let last = told.seen.last();
+    let (first, most) = (told.seen.first(), |of: fn(&Status) -> i64| told.seen.iter().map(of).max());
+    let figures = json!({
+        "seconds": plan.time.as_secs(), "seed": plan.seed, "wrong": wrong.len(), "incidents": told.incidents,
+        "accepted": counts.accepted, "unreached": counts.unreached, "faults": faults,
+        "attempts": last.map(|it| it.attempts), "acknowledged": last.map(|it| it.acknowledged),
+        "failures": last.map(|it| it.failures), "found": told.found, "samples": told.seen.len(),
+        "stack": { "first": first.map(|it| it.stack), "last": last.map(|it| it.stack) },
+        "connections_max": most(|it| it.connections), "wakeups": last.map(|it| it.wakeups),
+        "served": { "samples": told.served.len(), "max": told.served.iter().max() },
+    });
+    println!("{figures:#}");
+    println!(
+        "soak: board: {} s: {} documents sent and found, {} attempts by the last status; {} faults, {} incidents; {} connections at most",
+        plan.time.as_secs(),
+        told.found,
+        last.map_or(0, |it| it.attempts),
+        counts.faults.iter().sum::<u64>(),
+        told.incidents,
+        told.served.iter().max().unwrap_or(&0),
+    );
+    figures::record("soak_board", &figures);
+}
+
+/// What may not be in what the firmware told, and in what the server counted.
+fn judge(seen: &[Status], served: &[i64]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if seen.len() < 5 || served.is_empty() {
+        wrong.push(format!("{} lines of status and {} counts are too few", seen.len(), served.len()));
+        return wrong;
+    }
+    for status in seen {
+        let under_way = status.attempts - status.acknowledged - status.failures;
+        if !(0..=TASKS.cast_signed()).contains(&under_way) || status.connections > 2 || status.free_sockets < 0 {
+            wrong.push(format!("{under_way} attempts are under way: {status:?}"));
+        }
+    }
+    if let Some(most) = served.iter().max().filter(|most| **most > CONNECTIONS_MAX) {
+        wrong.push(format!("the server counted {most} connections"));
+    }
+    // Whatever comes has come once by then.
+    let (half, last) = (seen[seen.len() / 2], seen[seen.len() - 1]);
+    if last.stack > half.stack + 512 {
+        wrong.push(format!("the stack grew from {} to {} bytes", half.stack, last.stack));
+    }
+    wrong.truncate(20);
+    wrong
+}
+
+/// What befell, and the server, which is in order again.
+struct Befallen {
+    server: Mongod,
+    incidents: u64,
+    /// Connections of the firmware, as the server counted them.
+    served: Vec<i64>,
+}
+
+type Sent = Box<dyn core::error::Error + Send + Sync>;
+
+/// Lets things happen until told to stop; then everything is as it was.
+fn befall(mut server: Mongod, proxy: &Proxy, cable: &Cable, plan: Plan, stop: &Receiver<()>) -> Result<Befallen, Sent> {
+    let pace = if plan.time < LONG { Duration::from_secs(2) } else { Duration::from_secs(5) };
+    let mut rng = Rng::stream(plan.seed, "board");
+    let mut served = Vec::new();
+    let mut incidents = 0;
+    let begun = Instant::now();
+    let goes_on = |time: Duration| stop.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout);
+    let mut left: Vec<u32> = Vec::new();
+    while goes_on(pace) {
+        proxy.set_weather(match rng.below(3) {
+            0 => Weather::calm(),
+            1 => Weather::of(30, &Fault::ALL),
+            _ => Weather::of(50, &[rng.one_of(&Fault::ALL)]),
+        });
+        served.push(clients(&server)?);
+        if left.is_empty() {
+            left = (0..6).collect();
+        }
+        let incident = left.swap_remove(rng.index(left.len()));
+        println!(
+            "{:7.1} s  incident {incident}; {} connections",
+            begun.elapsed().as_secs_f64(),
+            served[served.len() - 1]
+        );
+        incidents += 1;
+        match incident {
+            0 => server.kill9()?,
+            1 => server.stop()?,
+            2 => server.restart()?,
+            3 => proxy.refuse()?,
+            4 => cable.set(false)?,
+            _ => proxy.strike(rng.one_of(&[Fault::Cut, Fault::Reset, Fault::HalfClose, Fault::Stall, Fault::Garbage])),
+        }
+        goes_on(pace);
+        match incident {
+            0 => server.restart()?,
+            1 => server.cont()?,
+            3 => proxy.resume()?,
+            4 => {
+                // The server heard nothing of what was closed meanwhile, and would find out by its keep-alives, in minutes.
+                proxy.strike(Fault::Reset);
+                cable.set(true)?;
+            }
+            _ => {}
+        }
+    }
+    proxy.set_weather(Weather::calm());
+    served.push(clients(&server)?);
+    Ok(Befallen { server, incidents, served })
+}
+
+/// The connections of the firmware, by the name of the application that it tells.
+fn clients(server: &Mongod) -> Result<i64, Sent> {
+    let count = doc! {
+        "aggregate": 1, "cursor": {},
+        "pipeline": [
+            { "$currentOp": { "allUsers": true, "idleConnections": true } }, { "$match": { "appName": "poolhouse-demo" } },
+            { "$count": "n" },
+        ],
+    };
+    let reply = server.run_command(count)?;
+    let first = reply.get_document("cursor")?.get_array("firstBatch")?.first().and_then(Bson::as_document);
+    Ok(first.and_then(|it| it.get_i32("n").ok()).map_or(0, i64::from))
+}
+
+/// The documents that the server has, by task and number.
+fn found(server: &Mongod) -> Result<BTreeSet<(String, u64)>, Failure> {
+    let mut found = BTreeSet::new();
+    let find = doc! { "find": "telemetry", "projection": { "_id": 1 }, "batchSize": 100_000, "singleBatch": true };
+    let reply = server.run_command_on("demo", find)?;
+    for document in reply.get_document("cursor")?.get_array("firstBatch")?.iter().filter_map(Bson::as_document) {
+        let id = document.get_document("_id")?;
+        found.insert((id.get_str("device")?.to_owned(), u64::try_from(id.get_i64("number")?)?));
+    }
+    Ok(found)
+}

@@ -1,0 +1,91 @@
+//! smol, on which every connection goes through a proxy; counts the client's tasks.
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use poolhouse_smol::Smol;
+use poolhouse_smol::poolhouse_core::Instant;
+use poolhouse_smol::poolhouse_core::client::Platform;
+use std::io;
+use std::path::Path;
+
+/// A client of this finds the members of a set by the addresses that they tell, and reaches each through its proxy.
+#[derive(Clone, Debug)]
+pub(crate) struct Detour {
+    smol: Smol,
+    ways: Arc<Vec<(SocketAddr, SocketAddr)>>,
+    tasks: Arc<AtomicUsize>,
+}
+
+impl Detour {
+    /// - `ways`: where each server is, and where its proxy is.
+    pub(crate) fn new(ways: Vec<(SocketAddr, SocketAddr)>) -> Self {
+        Self { smol: Smol, ways: Arc::new(ways), tasks: Arc::default() }
+    }
+
+    /// How many tasks of its clients have not ended.
+    pub(crate) fn tasks(&self) -> usize {
+        self.tasks.load(Ordering::SeqCst)
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Platform for Detour {
+    const DRIVER_NAME: &'static str = "poolhouse-soak";
+    const DRIVER_VERSION: &'static str = Smol::DRIVER_VERSION;
+    const PLATFORM_NAME: &'static str = Smol::PLATFORM_NAME;
+
+    type Tcp = <Smol as Platform>::Tcp;
+    type Unix = <Smol as Platform>::Unix;
+    type Udp = <Smol as Platform>::Udp;
+    type Task = <Smol as Platform>::Task;
+
+    async fn sleep_until(&self, at: Instant) {
+        self.smol.sleep_until(at).await;
+    }
+
+    async fn resolve(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        self.smol.resolve(host, port).await
+    }
+
+    async fn connect_tcp(&self, address: SocketAddr) -> io::Result<Self::Tcp> {
+        let proxy = self.ways.iter().find(|(server, _)| *server == address).map(|(_, proxy)| *proxy);
+        // Whoever is not behind a proxy would be spared.
+        self.smol.connect_tcp(proxy.ok_or(io::ErrorKind::AddrNotAvailable)?).await
+    }
+
+    async fn connect_unix(&self, path: &Path) -> io::Result<Self::Unix> {
+        self.smol.connect_unix(path).await
+    }
+
+    async fn connect_udp(&self, peer: SocketAddr) -> io::Result<Self::Udp> {
+        self.smol.connect_udp(peer).await
+    }
+
+    async fn send_udp(&self, socket: &Self::Udp, datagram: &[u8]) -> io::Result<usize> {
+        self.smol.send_udp(socket, datagram).await
+    }
+
+    async fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> io::Result<usize> {
+        self.smol.receive_udp(socket, buffer).await
+    }
+
+    fn spawn<F>(&self, work: F) -> Self::Task
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.fetch_add(1, Ordering::SeqCst);
+        let counted = Counted(Arc::clone(&self.tasks));
+        self.smol.spawn(async move {
+            let _counted = counted;
+            work.await;
+        })
+    }
+}

@@ -1,0 +1,94 @@
+//! What the process holds, and what the servers hold of it: looked at again and again, and whether it grows.
+
+use core::time::Duration;
+use serde_json::{Value, json};
+use std::fs;
+
+/// One look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) at: Duration,
+    /// Open descriptors of the process without those of its proxies.
+    pub(crate) descriptors: i64,
+    /// Memory that is resident, KiB.
+    pub(crate) resident_kib: i64,
+    pub(crate) threads: i64,
+    /// Tasks of the client.
+    pub(crate) tasks: i64,
+    /// Connections by the client's own counts.
+    pub(crate) pooled: i64,
+    /// Connections of the client that the servers count; `None` unless all answer.
+    pub(crate) served: Option<i64>,
+    /// All connections that the servers count; `None` unless all answer.
+    pub(crate) served_in_all: Option<i64>,
+}
+
+/// Open descriptors of this process, but for the one that this look takes.
+pub(crate) fn descriptors() -> i64 {
+    fs::read_dir("/proc/self/fd").map_or(0, |entries| i64::try_from(entries.count()).unwrap_or(i64::MAX) - 1)
+}
+
+/// A number of `/proc/self/status`.
+pub(crate) fn status(name: &str) -> i64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+/// What is looked at, and how much it may seem to grow over the second half by chance.
+struct Series {
+    name: &'static str,
+    of: fn(&Sample) -> Option<i64>,
+    /// In a run of minutes, and in one of seconds, where a few looks make half of it.
+    bounds: (f64, f64),
+}
+
+const SERIES: [Series; 7] = [
+    Series { name: "descriptors", of: |it| Some(it.descriptors), bounds: (15.0, 45.0) },
+    Series { name: "resident_kib", of: |it| Some(it.resident_kib), bounds: (4096.0, 24_576.0) },
+    Series { name: "threads", of: |it| Some(it.threads), bounds: (1.0, 2.0) },
+    Series { name: "tasks", of: |it| Some(it.tasks), bounds: (15.0, 45.0) },
+    Series { name: "pooled", of: |it| Some(it.pooled), bounds: (15.0, 45.0) },
+    Series { name: "served", of: |it| it.served, bounds: (20.0, 60.0) },
+    Series { name: "served_in_all", of: |it| it.served_in_all, bounds: (30.0, 90.0) },
+];
+
+/// From how many looks on a run is one of minutes.
+const MANY: usize = 40;
+
+/// The figures of all looks, and what grew.
+pub(crate) fn judge(samples: &[Sample]) -> (Value, Vec<String>) {
+    let (mut figures, mut wrong) = (serde_json::Map::new(), Vec::new());
+    for Series { name, of, bounds } in SERIES {
+        let points: Vec<(f64, f64)> =
+            samples.iter().filter_map(|it| Some((it.at.as_secs_f64(), of(it)? as f64))).collect();
+        let half = &points[points.len() / 2..];
+        let values = || points.iter().map(|(_, value)| *value);
+        let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
+        let bound = if half.len() < MANY { bounds.1 } else { bounds.0 };
+        let drift = drift(half);
+        figures.insert(
+            name.to_owned(),
+            json!({ "samples": points.len(), "min": least, "max": most, "drift": drift, "bound": bound }),
+        );
+        if points.len() < 4 {
+            wrong.push(format!("{name}: {} looks are too few", points.len()));
+        } else if drift > bound {
+            wrong.push(format!("{name} grew by {drift:.1} over the second half; {bound} may be chance"));
+        }
+    }
+    (Value::Object(figures), wrong)
+}
+
+/// By how much a straight line through these points rises from the first to the last.
+fn drift(points: &[(f64, f64)]) -> f64 {
+    let count = points.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+    let (time, value) = (mean(|point| point.0), mean(|point| point.1));
+    let spread: f64 = points.iter().map(|point| (point.0 - time).powi(2)).sum();
+    let together: f64 = points.iter().map(|point| (point.0 - time) * (point.1 - value)).sum();
+    match (points.first(), points.last()) {
+        (Some(first), Some(last)) if spread > 0.0 => together / spread * (last.0 - first.0),
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,340 @@
+//! The soak of a replica set.
+
+use crate::Plan;
+use crate::chaos::{self, Incident, Incidents, Servers};
+use crate::detour::Detour;
+use crate::events::{self, Balance};
+use crate::load::{COLLECTION, DATABASE, Insert, Load, Tally};
+use crate::samples::{self, Sample};
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+use bson::{Bson, Document, doc};
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use poolhouse_smol::ClientOptions;
+use poolhouse_smol::poolhouse_core::client::{Client, Platform};
+use poolhouse_smol::poolhouse_core::shell::Subscribers;
+use poolhouse_tests::figures;
+use poolhouse_tests::mongod::{Mongod, MongodReplicaSet};
+use poolhouse_tests::proxy::{Fault, Proxy};
+use serde_json::json;
+use std::sync::mpsc;
+use std::time::Instant;
+use std::{io, thread};
+
+pub(crate) type Failure = Box<dyn core::error::Error>;
+
+/// How long the end of a state may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What lasts so long shows each kind of fault, and takes its time for each.
+pub(crate) const LONG: Duration = Duration::from_secs(300);
+
+/// From the beginning to the verdict: what was wrong.
+pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
+    let set = MongodReplicaSet::start(3)?;
+    let addresses: Vec<_> = (0..3).map(|member| set.member(member).address()).collect();
+    let proxies = addresses.iter().zip(plan.seed..).map(|(address, seed)| Proxy::start(*address, seed));
+    let proxies = proxies.collect::<io::Result<Vec<_>>>()?;
+    let ways = addresses.iter().copied().zip(proxies.iter().map(Proxy::address)).collect();
+    let options = options(&set.uri())?;
+    let servers = Servers::new(set, proxies);
+    let primary = chaos::settle(&servers)?;
+    let index = doc! { "key": { "task": 1, "number": 1 }, "name": "number" };
+    servers.set().member(primary).run_command_on(DATABASE, doc! { "createIndexes": COLLECTION, "indexes": [index] })?;
+    // The reactor, the executor and their threads are there before the base line.
+    smol::block_on(smol::spawn(async { smol::Timer::after(Duration::from_millis(1)).await }));
+
+    let base = samples::descriptors();
+    let platform = Detour::new(ways);
+    let subscribers = Subscribers::default();
+    let subscription = subscribers.subscribe(events::KEPT, |_| true);
+    let client = Client::with_platform(platform.clone(), options, subscribers)?;
+    let reader = thread::spawn(|| smol::block_on(events::read(subscription)));
+    let load = Load::start(&client, plan.seed);
+    let mut soak = Soak { plan, servers, platform, client, samples: Vec::new(), begun: Instant::now() };
+
+    let incidents = soak.endure()?;
+    let mut wrong = soak.calm_down(&load)?;
+    let tally = Arc::clone(&load.tally);
+    let ledgers = smol::block_on(load.end());
+    wrong.extend(soak.close(base)?);
+    let balance = reader.join().map_err(|_| "the reader of events panicked")?;
+    let (found, mut wrongly_found) = check_documents(&soak.servers, &ledgers)?;
+    wrong.append(&mut wrongly_found);
+    let (drifts, grew) = samples::judge(&soak.samples);
+    wrong.extend(grew);
+    wrong.extend(tally.wrong());
+    if tally.started.load(Ordering::SeqCst) != tally.ended() {
+        wrong.push(format!("{:?} operations began, {} ended", tally.started, tally.ended()));
+    }
+    let (balance, told) = balance.verdict();
+    wrong.extend(told);
+    let result = Done { incidents, ledgers: &ledgers, found, drifts, tally: &tally, balance: &balance };
+    soak.report(&result, &mut wrong);
+    Ok(wrong)
+}
+
+fn options(uri: &str) -> Result<ClientOptions, Failure> {
+    let mut options = ClientOptions::parse(uri)?;
+    options.monitor.heartbeat_frequency = Duration::from_millis(500);
+    options.monitor.connect_timeout = Duration::from_secs(2);
+    options.pool.max_pool_size = 10;
+    options.pool.min_pool_size = 2;
+    options.pool.max_idle_time = Duration::from_secs(5);
+    Ok(options)
+}
+
+struct Soak {
+    plan: Plan,
+    servers: Servers,
+    platform: Detour,
+    client: Client<Detour>,
+    samples: Vec<Sample>,
+    begun: Instant,
+}
+
+/// What there is to tell.
+struct Done<'a> {
+    incidents: Incidents,
+    ledgers: &'a [Vec<Insert>],
+    found: u64,
+    drifts: serde_json::Value,
+    tally: &'a Tally,
+    balance: &'a Balance,
+}
+
+impl Soak {
+    /// The time of faults, with a look each ten seconds, or each second where that is short.
+    fn endure(&mut self) -> Result<Incidents, Failure> {
+        let (pace, period) = if self.plan.time < LONG { (2, 1) } else { (8, 10) };
+        let (pace, period) = (Duration::from_secs(pace), Duration::from_secs(period));
+        let (stop, stopped) = mpsc::channel();
+        let (done, is_done) = mpsc::channel::<()>();
+        let (plan, servers, begun) = (self.plan, &self.servers, self.begun);
+        let (platform, client, samples) = (&self.platform, &self.client, &mut self.samples);
+        let incidents = thread::scope(|scope| {
+            let chaos = scope.spawn(move || {
+                // Told also by an error, so that nobody waits for what does not come.
+                let _done = done;
+                chaos::befall(servers, plan.seed, pace, &stopped)
+            });
+            while begun.elapsed() < plan.time {
+                if is_done.recv_timeout(period) != Err(mpsc::RecvTimeoutError::Timeout) {
+                    break;
+                }
+                samples.push(look(servers, platform, client, begun.elapsed()));
+            }
+            let _ = stop.send(());
+            chaos.join()
+        });
+        let incidents = incidents.map_err(|_| "chaos panicked")??;
+        Ok(incidents)
+    }
+
+    /// Without faults operations succeed again; with nothing to do, pools and servers count the same.
+    fn calm_down(&self, load: &Load) -> Result<Vec<String>, Failure> {
+        let mut wrong = Vec::new();
+        // What the faults have left behind is used up, or expires.
+        let quiet = self.client.options().pool.max_idle_time * 2;
+        thread::sleep(quiet);
+        load.tally.forget_failures();
+        let before = load.tally.succeeded.load(Ordering::SeqCst);
+        thread::sleep(quiet / 2);
+        let (failures, successes) = (load.tally.failures(), load.tally.succeeded.load(Ordering::SeqCst) - before);
+        if failures > 0 || successes < 100 {
+            wrong.push(format!("{failures} operations failed and {successes} succeeded in peace"));
+        }
+        smol::block_on(load.rest())?;
+        let seen = until(PATIENCE, || {
+            let now = look(&self.servers, &self.platform, &self.client, self.begun.elapsed());
+            // A monitor has two connections to each server.
+            let agrees = self.is_idle() && now.served == Some(now.pooled + 6);
+            (agrees, format!("pools count {} connections, servers {:?}", now.pooled, now.served))
+        });
+        wrong.extend(seen.err());
+        Ok(wrong)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.client.servers().iter().map(|server| server.pool.counts).all(|it| it.in_use + it.pending + it.waiting == 0)
+    }
+
+    /// Nothing is left of a client that is closed.
+    fn close(&self, base: i64) -> Result<Vec<String>, Failure> {
+        smol::block_on(self.client.close());
+        let mut wrong = Vec::new();
+        wrong.extend(
+            until(PATIENCE, || {
+                let now = look(&self.servers, &self.platform, &self.client, self.begun.elapsed());
+                let sockets: usize = self.servers.proxies.iter().map(Proxy::sockets).sum();
+                let is_gone = now.served == Some(0) && sockets == 0 && now.tasks == 0 && now.descriptors <= base;
+                (is_gone, format!("after the close: {now:?}, {sockets} sockets of proxies; {base} descriptors before"))
+            })
+            .err(),
+        );
+        Ok(wrong)
+    }
+
+    fn report(&self, done: &Done<'_>, wrong: &mut Vec<String>) {
+        let count = |wanted| done.ledgers.iter().flatten().filter(|it| **it == wanted).count();
+        let load = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::SeqCst);
+        let mut faults = BTreeMap::new();
+        for proxy in &self.servers.proxies {
+            let counts = proxy.counts();
+            *faults.entry("accepted").or_insert(0) += counts.accepted;
+            *faults.entry("unreached").or_insert(0) += counts.unreached;
+            for (fault, count) in Fault::ALL.iter().zip(counts.faults) {
+                *faults.entry(fault.name()).or_insert(0) += count;
+            }
+        }
+        let incidents: BTreeMap<_, _> = Incident::NAMES.iter().zip(done.incidents).collect();
+        let (tally, balance) = (done.tally, done.balance);
+        // Nothing is proved of what never came.
+        if self.plan.time >= LONG {
+            wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
+        }
+        let (late_p50, late_p99) = tally.lateness_us();
+        let errors: BTreeMap<_, _> = tally.errors().into_iter().collect();
+        let figures = json!({
+            "seconds": self.plan.time.as_secs(), "seed": self.plan.seed, "wrong": wrong.len(),
+            "operations": {
+                "started": load(&tally.started), "succeeded": load(&tally.succeeded), "failed": load(&tally.failed),
+                "dropped": load(&tally.dropped), "timed_out": load(&tally.timed_out),
+            },
+            "lateness_us": { "p50": late_p50, "p99": late_p99, "max": load(&tally.latest_us), "early": load(&tally.early) },
+            "inserts": {
+                "acknowledged": count(Insert::Acknowledged), "unknown": count(Insert::Unknown),
+                "never_sent": count(Insert::Never), "found": done.found,
+            },
+            "events": {
+                "all": balance.events, "connections": balance.connections, "check_outs": balance.check_outs,
+                "cleared": balance.cleared, "heartbeats": balance.heartbeats,
+            },
+            "faults": faults, "incidents": incidents, "errors": errors, "drift": done.drifts,
+        });
+        println!("{figures:#}");
+        println!(
+            "soak: {} s: {} operations ended once, {} of them well; {} documents acknowledged and found; {} faults, {} incidents; latest timeout {} us late",
+            self.plan.time.as_secs(),
+            tally.ended(),
+            load(&tally.succeeded),
+            count(Insert::Acknowledged),
+            faults
+                .iter()
+                .filter(|(name, _)| !["accepted", "unreached"].contains(name))
+                .map(|(_, count)| count)
+                .sum::<u64>(),
+            done.incidents.iter().sum::<u64>(),
+            load(&tally.latest_us),
+        );
+        figures::record("soak", &figures);
+    }
+}
+
+/// Waits until something is so; else what was seen last.
+pub(crate) fn until(limit: Duration, mut look: impl FnMut() -> (bool, String)) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        let (is_so, seen) = look();
+        if is_so {
+            return Ok(());
+        }
+        if begun.elapsed() > limit {
+            return Err(seen);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Duration) -> Sample {
+    let of_proxies: usize = servers.proxies.iter().map(Proxy::sockets).sum();
+    let pooled: u32 = client.servers().iter().map(|server| server.pool.counts.total()).sum();
+    let all = |count: fn(&Mongod) -> Option<i64>| {
+        // One of which is stopped would keep everybody waiting.
+        let answering = |member: &usize| servers.answers[*member].load(Ordering::SeqCst);
+        (0..3)
+            .filter(answering)
+            .map(|member| count(servers.set().member(member)))
+            .sum::<Option<i64>>()
+            .filter(|_| (0..3).all(|member| answering(&member)))
+    };
+    Sample {
+        at,
+        descriptors: samples::descriptors() - i64::try_from(of_proxies).unwrap_or(i64::MAX),
+        resident_kib: samples::status("VmRSS"),
+        threads: samples::status("Threads"),
+        tasks: i64::try_from(platform.tasks()).unwrap_or(i64::MAX),
+        pooled: i64::from(pooled),
+        served: all(clients_of),
+        served_in_all: all(|member| {
+            let open = member.server_status_connections().ok()?.others();
+            i64::try_from(open).ok()
+        }),
+    }
+}
+
+/// The connections of the client to a member, by the name of the driver that it told.
+fn clients_of(member: &Mongod) -> Option<i64> {
+    let ours = doc! { "clientMetadata.driver.name": Detour::DRIVER_NAME };
+    let count = doc! {
+        "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "secondaryPreferred" },
+        "pipeline": [
+            { "$currentOp": { "allUsers": true, "idleConnections": true } }, { "$match": ours }, { "$count": "n" },
+        ],
+    };
+    let reply = member.run_command(count).ok()?;
+    let first = reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
+    let first = first.ok().and_then(|batch| batch.first()).and_then(Bson::as_document);
+    Some(first.and_then(|it| it.get_i32("n").ok()).map_or(0, i64::from))
+}
+
+/// What the servers have against what the tasks were told: how many documents there are, and what is wrong with them.
+fn check_documents(servers: &Servers, ledgers: &[Vec<Insert>]) -> Result<(u64, Vec<String>), Failure> {
+    let primary = chaos::settle(servers)?;
+    let mut copies: Vec<Vec<u8>> = ledgers.iter().map(|ledger| vec![0; ledger.len()]).collect();
+    let mut wrong = Vec::new();
+    let mut found = 0;
+    let set = servers.set();
+    let projection = doc! { "_id": 0, "task": 1, "number": 1 };
+    let find = doc! { "find": COLLECTION, "projection": projection, "batchSize": 50_000 };
+    let mut reply = set.member(primary).run_command_on(DATABASE, find)?;
+    let mut batch_name = "firstBatch";
+    loop {
+        let cursor = reply.get_document("cursor")?;
+        for document in cursor.get_array(batch_name)?.iter().filter_map(Bson::as_document) {
+            found += 1;
+            match copies_of(&mut copies, document) {
+                Some(copies) => *copies = copies.saturating_add(1),
+                None => wrong.push(format!("nobody inserted {document}")),
+            }
+        }
+        let id = cursor.get_i64("id")?;
+        if id == 0 {
+            break;
+        }
+        let more = doc! { "getMore": id, "collection": COLLECTION, "batchSize": 50_000 };
+        reply = set.member(primary).run_command_on(DATABASE, more)?;
+        batch_name = "nextBatch";
+    }
+    for (task, (ledger, copies)) in ledgers.iter().zip(&copies).enumerate() {
+        for (number, (became, count)) in ledger.iter().zip(copies).enumerate() {
+            let right = match became {
+                Insert::Acknowledged => *count == 1,
+                Insert::Never => *count == 0,
+                Insert::Unknown => *count <= 1,
+            };
+            if !right {
+                wrong.push(format!("document {task}/{number} is there {count} times, but is {became:?}"));
+            }
+        }
+    }
+    wrong.truncate(20);
+    Ok((found, wrong))
+}
+
+fn copies_of<'a>(copies: &'a mut [Vec<u8>], document: &Document) -> Option<&'a mut u8> {
+    let task = usize::try_from(document.get_i64("task").ok()?).ok()?;
+    let number = usize::try_from(document.get_i64("number").ok()?).ok()?;
+    copies.get_mut(task)?.get_mut(number)
+}

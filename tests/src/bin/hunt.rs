@@ -1,0 +1,73 @@
+//! Hunts for a bug with one generator: `hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]`.
+//!
+//! Generators: `pool`, `mux`, `world`, `monitor`, `topology`, `control`, `every_life`, `search_pool`, `search_mux`, `search_monitor`, `search_control`, and
+//! `fuzz_NAME` of each fuzz target. Only a build
+//! that tests/canaries were applied to has bugs that can be planted.
+//!
+//! Prints one line of JSON. The status is 0 when nothing was found, 1 when something was.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use poolhouse_tests::hunt::{Hunted, hunt};
+use serde_json::json;
+
+const USAGE: &str = "usage: hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]";
+
+#[derive(Debug, Default)]
+struct Arguments {
+    generator: Option<String>,
+    budget: Option<u64>,
+    planted: Option<String>,
+    corpus: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let outcome = parse().and_then(|arguments| run(&arguments));
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{error}\n{USAGE}");
+        ExitCode::from(2)
+    })
+}
+
+fn parse() -> Result<Arguments, String> {
+    let mut arguments = Arguments::default();
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{word} wants a value"))?;
+        match word.as_str() {
+            "--generator" => arguments.generator = Some(value),
+            "--budget" => arguments.budget = Some(value.parse().map_err(|_| format!("{value} is no number"))?),
+            "--planted" => arguments.planted = Some(value),
+            "--corpus" => arguments.corpus = Some(PathBuf::from(value)),
+            _ => return Err(format!("unknown argument {word}")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, String> {
+    let generator = arguments.generator.as_deref().ok_or("no generator")?;
+    let budget = arguments.budget.ok_or("no budget")?;
+    if let Some(name) = &arguments.planted {
+        plant(name)?;
+    }
+    let here = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus"));
+    let corpus = arguments.corpus.as_ref().unwrap_or(&here);
+    // What is found is told in the end.
+    std::panic::set_hook(Box::new(|_| {}));
+    let begun = Instant::now();
+    let Hunted { tried, found } = hunt(generator, budget, corpus)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let line = json!({
+        "generator": generator, "planted": arguments.planted, "tried": tried, "seconds": seconds, "found": found,
+    });
+    println!("{line}");
+    Ok(ExitCode::from(u8::from(found.is_some())))
+}
+
+/// Plants a bug.
+fn plant(name: &str) -> Result<(), String> {
+    Err(format!("there is no {name} in this build: see tests/canaries"))
+}

@@ -1,0 +1,348 @@
+//! Lives of the simulators, one to be read or many to be counted.
+//!
+//! `life --seed N [--of pool|mux|monitor|world] [--script TEXT] [--trace] [--to STEP] [--shrink]` replays one life and tells it step by step;
+//! `life --seeds FROM..TO [--of ..] [--threads N] [--json]` lives many on all cores, and ends with 1 and the seeds that failed: many by `--profile lives`, which
+//! is optimized and has every assertion on.
+#![forbid(unsafe_code)]
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use poolhouse_tests::choices::{Choices, Decisions, Script};
+use poolhouse_tests::figures;
+use poolhouse_tests::model::monitor;
+use poolhouse_tests::seeds::{self, Life, Limits, TWICE, shrunk, told};
+use poolhouse_tests::sim::{self, Trace, caught, mux};
+use poolhouse_tests::{fuzz, world};
+use serde_json::{Map, Value, json};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+const USAGE: &str = "\
+usage: life --seed N [--of KIND] [--trace] [--to STEP] [--shrink]
+       life --script TEXT [--of KIND] [--trace] [--to STEP] [--shrink]
+       life --seeds FROM..TO [--of KIND] [--threads N] [--json]
+
+Replays one life of a simulator and tells it step by step, or lives many.
+
+  --of KIND      pool, mux, monitor or world; of many lives also all, which is the default: each seed by one of them
+  --script TEXT  the decisions of a life, as a shrinker has left them, instead of a seed
+  --trace        with everything that is emitted, and not only what is done
+  --to STEP      the story up to its line of this number
+  --shrink       makes a life that fails as small as it can be, in three minutes at most
+  --threads N    on so many threads; as many as there are cores by default
+  --json         the totals as JSON
+
+Exit status 0: nothing failed. 1: something did. 2: the command line was wrong.";
+
+/// Between two lines that tell how far it is.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// What is spent on a life that somebody wants to read.
+const SHRINK: Limits = Limits { lives: 100_000, time: Duration::from_secs(180) };
+/// So many failing seeds are named.
+const FAILURES_MAX: usize = 100;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Pool,
+    Mux,
+    Monitor,
+    World,
+}
+
+impl Of {
+    const ALL: [Self; 4] = [Self::Pool, Self::Mux, Self::Monitor, Self::World];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Pool => "pool",
+            Self::Mux => "mux",
+            Self::Monitor => "monitor",
+            Self::World => "world",
+        }
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|of| of.name() == name)
+    }
+
+    /// Whose a seed is when all simulators share them: a world takes as long as a hundred pools.
+    const fn of_seed(seed: u64) -> Self {
+        match seed % 25 {
+            0..15 => Self::Pool,
+            15..19 => Self::Monitor,
+            19..24 => Self::Mux,
+            _ => Self::World,
+        }
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+struct Totals {
+    lives: [u64; 4],
+    pairs: u64,
+    pool: sim::Counters,
+    mux: mux::Counters,
+    world: world::Counters,
+    monitor: monitor::Counts,
+    failures: Vec<(Of, u64, String)>,
+    failed: u64,
+}
+
+impl Totals {
+    fn live(&mut self, of: Of, decisions: &Decisions, trace: Option<&Trace>) -> Result<(), String> {
+        match of {
+            Of::Pool => sim::seed(decisions, &mut self.pool, trace),
+            Of::Mux => mux::seed(decisions, &mut self.mux, trace),
+            Of::World => world::seed(decisions, &mut self.world, trace),
+            Of::Monitor => live_monitor(decisions, &mut self.monitor, trace),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (sum, more) in self.lives.iter_mut().zip(other.lives) {
+            *sum += more;
+        }
+        self.pairs += other.pairs;
+        self.failed += other.failed;
+        self.pool.add(&other.pool);
+        self.mux.add(&other.mux);
+        self.world.add(&other.world);
+        self.monitor.add(&other.monitor);
+        let room = FAILURES_MAX.saturating_sub(self.failures.len());
+        self.failures.extend(other.failures.iter().take(room).cloned());
+    }
+
+    fn to_json(&self, seconds: f64) -> Value {
+        let lives: Map<String, Value> =
+            Of::ALL.into_iter().zip(self.lives).map(|(of, count)| (of.name().to_owned(), count.into())).collect();
+        let kinds: Map<String, Value> =
+            world::Kind::ALL.into_iter().map(|kind| (format!("{kind:?}"), self.world.of(kind).into())).collect();
+        let failures: Vec<Value> = self
+            .failures
+            .iter()
+            .map(|(of, seed, error)| json!({ "of": of.name(), "seed": seed, "error": error.lines().next() }))
+            .collect();
+        let steps = self.pool.steps + self.mux.steps + self.world.steps;
+        json!({
+            "lives": self.lives.iter().sum::<u64>(),
+            "lives_of": lives,
+            "steps": steps,
+            "steps_of": { "pool": self.pool.steps, "mux": self.mux.steps, "world": self.world.steps },
+            "world": { "virtual_hours": self.world.seconds / 3_600, "bytes": self.world.bytes, "inputs": kinds, "invariants": self.world.checks.json() },
+            "pairs": self.pairs,
+            "failing": self.failed,
+            "failures": failures,
+            "seconds": seconds,
+            "assertions": cfg!(debug_assertions),
+        })
+    }
+}
+
+/// A monitor's life, of as many bytes as its first decision says.
+fn live_monitor(of: &Decisions, counts: &mut monitor::Counts, trace: Option<&Trace>) -> Result<(), String> {
+    let (mut length, mut bytes) = (of.stream("length"), of.stream("bytes"));
+    let length = length.below(500) + 20;
+    let data: Vec<u8> = (0..length)
+        .map_while(|_| (!bytes.is_over()).then(|| u8::try_from(bytes.below(256)).unwrap_or(u8::MAX)))
+        .collect();
+    if let Some(trace) = trace {
+        trace.borrow_mut().push(format!("bytes: {data:?}"));
+    }
+    caught(|| counts.add(&fuzz::monitor::life(&data)))
+}
+
+#[derive(Debug, Default)]
+struct Arguments {
+    seed: Option<u64>,
+    script: Option<Script>,
+    seeds: Option<(u64, u64)>,
+    of: Option<Of>,
+    trace: bool,
+    to: Option<usize>,
+    shrink: bool,
+    json: bool,
+    threads: Option<u64>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = Self::default();
+        while let Some(name) = words.next() {
+            let mut value = || words.next().ok_or_else(|| format!("{name} needs a value"));
+            match name.as_str() {
+                "--seed" => arguments.seed = Some(number(&value()?)?),
+                "--script" => arguments.script = Some(value()?.parse()?),
+                "--seeds" => {
+                    let value = value()?;
+                    let (from, to) = value.split_once("..").ok_or("--seeds needs FROM..TO")?;
+                    arguments.seeds = Some((number(from)?, number(to)?));
+                }
+                "--of" => {
+                    let value = value()?;
+                    let of = Of::named(&value);
+                    if of.is_none() && value != "all" {
+                        return Err(format!("there is no simulator of {value:?}"));
+                    }
+                    arguments.of = of;
+                }
+                "--to" => arguments.to = Some(usize::try_from(number(&value()?)?).unwrap_or(usize::MAX)),
+                "--threads" => arguments.threads = Some(number(&value()?)?.max(1)),
+                "--trace" => arguments.trace = true,
+                "--shrink" => arguments.shrink = true,
+                "--json" => arguments.json = true,
+                _ => return Err(format!("unknown argument {name}")),
+            }
+        }
+        let ways = [arguments.seed.is_some(), arguments.script.is_some(), arguments.seeds.is_some()];
+        if ways.into_iter().filter(|way| *way).count() != 1 {
+            return Err("one of --seed, --script and --seeds".to_owned());
+        }
+        Ok(arguments)
+    }
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.replace('_', "").parse().map_err(|_| format!("{text:?} is no number"))
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("life: {error}\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    // Panics are told at the end, once.
+    std::panic::set_hook(Box::new(|_| {}));
+    match (arguments.seeds, arguments.script.clone()) {
+        (Some((from, to)), _) => many(&arguments, from, to),
+        (None, Some(script)) => one(&arguments, &Decisions::scripted(script)),
+        (None, None) => one(&arguments, &Decisions::of_seed(arguments.seed.unwrap_or(0))),
+    }
+}
+
+fn one(arguments: &Arguments, of: &Decisions) -> ExitCode {
+    match arguments.of.unwrap_or_else(|| Of::of_seed(of.seed())) {
+        Of::Pool => tell(arguments, of, sim::seed),
+        Of::Mux => tell(arguments, of, mux::seed),
+        Of::Monitor => tell(arguments, of, live_monitor),
+        Of::World => tell(arguments, of, world::seed),
+    }
+}
+
+/// Tells one life, and what is left of it when it is shrunk.
+fn tell<C: Default>(arguments: &Arguments, of: &Decisions, live: Life<C>) -> ExitCode {
+    let (mut outcome, mut lines) = told(live, of);
+    if let (true, Err(error)) = (arguments.shrink, &outcome) {
+        let count = lines.len();
+        match shrunk(live, of, SHRINK) {
+            None => println!("it does not fail when its decisions are recorded: {error}"),
+            Some(left) => {
+                println!("shrunk from {count} lines by {} lives to {} decisions:", left.lives, left.script.len());
+                println!("  --script '{}'", left.script);
+                (outcome, lines) = told(live, &Decisions::scripted(left.script));
+            }
+        }
+    }
+    let to = arguments.to.unwrap_or(usize::MAX);
+    for (step, line) in lines.iter().enumerate().take(to) {
+        // What is emitted is indented.
+        if arguments.trace || !line.starts_with("    ") {
+            println!("{step:>6} {line}");
+        }
+    }
+    match outcome {
+        Ok(()) => {
+            println!("seed {}: {} lines, nothing failed", of.seed(), lines.len());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("seed {} fails after {} lines: {error}", of.seed(), lines.len());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Lives a seed twice, if it is one of those: they are of every simulator. `None` for the others.
+fn pair(of: Of, seed: u64) -> Option<Result<(), String>> {
+    (seed % TWICE == seed / TWICE % TWICE).then(|| match of {
+        Of::Pool => seeds::same_twice(sim::seed, seed),
+        Of::Mux => seeds::same_twice(mux::seed, seed),
+        Of::Monitor => seeds::same_twice(live_monitor, seed),
+        Of::World => seeds::same_twice(world::seed, seed),
+    })
+}
+
+fn many(arguments: &Arguments, from: u64, to: u64) -> ExitCode {
+    let threads =
+        arguments.threads.unwrap_or_else(|| thread::available_parallelism().map_or(1, |count| count.get() as u64));
+    let (next, done) = (AtomicU64::new(from), AtomicU64::new(0));
+    let started = Instant::now();
+    let told = Mutex::new(started);
+    let work = || {
+        let mut totals = Totals::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= to {
+                return totals;
+            }
+            let of = arguments.of.unwrap_or_else(|| Of::of_seed(seed));
+            let mut outcome = totals.live(of, &Decisions::of_seed(seed), None);
+            totals.lives[of as usize] += 1;
+            if let (Ok(()), Some(same)) = (&outcome, pair(of, seed)) {
+                totals.pairs += 1;
+                outcome = same;
+            }
+            if let Err(error) = outcome {
+                eprintln!("--of {} --seed {seed}: {}", of.name(), error.lines().next().unwrap_or_default());
+                totals.failed += 1;
+                if totals.failures.len() < FAILURES_MAX {
+                    totals.failures.push((of, seed, error));
+                }
+            }
+            let count = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if let Ok(mut told) = told.try_lock() {
+                if told.elapsed() >= PROGRESS {
+                    *told = Instant::now();
+                    let rate = count as f64 / started.elapsed().as_secs_f64();
+                    eprintln!("{count} of {} lives, {rate:.0} a second", to.saturating_sub(from));
+                }
+            }
+        }
+    };
+    let mut totals = Totals::default();
+    thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for handle in handles {
+            totals.add(&handle.join().expect("panics are caught"));
+        }
+    });
+    sum_up(arguments, &totals, started.elapsed().as_secs_f64())
+}
+
+fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
+    let figures = totals.to_json(seconds);
+    figures::record("life", &figures);
+    if arguments.json {
+        println!("{figures:#}");
+    } else {
+        let lives: u64 = totals.lives.iter().sum();
+        println!("{lives} lives in {seconds:.1} s, {:.0} a second", lives as f64 / seconds.max(1e-9));
+        for (of, count) in Of::ALL.into_iter().zip(totals.lives) {
+            println!("  {}: {count}", of.name());
+        }
+        println!("  {} of them twice; {} failed", totals.pairs, totals.failed);
+        let missing = totals.world.missing();
+        if totals.lives[Of::World as usize] >= 1_000 && !missing.is_empty() {
+            println!("  what never came in worlds: {missing:?}");
+        }
+    }
+    for (of, seed, error) in &totals.failures {
+        eprintln!("cargo run -p poolhouse-tests --bin life -- --of {} --seed {seed} --shrink\n  {error}", of.name());
+    }
+    if totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

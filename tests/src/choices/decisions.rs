@@ -1,0 +1,175 @@
+//! The decisions of a life: drawn by its seed, recorded on the way, or read from a list.
+
+use super::Choices;
+use crate::rng::Rng;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use core::fmt;
+use core::str::FromStr;
+
+/// Where a life draws its decisions from. Each part of a simulation has a stream of its own, so that what one part draws does not
+/// reshuffle the others.
+#[derive(Debug)]
+pub struct Decisions {
+    seed: u64,
+    mode: Mode,
+}
+
+#[derive(Debug)]
+enum Mode {
+    Seeded,
+    Recorded(RefCell<BTreeMap<&'static str, Rc<RefCell<Vec<u32>>>>>),
+    Scripted(Script),
+}
+
+impl Decisions {
+    /// Those of this seed.
+    #[must_use]
+    pub const fn of_seed(seed: u64) -> Self {
+        Self { seed, mode: Mode::Seeded }
+    }
+
+    /// The same, which are kept: [`Decisions::script`] is the list of them.
+    #[must_use]
+    pub const fn recorded(seed: u64) -> Self {
+        Self { seed, mode: Mode::Recorded(RefCell::new(BTreeMap::new())) }
+    }
+
+    /// Those of a list, and the first of each choice when it has come to its end.
+    #[must_use]
+    pub const fn scripted(script: Script) -> Self {
+        Self { seed: script.seed, mode: Mode::Scripted(script) }
+    }
+
+    /// The seed.
+    #[must_use]
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The decisions of one part of the simulation. Asked for once in a life.
+    ///
+    /// # Panics
+    ///
+    /// When a recorded stream is asked for twice.
+    #[must_use]
+    pub fn stream(&self, part: &'static str) -> Stream {
+        match &self.mode {
+            Mode::Seeded => Stream(Source::Seeded(Rng::stream(self.seed, part))),
+            Mode::Recorded(kept) => {
+                let list = Rc::default();
+                let before = kept.borrow_mut().insert(part, Rc::clone(&list));
+                assert!(before.is_none(), "the stream {part:?} is asked for twice");
+                Stream(Source::Recorded(Rng::stream(self.seed, part), list))
+            }
+            Mode::Scripted(script) => {
+                let list = script.streams.get(part).cloned().unwrap_or_default();
+                Stream(Source::Scripted(list.into_iter()))
+            }
+        }
+    }
+
+    /// What was recorded so far; of a script, itself.
+    #[must_use]
+    pub fn script(&self) -> Script {
+        match &self.mode {
+            Mode::Seeded => Script { seed: self.seed, streams: BTreeMap::new() },
+            Mode::Recorded(kept) => {
+                let kept = kept.borrow();
+                let streams = kept.iter().map(|(part, list)| ((*part).to_owned(), list.borrow().clone()));
+                Script { seed: self.seed, streams: streams.collect() }
+            }
+            Mode::Scripted(script) => script.clone(),
+        }
+    }
+}
+
+/// One part's decisions, one after the other.
+#[derive(Clone, Debug)]
+pub struct Stream(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Seeded(Rng),
+    Recorded(Rng, Rc<RefCell<Vec<u32>>>),
+    Scripted(alloc::vec::IntoIter<u32>),
+}
+
+impl Choices for Stream {
+    fn below(&mut self, bound: u32) -> u32 {
+        match &mut self.0 {
+            Source::Seeded(rng) => rng.below(bound),
+            Source::Recorded(rng, list) => {
+                let value = rng.below(bound);
+                list.borrow_mut().push(value);
+                value
+            }
+            Source::Scripted(list) => {
+                assert!(bound > 0, "a choice among nothing");
+                // A list that was cut meets other bounds than it was recorded with.
+                list.next().unwrap_or(0).min(bound - 1)
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.0 {
+            Source::Seeded(_) | Source::Recorded(..) => false,
+            Source::Scripted(list) => list.len() == 0,
+        }
+    }
+}
+
+/// The decisions of a life as lists of numbers: those of each part.
+///
+/// As text: the seed, then each part with its numbers, such as `7: shape 1 0 3; operations 4`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// The seed that they come from; what a life makes of the number itself stays as it was.
+    pub seed: u64,
+    /// The decisions of each part.
+    pub streams: BTreeMap<String, Vec<u32>>,
+}
+
+impl Script {
+    /// How many decisions there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.streams.values().map(Vec::len).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.seed)?;
+        for (place, (part, list)) in self.streams.iter().filter(|(_, list)| !list.is_empty()).enumerate() {
+            write!(f, "{} {part}", if place == 0 { "" } else { ";" })?;
+            list.iter().try_for_each(|value| write!(f, " {value}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (seed, rest) = text.split_once(':').ok_or("a script begins with its seed and a colon")?;
+        let seed = seed.trim().parse().map_err(|_| format!("{seed:?} is no seed"))?;
+        let mut streams = BTreeMap::new();
+        for part in rest.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+            let mut words = part.split_whitespace();
+            let name = words.next().unwrap_or_default().to_owned();
+            let numbers = words.map(|word| word.parse().map_err(|_| format!("{word:?} is no decision")));
+            streams.insert(name, numbers.collect::<Result<_, _>>()?);
+        }
+        Ok(Self { seed, streams })
+    }
+}

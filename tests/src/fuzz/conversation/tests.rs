@@ -1,0 +1,51 @@
+use super::*;
+use crate::rng::Rng;
+
+#[test]
+fn every_way_gets_past_authentication() {
+    for choice in 0..40 {
+        let outcome = talk(&[choice], usize::MAX);
+        let Outcome::Established { answered, error, .. } = outcome else { panic!("{choice}: {outcome:?}") };
+        assert_eq!((answered, error), (COMMANDS, None));
+        conversation(&[choice]);
+    }
+}
+
+#[test]
+fn a_proof_that_was_changed_is_not_believed() {
+    // The reply to the last message of SCRAM-SHA-256 without speculation is the third.
+    let place = b"\x06\xfe\xfe\x06\x50\x01";
+    let outcome = talk(place, usize::MAX);
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+}
+
+/// In each place of the conversation. Whoever begins to speak with hello takes a lie of the nonce there, others one message later.
+#[test]
+fn a_lie_is_not_believed() {
+    for choice in [1, 2, 6, 7] {
+        for lie in [b"\x09\x00", b"\x09\x02"] {
+            let refused = (0..3).filter(|parts| {
+                let data = [&[choice], &[0xfe].repeat(*parts)[..], lie].concat();
+                matches!(talk(&data, usize::MAX), Outcome::Refused(_))
+            });
+            assert_eq!(refused.count(), 1, "{choice} {lie:?}");
+        }
+    }
+}
+
+#[test]
+fn a_server_that_lies_is_refused_or_right() {
+    let mut established = 0;
+    for seed in 0..2_000 {
+        let mut rng = Rng::new(seed);
+        let mut bytes: Vec<u8> = (0..rng.next_u64() % 30).map(|_| rng.next_u64().to_le_bytes()[0]).collect();
+        for byte in bytes.iter_mut().skip(1) {
+            if rng.next_u64().is_multiple_of(4) {
+                *byte = 0xfe;
+            }
+        }
+        conversation(&bytes);
+        established += u32::from(matches!(talk(&bytes, 3), Outcome::Established { .. }));
+    }
+    assert!((300..1_900).contains(&established), "{established} of 2000");
+}

@@ -1,0 +1,301 @@
+//! Arbitrary bytes as what a server says to its monitor, cut anywhere: how they came makes no difference.
+
+use core::fmt::Write;
+use core::time::Duration;
+
+use poolhouse_core::control::Control;
+use poolhouse_core::convert::{check_reply, hello_info};
+use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::topology::{Fixed, TopologyId, TopologyOptions};
+use poolhouse_core::wire::bson::RawDocument;
+use poolhouse_core::wire::command::CommandReply;
+use poolhouse_core::wire::hello::{AwaitHello, HelloCommand, HelloReply, encode_hello};
+use poolhouse_core::wire::message::{
+    Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, Matched, OP_MSG, RequestIds, decode_message,
+};
+use poolhouse_core::wire::{WireError, WireErrorKind};
+use poolhouse_core::{Cause, Instant, ServerId};
+
+use super::wire::framed;
+use crate::world::log::Log;
+
+#[cfg(test)]
+mod tests;
+
+/// What a life came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Every event and action, in words.
+    pub lines: Vec<String>,
+    /// Replies that were taken.
+    pub replies: u32,
+    /// Awaited replies that came without being asked for again.
+    pub streamed: u32,
+    /// Bytes stood behind the last reply: found out with it only if they are there already.
+    pub unsolicited: bool,
+}
+
+/// The first byte says how the monitor is to watch. The others are what the server says: up to each 0xfd on a connection of its own, up to each 0xfe in
+/// one message, whose first byte says what is wrong with it.
+///
+/// Watches the server with the bytes as they are, byte by byte, and in pieces; what is seen must be the same.
+///
+/// # Panics
+///
+/// When it is not, or a machine does what it must not: that is a finding.
+pub fn monitor_bytes(data: &[u8]) {
+    let whole = watch(data, usize::MAX);
+    for piece in [1, 7] {
+        let cut = watch(data, piece);
+        if !whole.unsolicited && !cut.unsolicited {
+            assert_eq!(cut, whole, "in pieces of {piece}");
+        }
+    }
+}
+
+/// Watches the server, whose bytes come in pieces of this length.
+///
+/// # Panics
+///
+/// As [`monitor_bytes`].
+pub fn watch(data: &[u8], piece: usize) -> Watched {
+    let (choice, rest) = data.split_first().map_or((0, data), |(first, rest)| (*first, rest));
+    let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
+    let options = MonitorOptions {
+        heartbeat_frequency: Duration::from_millis([500, 10_000][usize::from(choice / 3 % 2)]),
+        server_monitoring_mode: modes[usize::from(choice) % 3],
+        ..MonitorOptions::DEFAULT
+    };
+    let seeds = &["a:27017"];
+    let topology = TopologyOptions { seeds, direct_connection: choice & 0x80 == 0, ..TopologyOptions::default() };
+    let (topology, options) = (topology.validate().expect("a seed"), options.validate().expect("in range"));
+    let mut log = Log::default();
+    log.lines = Some(Vec::new());
+    let now = Instant::from_nanos(1_000_000_000);
+    let control = Control::new(now, TopologyId::new(1), topology, options, &mut log).expect("room for a seed");
+    let server = control.topology().servers().next().expect("the seed").server();
+    let connections = rest.split(|byte| *byte == 0xfd);
+    let check = Connection::new(&[]);
+    // Each byte makes few of them.
+    let steps_max = 100 + 10 * data.len();
+    Life { control, log, now, server, check, connections, piece, steps_max, watched: Watched::default() }.live()
+}
+
+struct Life<'a, I> {
+    control: Control<Fixed<3, 4, 10, 96>>,
+    log: Log,
+    now: Instant,
+    server: ServerId,
+    check: Connection<'a>,
+    /// What is said on the connections that follow.
+    connections: I,
+    piece: usize,
+    steps_max: usize,
+    watched: Watched,
+}
+
+/// One connection, with both of its ends.
+struct Connection<'a> {
+    parts: Vec<&'a [u8]>,
+    exchange: Exchange,
+    ids: RequestIds,
+    /// Was said and not received.
+    under_way: Vec<u8>,
+    /// Was received and not read.
+    received: Vec<u8>,
+}
+
+impl<'a> Connection<'a> {
+    fn new(said: &'a [u8]) -> Self {
+        let mut parts: Vec<&[u8]> = said.split(|byte| *byte == 0xfe).collect();
+        parts.reverse();
+        Self { parts, exchange: Exchange::IDLE, ids: RequestIds::new(), under_way: Vec::new(), received: Vec::new() }
+    }
+
+    /// The server answers a request: with one message, and those that follow without being asked for.
+    fn answer(&mut self, request_id: i32, exhaust: bool) {
+        let mut response_to = request_id;
+        while let Some((choice, said)) = self.parts.pop().and_then(<[u8]>::split_first) {
+            if choice & 0x0f == 0x0f {
+                self.under_way.extend_from_slice(said);
+                return;
+            }
+            let more = choice & 1 == 1;
+            let flags =
+                if more { Flags::MORE_TO_COME } else { Flags::NONE }.bits() ^ u32::from(choice & 0x40 != 0) << 6;
+            let own = response_to.wrapping_add(100);
+            let answers = if choice & 0x80 == 0 { response_to } else { response_to.wrapping_sub(1) };
+            self.under_way.extend_from_slice(&reply(own, answers, flags, said));
+            response_to = own;
+            if !more || !exhaust {
+                return;
+            }
+        }
+    }
+
+    /// Reads the next reply as a host does. `None`: the server has no more to say.
+    fn read(&mut self, piece: usize) -> Option<Result<(Vec<u8>, Matched), WireError>> {
+        loop {
+            let (error, bytes_min) = match self.exchange.decode_reply(&self.received, &Limits::DEFAULT) {
+                Ok(Decoded::Done { value: (message, matched), rest }) => {
+                    let body = message.body().as_bytes().to_vec();
+                    let consumed = self.received.len() - rest.len();
+                    self.received.drain(..consumed);
+                    return Some(Ok((body, matched)));
+                }
+                Ok(Decoded::NeedMore { bytes_min }) => (None, bytes_min),
+                Err(error) => (Some(error), 0),
+            };
+            if let Some(error) = error {
+                return Some(Err(error));
+            }
+            assert!(bytes_min > 0);
+            if self.under_way.is_empty() {
+                return None;
+            }
+            let count = piece.min(self.under_way.len());
+            self.received.extend(self.under_way.drain(..count));
+        }
+    }
+}
+
+/// A message whose body has these elements, and some that make it a reply to hello if there are none of the kind.
+fn reply(request_id: i32, response_to: i32, flags: u32, said: &[u8]) -> Vec<u8> {
+    // The short elements that every good reply has are chosen by the first byte: what stands behind them is the fuzzer's.
+    let (choice, rest) = said.split_first().map_or((0, said), |(first, rest)| (*first, rest));
+    let mut elements = Vec::new();
+    if choice & 1 == 0 {
+        elements.extend_from_slice(b"\x10ok\0\x01\0\0\0\x10maxWireVersion\0\x19\0\0\0\x08helloOk\0\x01");
+    }
+    if choice & 2 == 0 {
+        elements.extend_from_slice(b"\x08isWritablePrimary\0\x01\x02setName\0\x03\0\0\0rs\0\x04hosts\0");
+        elements.extend_from_slice(b"\x14\0\0\0\x020\0\x08\0\0\0a:27017\0\0");
+    }
+    if choice & 4 == 0 {
+        elements.extend_from_slice(b"\x03topologyVersion\0\x2d\0\0\0\x07processId\x00111111111111\x12counter\0");
+        elements.extend_from_slice(&u64::from(choice >> 3).to_le_bytes());
+        elements.push(0);
+    }
+    elements.extend_from_slice(rest);
+    let document = framed(&elements);
+    let length_bytes = u32::try_from(HEADER_BYTES + 5 + document.len()).unwrap_or(u32::MAX);
+    let header = Header { length_bytes, request_id, response_to, opcode: OP_MSG };
+    [&header.to_bytes()[..], &flags.to_le_bytes(), &[0], &document].concat()
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
+    fn live(mut self) -> Watched {
+        let mut over = false;
+        for step in 0.. {
+            assert!(step < self.steps_max, "it goes on for ever");
+            self.settle();
+            let line = [Line::Check, Line::Rtt].into_iter().find(|line| self.control.owes_line(self.server, *line));
+            match line {
+                Some(line) => {
+                    let action = self.control.poll_line(self.now, self.server, line).expect("it is owed");
+                    self.say(|| format!("{action:?}"));
+                    over = !self.perform(action) || over;
+                }
+                None if over || self.control.is_ended(self.server) => break,
+                None => {
+                    let due = self.control.poll_timeout().expect("a monitor has something before it");
+                    assert!(due > self.now, "what is due is not left over");
+                    self.now = due;
+                    self.control.handle_timeout(self.now, &mut self.log);
+                }
+            }
+            self.control.assert_invariants();
+        }
+        let mut shown = String::new();
+        let _ = write!(shown, "{}", self.control.topology().description());
+        self.say(|| shown.clone());
+        self.control.close(self.now, &mut self.log);
+        self.settle();
+        self.log.assert_over();
+        self.watched.lines = self.log.lines.take().unwrap_or_default();
+        self.watched
+    }
+
+    fn say(&mut self, line: impl FnOnce() -> String) {
+        if let Some(lines) = &mut self.log.lines {
+            lines.push(line());
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Some(action) = self.control.poll_action() {
+            self.say(|| format!("{action:?}"));
+        }
+        self.log.seen.clear();
+    }
+
+    /// Does what the monitor wants; false when the server takes no connection any more.
+    fn perform(&mut self, action: MonitorAction) -> bool {
+        self.now = self.now.saturating_add(Duration::from_millis(1));
+        match action {
+            MonitorAction::Hangup(_) => true,
+            MonitorAction::Dial(line) if line.line() == Line::Rtt => self.failed(line, Cause::Network),
+            MonitorAction::Dial(line) => {
+                let Some(said) = self.connections.next() else {
+                    self.failed(line, Cause::Network);
+                    return false;
+                };
+                self.check = Connection::new(said);
+                let _ = self.control.handle_dialed(self.now, self.server, line, &mut self.log);
+                true
+            }
+            MonitorAction::SendHello { line, hello } => {
+                self.send(hello);
+                self.receive(line)
+            }
+            MonitorAction::ReadNext { line } => {
+                self.watched.streamed += 1;
+                self.receive(line)
+            }
+        }
+    }
+
+    fn send(&mut self, hello: HelloKind) {
+        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+        let (name, wait) = match hello {
+            HelloKind::Handshake { legacy } | HelloKind::Poll { legacy } => (name(legacy), None),
+            HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
+                let max_await_time_ms = u64::try_from(max_await_time.as_millis()).unwrap_or(u64::MAX);
+                (name(legacy), Some(AwaitHello { topology_version, max_await_time_ms, exhaust: true }))
+            }
+        };
+        let id = self.check.ids.next_id();
+        let mut sent = Vec::new();
+        let (length, flags) = encode_hello(&mut sent, id, name, None, wait).expect("it grows");
+        assert_eq!(length, sent.len());
+        assert!(matches!(decode_message(&sent, &Limits::DEFAULT), Ok(Decoded::Done { rest: [], .. })));
+        self.check.exchange.begin(id, flags);
+        self.check.answer(id, wait.is_some());
+    }
+
+    /// Reads a reply and tells the monitor; or that there is none, or none that can be read.
+    fn receive(&mut self, line: LineId) -> bool {
+        let (body, matched) = match self.check.read(self.piece) {
+            Some(Ok(read)) => read,
+            Some(Err(error)) => {
+                self.watched.unsolicited |= matches!(error.kind(), WireErrorKind::Unsolicited { .. });
+                return self.failed(line, Cause::Protocol);
+            }
+            None => return self.failed(line, Cause::Network),
+        };
+        let document = RawDocument::new(&body).expect("it was read");
+        let Ok(common) = CommandReply::parse(document) else { return self.failed(line, Cause::Protocol) };
+        let hello = if common.ok { HelloReply::parse(document) } else { Ok(HelloReply::default()) };
+        let Ok(hello) = hello else { return self.failed(line, Cause::Protocol) };
+        self.watched.replies += 1;
+        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
+        let info = common.ok.then(|| hello_info(&hello));
+        let _ = self.control.handle_reply(self.now, self.server, line, &reply, info.as_ref(), &mut self.log);
+        true
+    }
+
+    fn failed(&mut self, line: LineId, cause: Cause) -> bool {
+        let _ = self.control.handle_failed(self.now, self.server, line, cause, &mut self.log);
+        true
+    }
+}

@@ -1,0 +1,31 @@
+use super::*;
+use crate::rng::Rng;
+
+/// A server that streams, fails, comes back and leaves.
+const STREAM: &[u8] =
+    b"\x00\x00\x00\xfe\x01\x08\xfe\x01\x10\xfe\x00\x18\xfe\x00\x20\xfd\x00\x00\xfe\x00\x01\xfd\x00\x04";
+
+#[test]
+fn a_stream_is_read_in_any_pieces() {
+    let watched = watch(STREAM, 1);
+    assert_eq!((watched.replies, watched.streamed), (7, 2), "{}", watched.lines.join("\n"));
+    assert!(watched.lines.iter().any(|line| line.contains("RSPrimary")), "{}", watched.lines.join("\n"));
+    monitor_bytes(STREAM);
+}
+
+#[test]
+fn any_bytes_are_watched_to_the_end() {
+    let mut replies = 0;
+    for seed in 0..1_500 {
+        let mut rng = Rng::new(seed);
+        let mut bytes = STREAM.repeat(2);
+        for _ in 0..rng.next_u64() % 6 {
+            let at = usize::try_from(rng.next_u64()).unwrap_or(0) % bytes.len();
+            let byte = rng.next_u64().to_le_bytes()[0];
+            if byte & 1 == 0 { bytes[at] = byte } else { bytes.insert(at, byte) }
+        }
+        monitor_bytes(&bytes);
+        replies += watch(&bytes, 3).replies;
+    }
+    assert!(replies > 5_000, "{replies}: the changes are too wild");
+}

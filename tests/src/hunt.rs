@@ -1,0 +1,195 @@
+//! Generators by name, each up to a budget: what tells whether a bug that was planted is found, and in what time.
+
+use core::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use poolhouse_core::pool::PoolOptions;
+
+use crate::choices::{Choices, Decisions, Exhaustive};
+use crate::fuzz::{self, Body, TARGETS, lengths};
+use crate::rng::Rng;
+use crate::search::{self, Figures, Stopped};
+use crate::seeds::Life;
+use crate::sim::{self, Kind, Shape, Store, caught};
+use crate::world;
+
+/// What came of a hunt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hunted {
+    /// Lives, inputs or states.
+    pub tried: u64,
+    /// What the last of them said, if that ended the hunt.
+    pub found: Option<String>,
+}
+
+/// The generators that are no fuzz targets.
+pub const GENERATORS: [&str; 11] = [
+    "pool",
+    "mux",
+    "world",
+    "monitor",
+    "topology",
+    "control",
+    "every_life",
+    "search_pool",
+    "search_mux",
+    "search_monitor",
+    "search_control",
+];
+
+/// Goes on until something is found, or the budget is used up.
+///
+/// - `generator`: one of [`GENERATORS`], or `fuzz_NAME` of a target. - `budget`: seeds, lives, inputs or states. - `corpus`: the folder of the corpora.
+///
+/// # Errors
+///
+/// There is no such generator.
+pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, String> {
+    if let Some(name) = generator.strip_prefix("fuzz_") {
+        let target = TARGETS.iter().find(|(target, _)| *target == name);
+        let (_, body) = target.ok_or_else(|| format!("there is no target {name}"))?;
+        return Ok(inputs(name, *body, budget, corpus));
+    }
+    Ok(match generator {
+        "pool" => lives(budget, sim::seed),
+        "mux" => lives(budget, sim::mux::seed),
+        "world" => lives(budget, world::seed),
+        "monitor" => seeds(budget, |seed| random(seed, 520, fuzz::monitor)),
+        "topology" => seeds(budget, |seed| random(seed, 400, fuzz::topology)),
+        "control" => seeds(budget, |seed| random(seed, 2_000, fuzz::control)),
+        "every_life" => every_life(budget),
+        "search_pool" => scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to),
+        "search_mux" => scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to),
+        "search_monitor" => scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to),
+        "search_control" => scopes(budget, &search::control::scopes(), search::control::Shape::run_up_to),
+        _ => return Err(format!("there is no generator {generator}")),
+    })
+}
+
+fn lives<C: Default>(budget: u64, live: Life<C>) -> Hunted {
+    seeds(budget, |seed| live(&Decisions::of_seed(seed), &mut C::default(), None))
+}
+
+fn seeds(budget: u64, mut live: impl FnMut(u64) -> Result<(), String>) -> Hunted {
+    for seed in 0..budget {
+        if let Err(error) = live(seed) {
+            return Hunted { tried: seed + 1, found: Some(format!("seed {seed}: {error}")) };
+        }
+    }
+    Hunted { tried: budget, found: None }
+}
+
+/// A life that random bytes describe.
+fn random(seed: u64, length: u32, body: Body) -> Result<(), String> {
+    let mut rng = Rng::stream(seed, "hunt");
+    let data: Vec<u8> = (0..rng.below(length)).map(|_| byte(&mut rng)).collect();
+    caught(|| body(&data))
+}
+
+fn byte(rng: &mut Rng) -> u8 {
+    rng.next_u64().to_le_bytes()[0]
+}
+
+/// Every life of small pools, one pool after the other.
+fn every_life(budget: u64) -> Hunted {
+    let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
+    let two = PoolOptions { max_pool_size: 2, max_connecting: 2, ..PoolOptions::DEFAULT };
+    let calls = [Kind::Ready, Kind::CheckOut, Kind::CancelBound, Kind::CancelUnbound, Kind::CancelGranted, Kind::Claim];
+    let news = [Kind::CheckIn, Kind::PollEstablish, Kind::Established, Kind::EstablishFailed];
+    let with = |more: &[Kind]| [&calls[..], &news, more].concat();
+    // What is short first, so that the budget is not used up by one.
+    let shapes = [
+        Shape::tiny(one, Store::Heap, &with(&[Kind::CheckInBroken]), 7),
+        Shape::tiny(two, Store::Heap, &with(&[Kind::Clear]), 6),
+        Shape::tiny(two, Store::Fixed2, &with(&[Kind::Drain, Kind::CheckInBroken]), 6),
+        Shape::tiny(two, Store::Heap, &with(&[Kind::Close, Kind::Clear]), 7),
+    ];
+    let mut tried = 0;
+    for (place, shape) in shapes.iter().enumerate() {
+        let mut choices = Exhaustive::new();
+        let mut last = false;
+        // An equal part for each, and what is left over for the next.
+        let until = budget * (place as u64 + 1) / shapes.len() as u64;
+        while !last && tried < until {
+            tried += 1;
+            if let Err(error) = caught(|| sim::live(shape, &mut choices, &mut sim::Counters::default(), None)) {
+                return Hunted { tried, found: Some(format!("life {tried}, of shape {place}: {error}")) };
+            }
+            last = !choices.advance();
+        }
+    }
+    Hunted { tried, found: None }
+}
+
+/// The first states of each scope: an equal part of the budget for each, and what is left over for the next.
+fn scopes<S>(budget: u64, shapes: &[S], run: impl Fn(&S, usize) -> Result<Figures, Stopped>) -> Hunted {
+    let mut tried = 0;
+    for (place, shape) in shapes.iter().enumerate() {
+        let until = budget * (place as u64 + 1) / shapes.len() as u64;
+        let states = usize::try_from(until.saturating_sub(tried)).unwrap_or(usize::MAX);
+        let (met, found) = match run(shape, states) {
+            Ok(figures) => (figures.states, None),
+            Err(Stopped::Limit(states) | Stopped::NeverMet { states, .. }) => (states, None),
+            Err(Stopped::Wrong { way, states }) => (states, Some(format!("scope {place}: {way}"))),
+        };
+        tried += met as u64;
+        if found.is_some() {
+            return Hunted { tried, found };
+        }
+    }
+    Hunted { tried, found: None }
+}
+
+/// The corpus of a target as it is, then changed at random.
+fn inputs(name: &str, body: Body, budget: u64, corpus: &Path) -> Hunted {
+    let files = files(&corpus.join(name));
+    let mut rng = Rng::stream(0, name);
+    for tried in 0..budget {
+        let whole = usize::try_from(tried).ok().and_then(|place| files.get(place));
+        let data = whole.cloned().unwrap_or_else(|| changed(name, &files, &mut rng));
+        if let Err(error) = caught(|| body(&data)) {
+            let mut shown = String::new();
+            for byte in data.iter().take(64) {
+                let _ = write!(shown, "{byte:02x}");
+            }
+            return Hunted { tried: tried + 1, found: Some(format!("{} bytes {shown}: {error}", data.len())) };
+        }
+    }
+    Hunted { tried: budget, found: None }
+}
+
+/// The files of a folder in the order of their names; none if there is no folder.
+#[must_use]
+pub fn files(folder: &Path) -> Vec<Vec<u8>> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
+    paths.sort();
+    paths.into_iter().flat_map(fs::read).collect()
+}
+
+/// One of the files with a few changes.
+fn changed(name: &str, files: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let mut data = if files.is_empty() { vec![0; 64] } else { files[rng.index(files.len())].clone() };
+    for _ in 0..=rng.below(4) {
+        let at = rng.index(data.len() + 1);
+        match rng.below(5) {
+            0 if at < data.len() => data[at] = byte(rng),
+            1 if at < data.len() => data[at] ^= 1 << rng.below(8),
+            2 if at < data.len() => drop(data.remove(at)),
+            3 if !files.is_empty() => {
+                let other = &files[rng.index(files.len())];
+                let from = rng.index(other.len() + 1);
+                data.truncate(at);
+                data.extend_from_slice(&other[from..]);
+            }
+            _ => data.insert(at, byte(rng)),
+        }
+    }
+    match name {
+        "bson" | "hello" | "wire" | "decompress" => lengths::mend(&mut data, rng.below(4)),
+        "wire_cql" => lengths::mend_envelopes(&mut data, rng.below(4)),
+        _ => {}
+    }
+    data
+}

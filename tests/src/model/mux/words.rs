@@ -1,0 +1,66 @@
+//! What a search takes for the state of the model: all that decides what comes next.
+
+use super::{Conn, Heartbeat, Model, Outcome, Place, Stand, Waiter};
+use crate::search::Canon;
+use core::hash::Hash;
+
+impl Model {
+    /// Connections and requests are told by their places, and times as the search has them.
+    ///
+    /// # Panics
+    ///
+    /// Panics when events were not taken.
+    pub fn words(&self, canon: &mut Canon) {
+        let Self { events, options, room: _, now, closed, conns, waiters, window, down, pause, fruitless, .. } = self;
+        let Self { last_conn: _, last_waiter: _, last_request: _, .. } = self;
+        assert!(events.is_empty(), "events were taken");
+        (options, closed, pause, fruitless, window.map(|(_, most)| most), down.map(|(cause, _)| cause)).hash(canon);
+        canon.time(*now);
+        canon.time(window.map_or(0, |(at, _)| at));
+        canon.time(down.map_or(0, |(_, at)| at));
+        (conns.len(), waiters.len()).hash(canon);
+        for conn in conns {
+            Self::words_of_conn(conn, canon);
+        }
+        for waiter in waiters {
+            self.words_of_waiter(waiter, canon);
+        }
+    }
+
+    fn words_of_conn(conn: &Conn, canon: &mut Canon) {
+        let Conn { id: _, place, requests, ids, created: _, heard, answered, until, heartbeat } = conn;
+        (place, ids, answered, heartbeat.is_some()).hash(canon);
+        canon.time(*heard);
+        if *place == Place::Trashed {
+            canon.time(*until);
+        }
+        if let Some(Heartbeat { asked, id }) = heartbeat {
+            canon.time(*asked);
+            id.hash(canon);
+        }
+        let stands = |stand: &Stand| match stand {
+            Stand::Waiting => 0_u8,
+            Stand::Answered => 1,
+            Stand::Late => 2,
+        };
+        let mut sorted: Vec<_> = requests.iter().map(|request| (request.id, stands(&request.stand))).collect();
+        sorted.sort_unstable();
+        sorted.hash(canon);
+    }
+
+    fn words_of_waiter(&self, waiter: &Waiter, canon: &mut Canon) {
+        let Waiter { number: _, outcome, started: _, until, owes_wake } = waiter;
+        owes_wake.hash(canon);
+        match outcome {
+            Outcome::Waiting => canon.time(*until),
+            Outcome::Granted(id, request) => {
+                let place = self.conns.iter().position(|conn| conn.id == *id);
+                let requests = place.map(|place| &self.conns[place].requests);
+                let known = requests.and_then(|known| known.iter().find(|known| known.number == *request));
+                (place, known.and_then(|known| known.id)).hash(canon);
+            }
+            Outcome::Failed(error) => error.hash(canon),
+        }
+        core::mem::discriminant(outcome).hash(canon);
+    }
+}

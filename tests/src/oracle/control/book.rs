@@ -1,0 +1,346 @@
+//! What an oracle knows of a control machine: what each server looks like, its checks, and what its pool was told.
+
+use super::{Answer, Event, Input, Looks, Outputs};
+use crate::oracle::monitor::Action;
+use crate::oracle::{Checks, Violation};
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
+use poolhouse_core::control::ControlAction;
+use poolhouse_core::monitor::{Line, MonitorEvent};
+use poolhouse_core::topology::{PoolCommand, TopologyType};
+use poolhouse_core::{Cause, Instant, ServerId};
+
+pub(super) type Judged = Result<(), Violation>;
+
+/// minHeartbeatFrequencyMS.
+const PAUSE_MIN: Duration = Duration::from_millis(500);
+
+/// Judges one control machine. See the [module](super).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Oracle {
+    pub(super) now: Instant,
+    pub(super) servers: BTreeMap<ServerId, Server>,
+    pub(super) topology: TopologyType,
+    pub(super) closed: bool,
+    /// A check has ended, and selectors were not woken for it.
+    wake: bool,
+    /// They were woken: nothing else follows.
+    woken: bool,
+    /// The host took everything after each call: what is between two calls may be judged.
+    prompt: bool,
+    /// Everything was taken.
+    drained: bool,
+}
+
+/// A server.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Server {
+    pub(super) looks: Looks,
+    /// It is a member as far as events tell, and its pool was made.
+    pub(super) open: bool,
+    pub(super) added: bool,
+    /// Its pool is ready.
+    pub(super) ready: bool,
+    /// Why its pool is to be cleared.
+    clear: Vec<Cause>,
+    /// The check in flight, and whether it is awaited.
+    pub(super) beat: Option<bool>,
+    /// When the last one ended, and how.
+    ended: Option<(Instant, Option<Cause>)>,
+    was_known: bool,
+    retried: Option<Instant>,
+    dials: VecDeque<Instant>,
+}
+
+/// What is only of interest within a step.
+#[derive(Debug)]
+pub(super) struct Scene<'c> {
+    pub(super) input: Input,
+    pub(super) checks: &'c mut Checks,
+    /// Servers whose check ended, and by which failure.
+    pub(super) ended: Vec<(ServerId, Option<Cause>)>,
+    /// Servers that look otherwise.
+    pub(super) changed: Vec<ServerId>,
+    pub(super) told: usize,
+    /// As the server looked before that the call is about.
+    pub(super) was: Option<Looks>,
+    pub(super) was_beating: bool,
+}
+
+impl Default for Oracle {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Oracle {
+    /// Of a machine that is about to be made.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            now: Instant::ORIGIN,
+            servers: BTreeMap::new(),
+            topology: TopologyType::Unknown,
+            closed: false,
+            wake: false,
+            woken: false,
+            prompt: true,
+            drained: true,
+        }
+    }
+
+    /// Judges one step.
+    ///
+    /// - `now`: as the machine was told; one that goes back is held at the last value seen.
+    ///
+    /// # Errors
+    ///
+    /// The first invariant that is broken. After that the oracle is of no use.
+    pub fn step(&mut self, now: Instant, input: Input, outputs: &Outputs<'_>, checks: &mut Checks) -> Judged {
+        self.now = self.now.max(now);
+        let about = match input {
+            Input::Dialed(server) | Input::Reply(server, _) | Input::Failed(server, _) => Some(server),
+            Input::Hello(server, _) | Input::Error(server, _) | Input::PollLine(server, _) => Some(server),
+            _ => None,
+        };
+        let server = about.and_then(|server| self.servers.get(&server)).filter(|server| server.open);
+        let mut scene = Scene {
+            input,
+            checks,
+            ended: Vec::new(),
+            changed: Vec::new(),
+            told: outputs.events.len(),
+            was: server.map(|server| server.looks),
+            was_beating: server.is_some_and(|server| server.beat.is_some()),
+        };
+        if !matches!(input, Input::Poll | Input::PollLine(..)) {
+            // Who calls before everything is taken sees half of it.
+            self.prompt &= self.drained;
+            self.drained = false;
+            self.woken = false;
+        }
+        for (at, event) in outputs.events {
+            let held = self.now;
+            scene
+                .checks
+                .check("S21", *at <= held, || format!("an event of {at:?} in a step at {held:?}: {event:?}"))?;
+            self.event(event, &mut scene)?;
+        }
+        self.topology = outputs.seen.topology;
+        self.result(&outputs.answer, &mut scene)?;
+        self.after_checks(&mut scene)?;
+        if input == Input::Timeout {
+            let left = outputs.seen.timeout.filter(|at| *at <= self.now);
+            scene.checks.check("S21", left.is_none(), || format!("due at {left:?} after handle_timeout"))?;
+        }
+        if self.closed {
+            let due = outputs.seen.timeout;
+            scene.checks.check("S18", due.is_none(), || format!("due at {due:?} after the end"))?;
+            let beating = self.servers.values().any(|server| server.beat.is_some());
+            scene.checks.check("S18", !beating, || "a check has no end".into())?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: &Event, scene: &mut Scene<'_>) -> Judged {
+        scene.checks.check("S21", !self.closed, || format!("{event:?} after the last event"))?;
+        match *event {
+            Event::Opened(id) => {
+                let server = self.servers.entry(id).or_default();
+                scene.checks.check("S21", !server.open, || format!("{id:?} opens twice"))?;
+                server.open = true;
+            }
+            Event::Changed(id, looks) => {
+                let server = self.servers.entry(id).or_default();
+                scene.checks.check("S21", server.open, || format!("{id:?} changes, and is none"))?;
+                server.looks = looks;
+                scene.changed.push(id);
+            }
+            Event::Closed(id) => {
+                let server = self.servers.entry(id).or_default();
+                scene.checks.check("S21", server.open, || format!("{id:?} closes, and is none"))?;
+                server.open = false;
+                server.looks = Looks::default();
+            }
+            Event::Ended => self.closed = true,
+            Event::Other => {}
+            Event::Beat(beat) => self.beat(&beat, scene)?,
+        }
+        Ok(())
+    }
+
+    fn beat(&mut self, event: &MonitorEvent, scene: &mut Scene<'_>) -> Judged {
+        let (id, now) = (event.id().server, self.now);
+        let server = self.servers.entry(id).or_default();
+        let (awaited, cause) = match *event {
+            MonitorEvent::HeartbeatStarted { awaited, .. } => {
+                scene.checks.check("S1", server.beat.is_none(), || format!("two checks of {id:?} at once"))?;
+                server.beat = Some(awaited);
+                return server.is_in_time(now, awaited, scene);
+            }
+            MonitorEvent::HeartbeatSucceeded { awaited, .. } => (awaited, None),
+            MonitorEvent::HeartbeatFailed { awaited, cause, .. } => (awaited, Some(cause)),
+            _ => return Ok(()),
+        };
+        let started = server.beat.take();
+        scene.checks.check("S2", started == Some(awaited), || format!("{started:?} began, awaited {awaited} ends"))?;
+        server.ended = Some((now, cause));
+        server.was_known = server.looks.known;
+        let is_given_up = matches!(cause, Some(Cause::Cancelled | Cause::Closed));
+        if !is_given_up {
+            self.wake = true;
+            scene.ended.push((id, cause));
+            server.clear.extend(cause);
+        }
+        Ok(())
+    }
+
+    /// What a check that ended must have changed within its step.
+    fn after_checks(&self, scene: &mut Scene<'_>) -> Judged {
+        for (id, cause) in &scene.ended {
+            let Some(server) = self.servers.get(id).filter(|server| server.open) else { continue };
+            if cause.is_some() {
+                scene.checks.check("S7", !server.looks.known, || format!("{id:?} failed, and is known"))?;
+            } else if let Input::Reply(_, Some(version)) = scene.input {
+                let known = scene.was.and_then(|was| was.version);
+                let is_older = known
+                    .is_some_and(|known| known.process_id == version.process_id && version.counter < known.counter);
+                let is_changed = scene.changed.contains(id);
+                scene
+                    .checks
+                    .check("S9", !(is_older && is_changed), || format!("{version:?} counts after {known:?}"))?;
+            }
+        }
+        if let Input::Hello(id, Some(version)) = scene.input {
+            let known = scene.was.and_then(|was| was.version);
+            let is_older =
+                known.is_some_and(|known| known.process_id == version.process_id && version.counter < known.counter);
+            let is_changed = scene.changed.contains(&id);
+            scene.checks.check("S9", !(is_older && is_changed), || format!("{version:?} counts after {known:?}"))?;
+        }
+        Ok(())
+    }
+
+    fn result(&mut self, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
+        match (scene.input, answer) {
+            (Input::Dialed(_) | Input::Reply(..) | Input::Failed(..), Answer::Stale) => {
+                let told = scene.told;
+                scene.checks.check("S21", told == 0, || format!("late news are told of, {told} times"))
+            }
+            (Input::Error(id, fault), Answer::Verdict(verdict)) => self.verdict(id, &fault, verdict, scene),
+            (Input::Poll, Answer::Action(action)) => match action {
+                Some(action) => self.polled(action, scene),
+                None => self.at_rest(scene),
+            },
+            (Input::PollLine(id, Line::Check), Answer::Line(Some(Action::Dial(_)))) => {
+                let now = self.now;
+                let server = self.servers.entry(id).or_default();
+                server.dials.push_back(now);
+                if server.dials.len() < 3 {
+                    return Ok(());
+                }
+                let first = server.dials.pop_front().unwrap_or(now);
+                let span = now.saturating_since(first);
+                scene.checks.check("S20", span >= PAUSE_MIN, || format!("three dials of {id:?} in {span:?}"))
+            }
+            (Input::PollLine(id, _), Answer::Line(Some(action))) => {
+                let is_open = self.servers.get(&id).is_some_and(|server| server.open);
+                let may = is_open || matches!(action, Action::Hangup(_));
+                scene.checks.check("S18", may, || format!("{id:?} is gone, and wants {action:?}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn polled(&mut self, action: &ControlAction, scene: &mut Scene<'_>) -> Judged {
+        let was_woken = self.woken;
+        scene.checks.check("S8", !was_woken, || format!("{action:?} after selectors were woken"))?;
+        let (prompt, is_single) = (self.prompt, self.topology == TopologyType::Single);
+        match *action {
+            ControlAction::ServerAdded(id) => {
+                let server = self.servers.entry(id).or_default();
+                scene.checks.check("S21", !server.added, || format!("{id:?} is added twice"))?;
+                server.added = true;
+                Ok(())
+            }
+            ControlAction::ServerRemoved(id) => {
+                let was = self.servers.remove(&id);
+                let is_right = was.is_some_and(|server| server.added && !server.open);
+                scene.checks.check("S21", is_right, || format!("{id:?} is removed"))
+            }
+            ControlAction::WakeSelectors => {
+                self.woken = true;
+                self.wake = false;
+                Ok(())
+            }
+            ControlAction::Pool(id, PoolCommand::Ready) => {
+                let server = self.servers.entry(id).or_default();
+                let suits = server.looks.data || (is_single && server.looks.known) || (!prompt && server.looks.known);
+                scene
+                    .checks
+                    .check("S8", suits && server.added, || format!("{id:?} is not for it: {:?}", server.looks))?;
+                server.ready = true;
+                Ok(())
+            }
+            ControlAction::Pool(id, PoolCommand::Clear { interrupt_in_use_connections, cause }) => {
+                let server = self.servers.entry(id).or_default();
+                let is_timeout = server.clear.contains(&Cause::NetworkTimeout);
+                let is_owed = server.clear.contains(&cause);
+                scene.checks.check("S7", is_owed, || format!("{id:?} is cleared for {cause:?}"))?;
+                scene.checks.check("S7", interrupt_in_use_connections == is_timeout, || {
+                    format!("interrupts: {interrupt_in_use_connections}, by {:?}", server.clear)
+                })?;
+                let is_after = !server.looks.known || !prompt;
+                scene.checks.check("S7", is_after, || format!("{id:?} is cleared, and still known"))?;
+                server.clear.clear();
+                server.ready = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Everything is taken: descriptions and pools go together.
+    fn at_rest(&mut self, scene: &mut Scene<'_>) -> Judged {
+        self.drained = true;
+        let is_left = self.wake && !self.closed;
+        scene.checks.check("S8", !is_left, || "a check has ended, and selectors are not woken".into())?;
+        self.wake = false;
+        if self.closed || self.topology == TopologyType::LoadBalanced {
+            return Ok(());
+        }
+        let is_single = self.topology == TopologyType::Single;
+        for (id, server) in self.servers.iter().filter(|(_, server)| server.open && server.added) {
+            let owed = &server.clear;
+            scene.checks.check("S7", owed.is_empty(), || format!("{id:?} failed by {owed:?}, and is not cleared"))?;
+            let looks = &server.looks;
+            let must = looks.data || (is_single && looks.known);
+            scene.checks.check("S8", !must || server.ready, || format!("{id:?} is {looks:?}, its pool paused"))?;
+            scene
+                .checks
+                .check("S7", !(looks.failed && server.ready), || format!("{id:?} is {looks:?}, its pool ready"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// A check begins: not sooner than it may.
+    fn is_in_time(&mut self, now: Instant, awaited: bool, scene: &mut Scene<'_>) -> Judged {
+        let Some((ended, cause)) = self.ended else {
+            return scene.checks.check("S3", !awaited, || "the first check is awaited".into());
+        };
+        if awaited {
+            let follows = ended == now && cause.is_none();
+            return scene.checks.check("S3", follows, || format!("awaited at {now:?}, after {cause:?} at {ended:?}"));
+        }
+        scene.checks.add("S3");
+        if now.saturating_since(ended) >= PAUSE_MIN {
+            return Ok(());
+        }
+        let is_network = matches!(cause, Some(Cause::Network | Cause::NetworkTimeout));
+        scene.checks.check("S3", is_network, || format!("at {now:?}, after {cause:?} at {ended:?}"))?;
+        let last = self.retried.replace(now);
+        let is_first = self.was_known && last.is_none_or(|last| now.saturating_since(last) >= PAUSE_MIN);
+        scene.checks.check("S6", is_first, || format!("retried at {now:?} and {last:?}, known: {}", self.was_known))
+    }
+}

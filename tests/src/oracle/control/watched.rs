@@ -1,0 +1,248 @@
+//! A control machine that is watched: each call is judged.
+
+use super::{Answer, Event, Fault, Input, Oracle, Outputs, Seen};
+use crate::oracle::Checks;
+use crate::oracle::monitor::Action;
+use core::ops::Deref;
+use poolhouse_core::control::{Control, ControlAction, ControlObserver};
+use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::observe::EventContext;
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::{
+    AppError, HelloInfo, HelloLists, Memory, SdamEvent, TopologyConfig, TopologyId, Verdict,
+};
+use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
+
+/// A [`Control`] and its oracle: has the methods of a control machine, and panics with the id of what is broken.
+pub struct Watched<M: Memory> {
+    control: Control<M>,
+    oracle: Oracle,
+    checks: Checks,
+    /// What this call has told so far.
+    events: Vec<(Instant, Event)>,
+}
+
+/// Tells the oracle as well as whoever watches.
+struct Tee<'t, O> {
+    events: &'t mut Vec<(Instant, Event)>,
+    observer: &'t mut O,
+}
+
+impl<O: Observer<MonitorEvent>> Observer<MonitorEvent> for Tee<'_, O> {
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.events.push((now, Event::Beat(*event)));
+        self.observer.on_event(now, event);
+    }
+
+    fn on_event_in(&mut self, now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
+        self.events.push((now, Event::Beat(*event)));
+        self.observer.on_event_in(now, event, context);
+    }
+}
+
+impl<'e, O: Observer<SdamEvent<'e>>> Observer<SdamEvent<'e>> for Tee<'_, O> {
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'e>) {
+        self.events.push((now, Event::of(event)));
+        self.observer.on_event(now, event);
+    }
+
+    fn on_event_in(&mut self, now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
+        self.events.push((now, Event::of(event)));
+        self.observer.on_event_in(now, event, context);
+    }
+}
+
+/// Calls the machine with an observer that tells both.
+macro_rules! told {
+    ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
+        $self.control.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
+    };
+}
+
+impl<M: Memory> Watched<M> {
+    /// [`Control::new`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    ///
+    /// # Panics
+    ///
+    /// As every method that changes something: when an invariant is broken.
+    pub fn new(
+        now: Instant,
+        id: TopologyId,
+        topology: TopologyConfig<'_>,
+        monitor: MonitorConfig,
+        observer: &mut impl ControlObserver,
+    ) -> Result<Self, Full> {
+        let mut events = Vec::new();
+        let control = Control::new(now, id, topology, monitor, &mut Tee { events: &mut events, observer })?;
+        let mut watched = Self { control, oracle: Oracle::new(), checks: Checks::default(), events };
+        watched.judge(now, Input::New, Answer::None);
+        Ok(watched)
+    }
+
+    /// What was checked.
+    #[must_use]
+    pub const fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
+        let topology = self.control.topology().description().topology_type();
+        let seen = Seen { topology, timeout: self.control.poll_timeout() };
+        let outputs = Outputs { answer, events: &self.events, seen };
+        if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
+            panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
+        }
+        self.events.clear();
+    }
+
+    /// [`Control::handle_dialed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let result = told!(self, observer, handle_dialed(now, server, line));
+        self.judge(now, Input::Dialed(server), taken(result));
+        result
+    }
+
+    /// [`Control::handle_reply`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_reply<L: HelloLists>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        reply: &CheckReply,
+        hello: Option<&HelloInfo<'_, L>>,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let version = hello.and_then(|hello| hello.topology_version);
+        let result = told!(self, observer, handle_reply(now, server, line, reply, hello));
+        self.judge(now, Input::Reply(server, version), taken(result));
+        result
+    }
+
+    /// [`Control::handle_failed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        line: LineId,
+        cause: Cause,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Stale> {
+        let result = told!(self, observer, handle_failed(now, server, line, cause));
+        self.judge(now, Input::Failed(server, cause), taken(result));
+        result
+    }
+
+    /// [`Control::handle_app_hello`].
+    pub fn handle_app_hello<L: HelloLists>(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        hello: &HelloInfo<'_, L>,
+        observer: &mut impl ControlObserver,
+    ) {
+        told!(self, observer, handle_app_hello(now, server, hello));
+        self.judge(now, Input::Hello(server, hello.topology_version), Answer::None);
+    }
+
+    /// [`Control::handle_app_error`].
+    pub fn handle_app_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        error: &AppError<'_>,
+        observer: &mut impl ControlObserver,
+    ) -> Verdict {
+        let verdict = told!(self, observer, handle_app_error(now, server, error));
+        self.judge(now, Input::Error(server, Fault::of(error)), Answer::Verdict(verdict));
+        verdict
+    }
+
+    /// [`Control::handle_seeds`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_seeds<'s>(
+        &mut self,
+        now: Instant,
+        seeds: impl Iterator<Item = &'s str> + Clone,
+        observer: &mut impl ControlObserver,
+    ) -> Result<(), Full> {
+        let result = told!(self, observer, handle_seeds(now, seeds));
+        self.judge(now, Input::Seeds, if result.is_ok() { Answer::Done } else { Answer::Stale });
+        result
+    }
+
+    /// [`Control::request_check`].
+    pub fn request_check(&mut self, now: Instant) {
+        self.control.request_check(now);
+        self.judge(now, Input::Request, Answer::None);
+    }
+
+    /// [`Control::close`].
+    pub fn close(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        told!(self, observer, close(now));
+        self.judge(now, Input::Close, Answer::None);
+    }
+
+    /// [`Control::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl ControlObserver) {
+        told!(self, observer, handle_timeout(now));
+        self.judge(now, Input::Timeout, Answer::None);
+    }
+
+    /// [`Control::poll_action`].
+    pub fn poll_action(&mut self) -> Option<ControlAction> {
+        let polled = self.control.poll_action();
+        self.judge(Instant::ORIGIN, Input::Poll, Answer::Action(polled));
+        polled
+    }
+
+    /// [`Control::poll_line`].
+    pub fn poll_line(&mut self, now: Instant, server: ServerId, line: Line) -> Option<MonitorAction> {
+        let polled = self.control.poll_line(now, server, line);
+        self.judge(now, Input::PollLine(server, line), Answer::Line(polled.as_ref().map(Action::of)));
+        polled
+    }
+}
+
+fn taken(result: Result<(), Stale>) -> Answer {
+    if result.is_ok() { Answer::Done } else { Answer::Stale }
+}
+
+/// Its getters.
+impl<M: Memory> Deref for Watched<M> {
+    type Target = Control<M>;
+
+    fn deref(&self) -> &Control<M> {
+        &self.control
+    }
+}
+
+impl<M: Memory> core::fmt::Debug for Watched<M> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Watched").field("control", &self.control).field("oracle", &self.oracle).finish_non_exhaustive()
+    }
+}

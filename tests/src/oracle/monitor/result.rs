@@ -1,0 +1,177 @@
+//! What a call means to a monitor, and whether it did what it is for.
+
+use super::book::{Judged, Next, Oracle, PAUSE_MIN, Phase, Scene};
+use super::lines::Doing;
+use super::{Answer, Input};
+use poolhouse_core::Cause;
+use poolhouse_core::monitor::{CheckReply, Line};
+
+impl Oracle {
+    /// What a call means before anything is told of it.
+    pub(super) fn hear(&mut self, scene: &mut Scene<'_>) {
+        scene.current = self.is_current(scene.input);
+        match scene.input {
+            Input::Request => {
+                let now = self.now;
+                if let Phase::Waiting { ended, due, asked } = &mut self.phase {
+                    let soonest = ended.saturating_add(PAUSE_MIN);
+                    if soonest < poolhouse_core::Instant::MAX {
+                        let soonest = soonest.max(now);
+                        *asked |= due.is_none_or(|due| soonest < due);
+                        *due = Some(due.map_or(soonest, |due| due.min(soonest)));
+                    }
+                }
+            }
+            Input::Known(known) => self.known = known,
+            Input::Dialed(wire) if scene.current => {
+                let wiring = *self.wiring(wire.line);
+                if self.is_late(wiring) {
+                    scene.failure = Some(Cause::NetworkTimeout);
+                } else {
+                    self.dialed(wire.line);
+                }
+            }
+            Input::Reply(wire, reply) if scene.current => scene.failure = self.failure_of(wire.line, &reply),
+            Input::Failed(wire, cause) if scene.current => {
+                let wiring = *self.wiring(wire.line);
+                scene.dialing = wiring.doing == Doing::Dial;
+                let is_late = self.is_late(wiring);
+                scene.failure = Some(if is_late { Cause::NetworkTimeout } else { cause });
+            }
+            Input::Timeout => {
+                let is_checking = matches!(self.phase, Phase::Checking { .. });
+                scene.failure = (is_checking && self.is_late(self.check)).then_some(Cause::NetworkTimeout);
+            }
+            Input::Settle { known } => {
+                if let Phase::Settling { next, .. } = self.phase {
+                    self.known = known;
+                    if next == Next::Retry {
+                        self.retried = Some(self.now);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is wrong with a reply.
+    fn failure_of(&mut self, line: Line, reply: &CheckReply) -> Option<Cause> {
+        let wiring = *self.wiring(line);
+        let is_expected = !wiring.owed && !matches!(wiring.doing, Doing::Nothing | Doing::Dial);
+        if self.is_late(wiring) {
+            Some(Cause::NetworkTimeout)
+        } else if !is_expected {
+            Some(Cause::Protocol)
+        } else if !reply.ok {
+            Some(Cause::Command { code: reply.code })
+        } else if reply.more_to_come && !wiring.is_awaited() {
+            Some(Cause::Protocol)
+        } else {
+            None
+        }
+    }
+
+    pub(super) fn result(&mut self, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
+        match scene.input {
+            Input::Start => {
+                let should = scene.was == Phase::New;
+                scene.checks.check("S2", should == scene.started, || format!("start of {:?}", scene.was))
+            }
+            Input::Request | Input::Known(_) => {
+                scene.checks.check("S5", scene.told == 0, || format!("{:?} is told of", scene.input))
+            }
+            Input::Cancel => self.cancelled(scene),
+            Input::Close => {
+                let should = matches!(scene.was, Phase::Checking { .. });
+                scene.checks.check("S18", scene.ended == should, || format!("close of {:?}", scene.was))?;
+                self.hang_up_all();
+                self.phase = Phase::Closed;
+                Ok(())
+            }
+            Input::Settle { .. } => self.settled(scene),
+            Input::Dialed(wire) | Input::Reply(wire, _) | Input::Failed(wire, _) => {
+                let expected = if scene.current { Answer::Done } else { Answer::Stale };
+                let is_quiet = scene.current || scene.told == 0;
+                scene
+                    .checks
+                    .check("S21", *answer == expected && is_quiet, || format!("{:?}: {answer:?}", scene.input))?;
+                if scene.current { self.news(wire.line, scene) } else { Ok(()) }
+            }
+            Input::Timeout => self.timed(scene),
+            Input::Poll(line) => match answer {
+                Answer::Action(action) => self.polled(line, *action, scene),
+                _ => scene.checks.check("S21", false, || format!("polled {answer:?}")),
+            },
+        }
+    }
+
+    fn cancelled(&mut self, scene: &mut Scene<'_>) -> Judged {
+        let should = matches!(scene.was, Phase::Checking { .. });
+        scene.checks.check("S18", scene.ended == should, || format!("cancelled in {:?}", scene.was))?;
+        if matches!(self.phase, Phase::New | Phase::Closed) {
+            return Ok(());
+        }
+        let frequency = self.options.heartbeat_frequency;
+        if let Phase::Settling { next, .. } = &mut self.phase {
+            *next = Next::Wait(frequency);
+        }
+        self.hang_up_all();
+        self.forget_samples();
+        self.known = false;
+        Ok(())
+    }
+
+    fn settled(&mut self, scene: &mut Scene<'_>) -> Judged {
+        let Phase::Settling { ended, next, .. } = scene.was else {
+            return scene.checks.check("S3", !scene.started, || "a check follows that is not due".into());
+        };
+        if let Next::Wait(pause) = next {
+            self.phase = Phase::Waiting { ended, due: self.after(ended, pause), asked: false };
+            return Ok(());
+        }
+        let id = if next == Next::Retry { "S6" } else { "S15" };
+        scene.checks.check(id, scene.started, || format!("{next:?} is due, and nothing follows"))
+    }
+
+    /// News of a connection that is there.
+    fn news(&mut self, line: Line, scene: &mut Scene<'_>) -> Judged {
+        let is_dial = matches!(scene.input, Input::Dialed(_));
+        if line == Line::Check {
+            let is_checking = matches!(scene.was, Phase::Checking { .. });
+            let should = is_checking && (scene.failure.is_some() || !is_dial);
+            scene.checks.check("S2", scene.ended == should, || format!("{:?} ends {should}", scene.input))?;
+            if !is_checking {
+                // Between two checks the connection is gone, and that is all.
+                self.check.hang_up();
+            }
+        } else if let Input::Reply(_, reply) = scene.input {
+            if scene.failure.is_none() {
+                let sample = self.now.saturating_since(self.ping.since);
+                self.ping.answered(&reply);
+                self.add_sample(sample);
+                self.ping_due = self.after(self.now, self.options.heartbeat_frequency);
+            } else {
+                self.ping_failed();
+            }
+        } else if scene.failure.is_some() {
+            self.ping_failed();
+        }
+        if scene.dialing {
+            // Of what could not be dialed there is nothing to hang up.
+            self.wiring(line).hangup = None;
+        }
+        scene.checks.check("S13", line == Line::Check || scene.told == 0, || "a measurement is told of".into())
+    }
+
+    fn timed(&mut self, scene: &mut Scene<'_>) -> Judged {
+        let should_end = scene.failure.is_some();
+        scene.checks.check("S16", scene.ended == should_end, || format!("the check is late: {should_end}"))?;
+        let should_start = matches!(scene.was, Phase::Waiting { due: Some(due), .. } if due <= self.now);
+        scene.checks.check("S4", scene.started == should_start, || format!("a check is due: {should_start}"))?;
+        if self.is_late(self.ping) {
+            self.ping_failed();
+        }
+        self.ping_if_due();
+        Ok(())
+    }
+}

@@ -1,0 +1,203 @@
+//! A monitor that is watched: each call is judged.
+
+use super::{Action, Answer, Input, Oracle, Outputs, Seen, Wire};
+use crate::oracle::Checks;
+use core::ops::Deref;
+use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::{Cause, Instant, Machine, Observer, ServerId, Stale};
+
+/// A [`Monitor`] and its oracle: has the methods of a monitor, and panics with the id of what is broken.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    monitor: Monitor,
+    oracle: Oracle,
+    checks: Checks,
+    /// What this call has told so far.
+    events: Vec<(Instant, MonitorEvent)>,
+}
+
+/// Tells the oracle as well as whoever watches.
+struct Tee<'t, O> {
+    events: &'t mut Vec<(Instant, MonitorEvent)>,
+    observer: &'t mut O,
+}
+
+impl<O: Observer<MonitorEvent>> Observer<MonitorEvent> for Tee<'_, O> {
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.events.push((now, *event));
+        self.observer.on_event(now, event);
+    }
+}
+
+/// Calls the monitor with an observer that tells both.
+macro_rules! told {
+    ($self:ident, $observer:ident, $method:ident($($argument:expr),*)) => {
+        $self.monitor.$method($($argument,)* &mut Tee { events: &mut $self.events, observer: $observer })
+    };
+}
+
+impl Watched {
+    /// [`Monitor::new`].
+    #[must_use]
+    pub fn new(server: ServerId, config: MonitorConfig) -> Self {
+        let oracle = Oracle::new(*config.options());
+        Self { monitor: Monitor::new(server, config), oracle, checks: Checks::default(), events: Vec::new() }
+    }
+
+    /// What was checked.
+    #[must_use]
+    pub const fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
+    fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
+        let rtt = self.monitor.rtt();
+        let seen = Seen {
+            state: self.monitor.state(),
+            outcome: self.monitor.outcome(),
+            streaming: self.monitor.is_streaming(),
+            timeout: self.monitor.poll_timeout(),
+            average: rtt.average(),
+            minimum: rtt.minimum(),
+        };
+        let outputs = Outputs { answer, events: &self.events, seen: Some(seen) };
+        if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
+            panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
+        }
+        self.events.clear();
+    }
+
+    /// [`Monitor::start`].
+    ///
+    /// # Panics
+    ///
+    /// As every method that changes something: when an invariant is broken.
+    pub fn start(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, start(now));
+        self.judge(now, Input::Start, Answer::None);
+    }
+
+    /// [`Monitor::request_check`].
+    pub fn request_check(&mut self, now: Instant) {
+        self.monitor.request_check(now);
+        self.judge(now, Input::Request, Answer::None);
+    }
+
+    /// [`Monitor::cancel_check`].
+    pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, cancel_check(now));
+        self.judge(now, Input::Cancel, Answer::None);
+    }
+
+    /// [`Monitor::set_server_known`].
+    pub fn set_server_known(&mut self, known: bool) {
+        self.monitor.set_server_known(known);
+        self.judge(Instant::ORIGIN, Input::Known(known), Answer::None);
+    }
+
+    /// [`Monitor::close`].
+    pub fn close(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, close(now));
+        self.judge(now, Input::Close, Answer::None);
+    }
+
+    /// [`Monitor::settle`].
+    pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, settle(now, known));
+        self.judge(now, Input::Settle { known }, Answer::None);
+    }
+
+    /// [`Monitor::handle_dialed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let result = told!(self, observer, handle_dialed(now, line));
+        self.judge(now, Input::Dialed(Wire::of(line)), taken(result));
+        result
+    }
+
+    /// [`Monitor::handle_reply`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_reply(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        reply: &CheckReply,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let result = told!(self, observer, handle_reply(now, line, reply));
+        self.judge(now, Input::Reply(Wire::of(line), *reply), taken(result));
+        result
+    }
+
+    /// [`Monitor::handle_failed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        cause: Cause,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let result = told!(self, observer, handle_failed(now, line, cause));
+        self.judge(now, Input::Failed(Wire::of(line), cause), taken(result));
+        result
+    }
+
+    /// [`Monitor::poll_line`].
+    pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
+        let polled = self.monitor.poll_line(now, line);
+        self.judge(now, Input::Poll(Some(line)), Answer::Action(polled.as_ref().map(Action::of)));
+        polled
+    }
+}
+
+fn taken(result: Result<(), Stale>) -> Answer {
+    if result.is_ok() { Answer::Done } else { Answer::Stale }
+}
+
+impl Machine for Watched {
+    type Action = MonitorAction;
+    type Event = MonitorEvent;
+
+    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, handle_timeout(now));
+        self.judge(now, Input::Timeout, Answer::None);
+    }
+
+    fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
+        let polled = self.monitor.poll_action(now);
+        self.judge(now, Input::Poll(None), Answer::Action(polled.as_ref().map(Action::of)));
+        polled
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.monitor.poll_timeout()
+    }
+
+    fn assert_invariants(&self) {
+        self.monitor.assert_invariants();
+    }
+}
+
+/// Its getters.
+impl Deref for Watched {
+    type Target = Monitor;
+
+    fn deref(&self) -> &Monitor {
+        &self.monitor
+    }
+}

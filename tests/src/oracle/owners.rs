@@ -1,0 +1,106 @@
+//! Who checks which invariant.
+
+use Owner::{Generator, Oracle, Test};
+
+/// Who checks an invariant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// An oracle, after each step: in every generator.
+    Oracle,
+    /// A generator, in a phase of its own: its test target.
+    Generator(&'static str),
+    /// A test: its target, or its file in the unit tests of core.
+    Test(&'static str),
+}
+
+/// Of each id, who.
+#[rustfmt::skip]
+pub const OWNERS: [(&str, &[Owner]); 81] = [
+    ("P1", &[Oracle]),
+    ("P2", &[Oracle]),
+    ("P3", &[Oracle]),
+    ("P4", &[Oracle]),
+    ("P5", &[Oracle]),
+    ("P6", &[Oracle]),
+    ("P7", &[Oracle]),
+    ("P8", &[Oracle]),
+    ("P9", &[Oracle]),
+    ("P10", &[Oracle]),
+    ("P11", &[Oracle]),
+    ("P12", &[Oracle]),
+    ("P13", &[Oracle]),
+    ("P14", &[Oracle]),
+    ("P15", &[Oracle]),
+    ("P16", &[Oracle]),
+    ("P17", &[Oracle]),
+    ("P18", &[Oracle]),
+    ("P19", &[Oracle]),
+    ("P20", &[Oracle]),
+    ("P21", &[Oracle]),
+    ("P22", &[Oracle]),
+    ("P23", &[Oracle]),
+    ("P24", &[Oracle]),
+    ("P25", &[Oracle]),
+    ("P26", &[Oracle]),
+    ("P27", &[Oracle]),
+    ("P28", &[Oracle]),
+    ("P29", &[Oracle]),
+    ("P30", &[Oracle]),
+    ("P31", &[Oracle]),
+    ("P32", &[Oracle]),
+    ("P33", &[Oracle]),
+    ("P34", &[Oracle]),
+    ("P35", &[Oracle]),
+    ("P36", &[Oracle]),
+    ("P37", &[Oracle]),
+    ("P38", &[Oracle]),
+    ("P39", &[Oracle]),
+    ("P40", &[Oracle]),
+    ("P41", &[Oracle]),
+    ("P42", &[Oracle]),
+    ("P43", &[Generator("simulate"), Generator("simulate_mux"), Generator("world")]),
+    ("P44", &[Oracle]),
+    ("P45", &[Oracle]),
+    ("P46", &[Oracle]),
+    ("P47", &[Oracle]),
+    ("P48", &[Oracle, Test("alloc_free"), Test("mux_allocations")]),
+    ("P49", &[Generator("simulate"), Generator("simulate_mux"), Generator("world")]),
+    ("P50", &[Oracle, Test("time")]),
+    ("P51", &[Generator("simulate"), Generator("world")]),
+    ("P52", &[Generator("simulate"), Test("contract_std")]),
+    ("P53", &[Oracle, Test("populate")]),
+    ("P54", &[Generator("world")]),
+    ("M1", &[Oracle]),
+    ("M2", &[Oracle]),
+    ("M3", &[Oracle]),
+    ("M4", &[Oracle]),
+    ("M5", &[Oracle]),
+    ("M6", &[Oracle]),
+    ("S1", &[Oracle]),
+    ("S2", &[Oracle]),
+    ("S3", &[Oracle]),
+    ("S4", &[Oracle]),
+    ("S5", &[Oracle]),
+    ("S6", &[Oracle]),
+    ("S7", &[Oracle]),
+    ("S8", &[Oracle]),
+    ("S9", &[Oracle]),
+    ("S10", &[Oracle]),
+    ("S11", &[Oracle]),
+    ("S12", &[Oracle]),
+    ("S13", &[Oracle]),
+    ("S14", &[Oracle]),
+    ("S15", &[Oracle]),
+    ("S16", &[Oracle]),
+    ("S17", &[Oracle]),
+    ("S18", &[Oracle, Generator("world")]),
+    ("S19", &[Generator("world"), Test("monitor")]),
+    ("S20", &[Oracle, Test("monitor")]),
+    ("S21", &[Oracle]),
+];
+
+/// Who checks this one; none of an id that does not exist.
+#[must_use]
+pub fn owner_of(id: &str) -> &'static [Owner] {
+    OWNERS.iter().find(|(known, _)| *known == id).map_or(&[], |(_, owners)| owners)
+}

@@ -1,0 +1,119 @@
+//! For whom each connection is established (the [pool's](poolhouse_core::pool) own words): a waiter that has none coming has the next one that is created, and keeps
+//! it until another one serves it; what it leaves behind is for whoever lost its own by that, or for the oldest that has none.
+
+use super::book::{Oracle, Place, Purpose, Waiter};
+
+impl Oracle {
+    /// The place in the queue of the oldest that has no connection coming and whose time is not over.
+    pub(super) fn oldest_unbound(&self) -> Option<usize> {
+        let is_late = |waiter: &Waiter| waiter.until().is_some_and(|at| at <= self.now);
+        self.queue.iter().position(|waiter| waiter.bound.is_none() && !is_late(waiter))
+    }
+
+    /// Whoever has none coming has what is being established for nobody.
+    pub(super) fn bind_all(&mut self) {
+        while self.pending > 0 {
+            let Some(place) = self.oldest_unbound() else { return };
+            let is_free = |conn: &&u64| {
+                let it = &self.conns[*conn];
+                it.place == Place::Pending && it.purpose == Purpose::Nobody && !self.is_stale(it)
+            };
+            let Some(conn) = self.conns.keys().find(is_free).copied() else { return };
+            self.bind(conn, place);
+        }
+    }
+
+    pub(super) fn bind(&mut self, conn: u64, place: usize) {
+        let waiter = &mut self.queue[place];
+        waiter.bound = Some(conn);
+        let turn = waiter.turn;
+        if let Some(it) = self.conns.get_mut(&conn) {
+            it.purpose = Purpose::Waiter(turn);
+        }
+    }
+
+    /// A connection is for nobody any more: it is for the oldest that has none coming, unless it is of no use.
+    pub(super) fn pass_on(&mut self, conn: u64) {
+        let Some(it) = self.conns.get_mut(&conn).filter(|it| it.place == Place::Pending) else { return };
+        it.purpose = Purpose::Nobody;
+        let is_stale = self.conns.get(&conn).is_some_and(|it| self.is_stale(it));
+        if let Some(place) = self.oldest_unbound().filter(|_| !is_stale) {
+            self.bind(conn, place);
+        }
+    }
+
+    /// Somebody leaves the queue.
+    pub(super) fn leave(&mut self, place: usize) -> Waiter {
+        let waiter = self.queue.remove(place);
+        if let Some(conn) = waiter.bound {
+            self.pass_on(conn);
+        }
+        waiter
+    }
+
+    /// The oldest has this connection.
+    pub(super) fn serve_oldest(&mut self, conn: u64) -> Option<Waiter> {
+        if self.queue.is_empty() {
+            return None;
+        }
+        let served = self.queue.remove(0);
+        let purpose = match self.conns.get_mut(&conn) {
+            Some(it) => core::mem::replace(&mut it.purpose, Purpose::Nobody),
+            None => Purpose::Nobody,
+        };
+        let Some(left) = served.bound.filter(|left| *left != conn) else { return Some(served) };
+        let loser = match purpose {
+            Purpose::Waiter(turn) => self.queue.iter().position(|waiter| waiter.turn == turn),
+            Purpose::Nobody | Purpose::Background => None,
+        };
+        match loser {
+            Some(place) => self.bind(left, place),
+            None => self.pass_on(left),
+        }
+        Some(served)
+    }
+
+    /// What was being established is not any more.
+    pub(super) fn unbind(&mut self, conn: u64) -> Option<u64> {
+        let waiter = self.queue.iter_mut().find(|waiter| waiter.bound == Some(conn))?;
+        waiter.bound = None;
+        Some(waiter.turn)
+    }
+
+    /// This one has ended. If it was thought to wait, a twin of it was taken for it.
+    pub(super) fn has_ended(&mut self, number: u64) {
+        let Some(place) = self.queue.iter().position(|waiter| waiter.number == number && number > 0) else { return };
+        let waiting = self.queue[place];
+        let twin =
+            self.doubtful.values().find(|ended| ended.is_twin(&waiting) && self.settled.contains_key(&ended.number));
+        if let Some(twin) = twin.copied() {
+            self.change_places(place, twin);
+        }
+    }
+
+    /// This one still waits. If it was thought to have ended, it was a twin of it.
+    pub(super) fn has_not_ended(&mut self, number: u64) {
+        let Some(twin) = self.doubtful.get(&number).filter(|_| self.settled.contains_key(&number)).copied() else {
+            return;
+        };
+        if let Some(place) = self.queue.iter().position(|waiter| waiter.is_twin(&twin)) {
+            self.change_places(place, twin);
+        }
+    }
+
+    /// What was thought of who waits at this place is so of who has ended, and the other way round.
+    fn change_places(&mut self, place: usize, ended: Waiter) {
+        let waiting = self.queue.remove(place);
+        if let Some(fate) = self.settled.remove(&ended.number) {
+            self.settled.insert(waiting.number, fate);
+        }
+        self.doubtful.remove(&ended.number);
+        self.doubtful.insert(waiting.number, Waiter { bound: ended.bound, ..waiting });
+        let back = Waiter { bound: waiting.bound, ..ended };
+        let place = self.queue.partition_point(|waiter| waiter.turn < back.turn);
+        self.queue.insert(place, back);
+        if let Some(it) = back.bound.and_then(|conn| self.conns.get_mut(&conn)) {
+            it.purpose = Purpose::Waiter(back.turn);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What holds between any two calls of a pool: counts, nobody waits without need, and time is exact.
+
+use super::book::{Oracle, Place, Scene};
+use super::{Input, Seen};
+use crate::oracle::Violation;
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::pool::PoolState;
+
+type Judged = Result<(), Violation>;
+
+impl Oracle {
+    pub(super) fn at_rest(&mut self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
+        let counts = seen.counts;
+        let told = [counts.pending, counts.available, counts.in_use, counts.waiting];
+        let own = [self.pending, self.available, self.in_use, u32::try_from(self.queue.len()).unwrap_or(u32::MAX)];
+        scene.checks.check("P1", told == own, || {
+            format!("pending, available, in use, waiting are {told:?}, and {own:?} by the events")
+        })?;
+        let max = self.options.max_pool_size;
+        self.shrunk &= self.is_beyond_max() || self.pending > self.options.max_connecting;
+        scene
+            .checks
+            .check("P2", max == 0 || self.total() <= max || self.shrunk, || format!("{} connections", self.total()))?;
+        let state = self.state;
+        scene
+            .checks
+            .check("P29", state == Some(seen.state), || format!("{:?}, and {state:?} by the events", seen.state))?;
+        let generation = self.generation;
+        scene.checks.check("P34", seen.generation == generation, || {
+            format!("the generation is {}, and there were {generation} clears", seen.generation)
+        })?;
+        let services = self.services.len();
+        scene.checks.check("P45", seen.services as usize == services, || {
+            format!("{} services are kept, and {services} have connections", seen.services)
+        })?;
+        self.filled(seen, scene)?;
+        if state == Some(PoolState::Ready) {
+            self.nobody_waits_in_vain(scene)?;
+            self.is_filling(seen, scene)?;
+        }
+        if is_served(scene) {
+            let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
+            scene.checks.check("P19", late.is_none(), || format!("{late:?} was to time out"))?;
+        }
+        // A pause that is over is due until somebody looks; then it is forgotten, even if there is no leave to create a connection.
+        let is_told = seen.timeout.is_some_and(|at| at <= self.now);
+        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && !is_told {
+            self.pause_until = None;
+        }
+        self.is_due(seen.timeout, scene)?;
+        self.said = seen.timeout;
+        self.unsure &= self.pending > 0;
+        let settled = &self.settled;
+        self.doubtful.retain(|number, _| settled.contains_key(number));
+        Ok(())
+    }
+
+    /// The target stands until it is reached.
+    fn filled(&mut self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
+        let (own, told) = (self.fill_target, seen.fill_target);
+        let is_reached = scene.established >= self.goal_of(own);
+        scene.checks.check("P4", told == own || (told == 0 && is_reached), || {
+            format!("the target is {told}, and {own} were asked for")
+        })?;
+        self.fill_target = told;
+        Ok(())
+    }
+
+    /// Whether the pool has fewer than it wants, and none is on its way in the background.
+    fn wants_more(&self) -> bool {
+        self.state == Some(PoolState::Ready) && self.total() < self.goal() && !self.has_background()
+    }
+
+    /// P10, or what the call was that should have seen to it.
+    fn nobody_waits_in_vain(&self, scene: &mut Scene<'_>) -> Judged {
+        if self.queue.is_empty() {
+            return Ok(());
+        }
+        let id = match scene.input {
+            Input::CheckIn { .. } => "P14",
+            Input::Cancel { .. } if scene.checked_in.is_some() => "P13",
+            Input::Cancel { .. } => "P11",
+            Input::Established { .. } => "P12",
+            _ if scene.timed_out => "P23",
+            _ => "P10",
+        };
+        let is_usable =
+            |it: &super::book::Conn| it.place == Place::Available && !self.is_stale(it) && !self.is_idle(it);
+        let spare = if self.available > 0 { self.conns.iter().find(|(_, it)| is_usable(it)) } else { None };
+        scene.checks.add("P10");
+        scene.checks.check(id, spare.is_none(), || format!("{} wait beside {spare:?}", self.queue.len()))?;
+        if self.room.conns < u32::MAX {
+            // A place that became free is used in the next call, which is due.
+            return Ok(());
+        }
+        let waits = self.oldest_unbound().is_some() && self.may_create();
+        scene.checks.check(id, !waits, || "somebody waits, and a connection may be created".into())
+    }
+
+    /// A pool that wants more makes one, or waits for a reason.
+    fn is_filling(&self, seen: &Seen, scene: &mut Scene<'_>) -> Judged {
+        if !self.is_in_background() {
+            return Ok(());
+        }
+        let may = self.may_create() && self.has_place() && self.pause_until.is_none_or(|until| until <= self.now);
+        let is_due = seen.timeout.is_some_and(|at| at <= self.now);
+        scene.checks.check("P4", !(may && self.wants_more()) || is_due, || {
+            format!("there are {} of {}, and nothing is done", self.total(), self.goal())
+        })
+    }
+
+    /// The earliest thing that is due.
+    fn is_due(&self, told: Option<Instant>, scene: &mut Scene<'_>) -> Judged {
+        let mut due = self.queue.iter().filter_map(super::book::Waiter::until).min();
+        let mut earlier = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
+        let background = self.is_in_background();
+        if background {
+            let idle = self.options.max_idle_time;
+            if self.available > 0 {
+                let available = || self.conns.values().filter(|it| it.place == Place::Available);
+                if available().any(|it| self.is_stale(it)) {
+                    let is_told = told.is_some_and(|at| at <= self.now);
+                    scene.checks.check("P44", is_told, || format!("stale ones are available, and due is {told:?}"))?;
+                    earlier(self.now);
+                }
+                if let Some(since) = available().map(|it| it.since).min().filter(|_| !idle.is_zero()) {
+                    let last = since.saturating_add(idle);
+                    if last < Instant::MAX {
+                        earlier(last.saturating_add(Duration::from_nanos(1)));
+                    }
+                }
+            }
+            if let Some(until) = self.pause_until.filter(|_| self.wants_more() && self.has_place()) {
+                earlier(until);
+            }
+        }
+        let waits = self.oldest_unbound().is_some() || (background && self.wants_more() && self.pause_until.is_none());
+        if waits && self.state == Some(PoolState::Ready) && self.may_create() && self.has_place() {
+            earlier(self.now);
+        }
+        let (told, due) = (told.map(|at| at.max(self.now)), due.map(|at| at.max(self.now)));
+        let is_spare = self.sweep && background && told == Some(self.now);
+        scene.checks.check("P20", told == due || is_spare, || format!("due is {due:?}, and it says {told:?}"))?;
+        if scene.input == Input::Timeout {
+            let is_left = told.is_some_and(|at| at <= self.now);
+            scene.checks.check("P19", !is_left, || "something is due after handle_timeout".into())?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the call looks at everybody who waits.
+fn is_served(scene: &Scene<'_>) -> bool {
+    match scene.input {
+        Input::CheckOut { .. } => !matches!(scene.outcome, Some(super::book::Fate::Granted(_))),
+        Input::CheckIn { .. } => scene.checked_in.is_some(),
+        Input::Cancel { waiter } => waiter > 0,
+        Input::Established { .. } | Input::EstablishFailed { .. } => scene.fresh || scene.gone,
+        Input::Ready => scene.readied,
+        Input::Clear { .. } => scene.clear.is_some(),
+        Input::Close | Input::Fork | Input::Timeout => true,
+        Input::Reconfigure { .. } | Input::Fill { .. } => true,
+        Input::Unseen
+        | Input::New
+        | Input::Claim { .. }
+        | Input::Service { .. }
+        | Input::Pin { .. }
+        | Input::Poll(_) => false,
+    }
+}

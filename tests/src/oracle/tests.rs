@@ -1,0 +1,60 @@
+//! No invariant without somebody who checks it.
+
+use super::{Checks, OWNERS, Owner, Violation, control, monitor, mux, owner_of, pool};
+use alloc::collections::BTreeSet;
+use core::fmt::Debug;
+use core::slice;
+
+/// A history that is right, and a step more by which it breaks this invariant, and no other before.
+pub(super) fn breaks<S: Clone + Debug, T>(
+    id: &str,
+    right: &[S],
+    wrong: &S,
+    judge: impl Fn(&[S]) -> Result<T, Violation>,
+) {
+    if let Err(found) = judge(right) {
+        panic!("{id}: too early: {found}");
+    }
+    let Err(found) = judge(&[right, slice::from_ref(wrong)].concat()) else { panic!("{id}: {wrong:?} passes") };
+    assert_eq!(found.id, id, "{found}");
+}
+
+/// Whatever an oracle is said to check is broken by some history.
+pub(super) fn assert_all_broken(checked: &[&str], broken: &[&str]) {
+    let missing: Vec<_> = checked.iter().filter(|id| !broken.contains(id)).collect();
+    assert!(missing.is_empty(), "no history breaks {missing:?}");
+}
+
+#[test]
+fn each_invariant_has_an_owner() {
+    let ids = |kind: char, count: u32| (1..=count).map(move |number| format!("{kind}{number}"));
+    let all: Vec<String> = ids('P', 54).chain(ids('M', 6)).chain(ids('S', 21)).collect();
+    let owned: Vec<&str> = OWNERS.iter().map(|(id, _)| *id).collect();
+    assert_eq!(owned, all);
+    assert!(OWNERS.iter().all(|(_, owners)| !owners.is_empty()));
+    assert!(owner_of("P55").is_empty());
+}
+
+#[test]
+fn what_an_oracle_is_said_to_check_it_checks() {
+    let lists: [&[&'static str]; 4] = [&pool::CHECKED, &mux::CHECKED, &monitor::CHECKED, &control::CHECKED];
+    let checked: BTreeSet<&str> = lists.iter().flat_map(|list| list.iter().copied()).collect();
+    for (id, owners) in OWNERS {
+        assert_eq!(owners.contains(&Owner::Oracle), checked.contains(id), "{id}");
+    }
+}
+
+#[test]
+fn checks_are_counted_by_id() {
+    let mut checks = Checks::default();
+    checks.add("P54");
+    checks.add("M1");
+    checks.check("S21", true, String::new).expect("it holds");
+    let violation = checks.check("S21", false, || "what".into()).expect_err("it does not hold");
+    assert_eq!(violation.to_string(), "S21: what");
+    let mut sum = Checks::default();
+    sum.merge(&checks);
+    sum.merge(&checks);
+    assert_eq!(sum.json(), serde_json::json!({ "P54": 2, "M1": 2, "S21": 4 }));
+    assert_eq!(sum.missing(&["P53", "P54", "M2", "S21"]), ["P53", "M2"]);
+}

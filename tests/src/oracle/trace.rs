@@ -1,0 +1,211 @@
+//! Traces from outside: the pools' events of a client, with their times. They can be written down, and judged by the event part of the [oracle](super::pool).
+//!
+//! Of what was called nothing is known, so that only what events say by themselves is judged: their grammar and order, limits, durations, numbers.
+
+use super::pool::{Answer, Event, Input, Oracle, Outputs, Room};
+use super::{Checks, Violation};
+use alloc::collections::BTreeMap;
+use core::time::Duration;
+use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};
+use poolhouse_core::shell::{self, EventRef, Notice, Subscribers, Subscription};
+use poolhouse_core::{Cause, Instant};
+use serde_json::{Value, json};
+
+/// What is kept until it is looked at: more than a case tells.
+const NOTICES_MAX: usize = 1 << 20;
+
+/// Events of pools, in their order: when, whose, what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace(pub Vec<(Instant, u32, Event)>);
+
+/// Records the pools' events of a client.
+#[derive(Debug)]
+pub struct Recorder {
+    subscription: Subscription,
+    trace: Trace,
+    /// Events were lost: what is left proves nothing.
+    lost: bool,
+}
+
+impl Recorder {
+    /// Records from now on; before the client is made, to have all.
+    #[must_use]
+    pub fn new(subscribers: &Subscribers) -> Self {
+        let subscription = subscribers.subscribe(NOTICES_MAX, |event| matches!(event, EventRef::Pool(_)));
+        Self { subscription, trace: Trace::default(), lost: false }
+    }
+
+    /// What was recorded so far; `None` when something was lost.
+    pub fn take(&mut self) -> Option<Trace> {
+        while let Some(notice) = self.subscription.try_next() {
+            match notice {
+                Notice::Event { at, event: shell::Event::Pool(event) } => {
+                    self.trace.0.push((at, event.pool().get(), Event::of(&event)));
+                }
+                Notice::Event { .. } => {}
+                _ => self.lost = true,
+            }
+        }
+        let trace = core::mem::take(&mut self.trace);
+        (!self.lost).then_some(trace)
+    }
+}
+
+impl Trace {
+    /// Judges each pool's events.
+    ///
+    /// # Errors
+    ///
+    /// The first invariant that is broken, and by which event.
+    pub fn judge(&self, checks: &mut Checks) -> Result<(), Violation> {
+        let mut pools: BTreeMap<u32, Vec<(Instant, Event)>> = BTreeMap::new();
+        for &(at, pool, event) in &self.0 {
+            pools.entry(pool).or_default().push((at, event));
+        }
+        for (pool, events) in pools {
+            let mut oracle = Oracle::new(PoolOptions::DEFAULT, Room::ENDLESS);
+            let outputs = Outputs { answer: Answer::None, events: &events, seen: None };
+            oracle.step(Instant::ORIGIN, Input::Unseen, &outputs, checks).map_err(|found| Violation {
+                what: format!("{} (pool {pool}, {} events)", found.what, events.len()),
+                ..found
+            })?;
+        }
+        Ok(())
+    }
+
+    /// As JSON, without causes, which are not judged.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        self.0.iter().map(|(at, pool, event)| json!([at.as_nanos(), pool, write(event)])).collect()
+    }
+
+    /// What [`Trace::json`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// Says what is not understood.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        let events = value.as_array().ok_or("a trace is a list")?;
+        let read = |entry: &Value| {
+            let at = entry[0].as_u64()?;
+            let pool = u32::try_from(entry[1].as_u64()?).ok()?;
+            Some((Instant::from_nanos(at), pool, read(&entry[2])?))
+        };
+        events
+            .iter()
+            .map(|entry| read(entry).ok_or_else(|| format!("no event: {entry}")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+const REASONS: [ClosedReason; 4] =
+    [ClosedReason::Stale, ClosedReason::Idle, ClosedReason::Error, ClosedReason::PoolClosed];
+
+/// The errors of check-outs, one of each kind.
+const ERRORS: [CheckOutError; 7] = [
+    CheckOutError::PoolClosed,
+    CheckOutError::PoolCleared { cause: None },
+    CheckOutError::WaitQueueTimeout { usage: None },
+    CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: false },
+    CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true },
+    CheckOutError::Busy { waiting: 0 },
+    CheckOutError::Cancelled,
+];
+
+fn kind_of(error: CheckOutError) -> usize {
+    match error {
+        CheckOutError::PoolClosed => 0,
+        CheckOutError::PoolCleared { .. } => 1,
+        CheckOutError::WaitQueueTimeout { .. } => 2,
+        CheckOutError::EstablishFailed { overloaded: false, .. } => 3,
+        CheckOutError::EstablishFailed { overloaded: true, .. } => 4,
+        CheckOutError::Busy { .. } => 5,
+        _ => 6,
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn write(event: &Event) -> Value {
+    match *event {
+        Event::PoolCreated(options) => json!(["created", {
+            "maxPoolSize": options.max_pool_size,
+            "minPoolSize": options.min_pool_size,
+            "maxIdleTimeNS": nanos(options.max_idle_time),
+            "maxConnecting": options.max_connecting,
+            "waitQueueTimeoutNS": nanos(options.wait_queue_timeout),
+            "loadBalanced": options.load_balanced,
+            "background": options.background,
+        }]),
+        Event::PoolReady => json!(["ready"]),
+        Event::PoolCleared { service, interrupt, .. } => json!(["cleared", service.map(|id| id.0), interrupt]),
+        Event::PoolClosed => json!(["closed"]),
+        Event::Created(conn) => json!(["connectionCreated", conn]),
+        Event::Ready(conn, duration) => json!(["connectionReady", conn, nanos(duration)]),
+        Event::Closed(conn, reason, _) => json!(["connectionClosed", conn, reason.name()]),
+        Event::Started => json!(["started"]),
+        Event::Failed(reason, error, duration) => json!(["failed", reason.name(), kind_of(error), nanos(duration)]),
+        Event::CheckedOut(conn, duration) => json!(["checkedOut", conn, nanos(duration)]),
+        Event::CheckedIn(conn) => json!(["checkedIn", conn]),
+    }
+}
+
+fn read(value: &Value) -> Option<Event> {
+    let number = |place: usize| value[place].as_u64();
+    let duration = |place: usize| number(place).map(Duration::from_nanos);
+    Some(match value[0].as_str()? {
+        "created" => Event::PoolCreated(read_options(&value[1])?),
+        "ready" => Event::PoolReady,
+        "cleared" => {
+            let bytes = |id: &Vec<Value>| -> Option<Vec<u8>> {
+                id.iter().map(|byte| u8::try_from(byte.as_u64()?).ok()).collect()
+            };
+            let service = match value[1].as_array() {
+                Some(id) => Some(poolhouse_core::ObjectId(bytes(id)?.try_into().ok()?)),
+                None => None,
+            };
+            Event::PoolCleared { service, interrupt: value[2].as_bool()?, cause: None }
+        }
+        "closed" => Event::PoolClosed,
+        "connectionCreated" => Event::Created(number(1)?),
+        "connectionReady" => Event::Ready(number(1)?, duration(2)?),
+        "connectionClosed" => {
+            let reason = REASONS.into_iter().find(|reason| value[2] == *reason.name())?;
+            Event::Closed(number(1)?, reason, None)
+        }
+        "started" => Event::Started,
+        "failed" => {
+            let error = *ERRORS.get(usize::try_from(number(2)?).ok()?)?;
+            let reasons = [
+                CheckOutFailedReason::PoolClosed,
+                CheckOutFailedReason::Timeout,
+                CheckOutFailedReason::ConnectionError,
+            ];
+            let reason = reasons.into_iter().find(|reason| value[1] == *reason.name())?;
+            Event::Failed(reason, error, duration(3)?)
+        }
+        "checkedOut" => Event::CheckedOut(number(1)?, duration(2)?),
+        "checkedIn" => Event::CheckedIn(number(1)?),
+        _ => return None,
+    })
+}
+
+fn read_options(value: &Value) -> Option<PoolOptions> {
+    let count = |name: &str| u32::try_from(value[name].as_u64()?).ok();
+    let duration = |name: &str| value[name].as_u64().map(Duration::from_nanos);
+    Some(PoolOptions {
+        max_pool_size: count("maxPoolSize")?,
+        min_pool_size: count("minPoolSize")?,
+        max_idle_time: duration("maxIdleTimeNS")?,
+        max_connecting: count("maxConnecting")?,
+        wait_queue_timeout: duration("waitQueueTimeoutNS")?,
+        load_balanced: value["loadBalanced"].as_bool()?,
+        background: value["background"].as_bool()?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

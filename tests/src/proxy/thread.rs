@@ -1,0 +1,99 @@
+//! The thread of a proxy: its listening socket and the tasks of its connections.
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+
+use async_executor::LocalExecutor;
+use async_io::{Async, Timer};
+use futures_lite::future;
+
+use super::carry::{Socket, serve};
+use super::{Shared, Wanted};
+use crate::fake::bind;
+
+const BACKLOG: i32 = 1024;
+/// Pause after a failed accept, for example while there are no file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(5);
+
+/// Bound, and listening or not: where it does not, connecting is refused.
+enum Door {
+    Closed(OwnedFd),
+    Open(Async<TcpListener>),
+}
+
+/// Runs the proxy to its end. `socket` is bound to `address`.
+pub(super) fn run(shared: Arc<Shared>, socket: OwnedFd, address: SocketAddr) {
+    let executor = LocalExecutor::new();
+    async_io::block_on(executor.run(supervise(&executor, &shared, Door::Closed(socket), address)));
+}
+
+async fn supervise(executor: &LocalExecutor<'static>, shared: &Arc<Shared>, mut door: Door, address: SocketAddr) {
+    loop {
+        let listener = shared.changed.listen();
+        let (wanted, reached) = {
+            let state = shared.lock();
+            (state.wanted, matches!(state.reached, Ok(Some(reached)) if reached == state.wanted))
+        };
+        if wanted == Wanted::Stopped {
+            return;
+        }
+        if !reached {
+            let outcome = turn(door, wanted, address);
+            let failed = outcome.is_err();
+            let told;
+            (door, told) = match outcome {
+                Ok(door) => (door, Ok(Some(wanted))),
+                Err(error) => match bind(address) {
+                    Ok((socket, _)) => (Door::Closed(socket), Err((error.kind(), error.to_string()))),
+                    Err(_) => return,
+                },
+            };
+            shared.lock().reached = told;
+            shared.changed.notify(usize::MAX);
+            if failed {
+                listener.await;
+            }
+            continue;
+        }
+        let accept = async {
+            match &door {
+                Door::Closed(_) => future::pending().await,
+                Door::Open(listener) => Some(listener.accept().await),
+            }
+        };
+        let control = async {
+            listener.await;
+            None
+        };
+        match future::or(control, accept).await {
+            None => {}
+            Some(Ok((stream, _))) => {
+                let shared = Arc::clone(shared);
+                let client = Socket::new(stream, &shared);
+                executor.spawn(serve(shared, client)).detach();
+            }
+            Some(Err(_)) => {
+                Timer::after(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Opens the door, or closes it.
+fn turn(door: Door, wanted: Wanted, address: SocketAddr) -> io::Result<Door> {
+    match (door, wanted) {
+        (Door::Closed(socket), Wanted::Listening) => {
+            rustix::net::listen(&socket, BACKLOG)?;
+            Ok(Door::Open(Async::new(TcpListener::from(socket))?))
+        }
+        (Door::Open(listener), Wanted::Refusing) => {
+            drop(listener);
+            Ok(Door::Closed(bind(address)?.0))
+        }
+        (door, Wanted::Listening | Wanted::Refusing | Wanted::Stopped) => Ok(door),
+    }
+}

@@ -1,0 +1,74 @@
+use super::sources::{Counted, add};
+use super::{Material, rows, to_json, to_text};
+use alloc::collections::BTreeMap;
+use serde_json::json;
+
+#[test]
+fn what_nobody_measured_is_said_not_to_be() {
+    let rows = rows(&Material::default());
+    assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), (1..=15).collect::<Vec<_>>());
+    let text = to_text(&rows, None);
+    for number in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15] {
+        assert!(!rows[number - 1].missing.is_empty(), "{number}");
+    }
+    assert!(text.contains("scopes: not measured (cargo test"), "{text}");
+}
+
+#[test]
+fn figures_of_suites_are_told_and_compared() {
+    let figures = |states: u64| {
+        BTreeMap::from([
+            ("search".to_owned(), json!({ "scopes": 2, "complete": 2, "states": states, "other": 1 })),
+            (
+                "simulate".to_owned(),
+                json!({ "lives": 7, "steps": 70, "inputs": { "a": 3, "b": 0 }, "invariants": { "P1": 5 } }),
+            ),
+            ("simulate_twice".to_owned(), json!({ "pairs": 3, "different": 0, "regressions": 4 })),
+            ("fuzz_uri".to_owned(), json!({ "execs": 10, "crashes": 1 })),
+        ])
+    };
+    let log = "contract (smol): 123 drop points tried\n     Running tests/cmap.rs (target/debug/deps/cmap-1)\ntest a ... ok\ntest b ... ignored\n";
+    let report = |states| rows(&Material { figures: figures(states), log: log.to_owned(), ..Material::default() });
+    let earlier = to_json(&report(8));
+    let text = to_text(&report(9), Some(&earlier));
+    let wanted = [
+        "scopes: complete 2, scopes 2, states 9   (was complete 2, scopes 2, states 8)",
+        "inputs 2 kinds, least b 0",
+        "regressions replayed: 4",
+        "pairs: 3",
+        "crashes: 1",
+        "drop points: smol 123",
+        "all: failed 0, passed 1, skipped 1",
+        "cmap: passed 1",
+    ];
+    for line in wanted {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+    assert_eq!(earlier["5"]["figures"]["scopes"]["states"], 8);
+    assert!(!to_text(&report(8), Some(&earlier)).contains("(was"));
+}
+
+#[test]
+fn a_long_run_is_told_as_one_until_there_is_a_newer() {
+    let of = |missed: u64| BTreeMap::from([("mutants".to_owned(), json!({ "missed": missed }))]);
+    let fuzz = |execs: u64| json!({ "seconds": 600, "execs": execs, "crashes": 0 });
+    let mut long = of(3);
+    long.extend([("fuzz_uri".to_owned(), fuzz(5)), ("fuzz_wire".to_owned(), fuzz(6))]);
+    let old = Material { long, ..Material::default() };
+    let text = to_text(&rows(&old), None);
+    assert!(text.contains("of core, in the last long run: missed 3"), "{text}");
+    assert!(text.contains("all, in the last long run: crashes 0, execs 11, seconds 1200, targets 2"), "{text}");
+    assert!(text.contains("targets: not measured (./tests/run --only fuzz)"), "the long run is not this one: {text}");
+    let text = to_text(&rows(&Material { figures: of(4), ..old }), None);
+    assert!(text.contains("of core: missed 4") && !text.contains("missed 3"), "{text}");
+}
+
+#[test]
+fn words_in_comments_and_names_do_not_count() {
+    let mut counted = Counted::default();
+    add(
+        "/// unsafe { }\nfn f() { // fn g()\n    assert!(x);\n    my_assert!(x);\n}\nfn g();\nunsafe fn h() {\nlet unsafely = 1;",
+        &mut counted,
+    );
+    assert_eq!(counted, Counted { functions: 2, assertions: 1, uses_of_unsafe: 1 });
+}

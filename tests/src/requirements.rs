@@ -1,0 +1,264 @@
+//! Requirements and invariants: where each is named in code and in tests, and which of those tests ran.
+//!
+//! A requirement has an id (`CMAP-16`, `P10`). Code names it where it is implemented, a test where it is checked, one in a comment, the other in a comment or in
+//! what it says when it fails. An official file checks what the list of requirements says of it.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+mod log;
+mod mentions;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::log::{Ran, read_log};
+
+/// Where the list of requirements is; else it is looked for beside the folder of the official tests.
+pub const REQUIREMENTS: &str = "POOLHOUSE_REQUIREMENTS";
+
+/// How a range of ids that is named, such as `CMAP-36..40`, may be at most: a longer one says what a file is about, not what is done.
+const RANGE_MAX: u32 = 12;
+
+/// A test that names a requirement.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Naming {
+    /// Its file, from the root of the repository.
+    pub file: String,
+    /// The function, where one is to be told.
+    pub function: Option<String>,
+}
+
+/// What is known of one requirement or invariant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Requirement {
+    /// What it says, as the list has it; empty for invariants.
+    pub text: String,
+    /// Official files by `folder/name`, with `*` for any text.
+    pub official: Vec<String>,
+    /// Files of code that name it.
+    pub code: BTreeSet<String>,
+    /// Tests that name it.
+    pub tests: BTreeSet<Naming>,
+}
+
+/// What ran of the tests of one requirement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Tests that name it and passed.
+    pub tests: usize,
+    /// Official files that passed.
+    pub official: usize,
+    /// How often oracles checked it.
+    pub checks: u64,
+}
+
+/// Where the list of requirements is.
+///
+/// # Errors
+/// The reason why there is none.
+pub fn list() -> Result<PathBuf, String> {
+    let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = path(REQUIREMENTS).map(|path| crate::spec::resolve(&path));
+    let beside = path(crate::spec::SPEC_DIR).map(|path| crate::spec::resolve(&path));
+    let beside = beside.and_then(|folder| Some(folder.parent()?.join("requirements.md")));
+    let found = named.or(beside).ok_or(format!("neither {REQUIREMENTS} nor {} is set", crate::spec::SPEC_DIR))?;
+    if found.is_file() { Ok(found) } else { Err(format!("there is no {}", found.display())) }
+}
+
+/// The requirements of a list: the rows of its tables that begin with an id.
+#[must_use]
+pub fn parse(list: &str) -> BTreeMap<String, Requirement> {
+    let mut requirements = BTreeMap::new();
+    for line in list.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [id, _, text, .., official] = &cells[..] else { continue };
+        if !mentions::is_id(id) {
+            continue;
+        }
+        let requirement =
+            Requirement { text: (*text).to_owned(), official: official_files(official), ..Requirement::default() };
+        requirements.insert((*id).to_owned(), requirement);
+    }
+    requirements
+}
+
+/// The official files that a cell names: `cmap/a, b; rs/c_{d,e}* (words)` are `cmap/a`, `cmap/b`, `rs/c_d*`, `rs/c_e*`.
+fn official_files(cell: &str) -> Vec<String> {
+    let mut files = Vec::new();
+    for group in cell.split(';') {
+        let mut folder = None;
+        for part in split_outside_braces(group) {
+            let word = part.split_whitespace().next().unwrap_or("");
+            let name = match word.split_once('/') {
+                Some((of, name)) if !of.is_empty() && of.chars().all(|letter| letter.is_ascii_lowercase()) => {
+                    folder = Some(of);
+                    name
+                }
+                _ => word,
+            };
+            let is_name = |name: &str| {
+                name.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_*.{},".contains(letter))
+                    && name.len() > 2
+            };
+            if let Some(folder) = folder.filter(|_| is_name(name) || name == "*") {
+                files.extend(expand(&format!("{folder}/{name}")));
+            }
+        }
+    }
+    files
+}
+
+fn split_outside_braces(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut from) = (Vec::new(), 0_u32, 0);
+    for (at, letter) in text.char_indices() {
+        match letter {
+            '{' | '(' => depth += 1,
+            '}' | ')' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(&text[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[from..]);
+    parts
+}
+
+/// Each of the alternatives in braces.
+fn expand(pattern: &str) -> Vec<String> {
+    let Some((head, (inner, tail))) =
+        pattern.split_once('{').and_then(|(head, rest)| Some((head, rest.split_once('}')?)))
+    else {
+        return vec![pattern.to_owned()];
+    };
+    inner.split(',').flat_map(|word| expand(&format!("{head}{}{tail}", word.trim()))).collect()
+}
+
+/// The invariants of [`crate::invariants`] and of multiplexed pools.
+#[must_use]
+pub fn invariants() -> BTreeMap<String, Requirement> {
+    let kinds = [('P', 54), ('M', 6), ('S', 21)];
+    let ids = kinds.iter().flat_map(|(kind, count)| (1..=*count).map(move |number| format!("{kind}{number}")));
+    ids.map(|id| (id, Requirement::default())).collect()
+}
+
+/// Looks for the ids in the sources of the repository.
+///
+/// # Errors
+/// A folder or file cannot be read.
+pub fn find(root: &Path, requirements: &mut BTreeMap<String, Requirement>) -> io::Result<()> {
+    let folders = [
+        "core",
+        "runtime-smol",
+        "runtime-async-std",
+        "runtime-embassy/src",
+        "runtime-embassy/tests",
+        "tests",
+        "fuzz/fuzz_targets",
+    ];
+    for folder in folders.map(|folder| root.join(folder)).iter().filter(|folder| folder.is_dir()) {
+        let mut files = Vec::new();
+        collect(folder, &mut files)?;
+        for path in files {
+            let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
+            // What the ids mean is told there, and how they are counted here.
+            if name.starts_with("tests/src/invariants.rs") || name.starts_with("tests/src/requirements") {
+                continue;
+            }
+            let text = fs::read_to_string(&path)?;
+            for (id, function) in mentions::of(&text, RANGE_MAX) {
+                let Some(requirement) = requirements.get_mut(&id) else { continue };
+                if is_test(&name) {
+                    requirement.tests.insert(Naming { file: name.clone(), function });
+                } else {
+                    requirement.code.insert(name.clone());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_test(name: &str) -> bool {
+    name.starts_with("tests/") || name.starts_with("fuzz/") || name.contains("/tests/") || name.ends_with("/tests.rs")
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if path.file_name().is_none_or(|name| name != "target") {
+                collect(&path, files)?;
+            }
+        } else if path.extension().is_some_and(|end| end == "rs" || end == "json") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+impl Requirement {
+    /// Whether any test is of it.
+    ///
+    /// - `ran`: what ran; an official file counts when it did.
+    #[must_use]
+    pub fn is_tested(&self, ran: &Ran) -> bool {
+        !self.tests.is_empty() || self.official.iter().any(|file| ran.official(file) > 0)
+    }
+
+    /// What ran of its tests.
+    ///
+    /// - `checks`: how often oracles checked each id.
+    #[must_use]
+    pub fn runs(&self, id: &str, ran: &Ran, checks: &BTreeMap<String, u64>) -> Runs {
+        Runs {
+            tests: self.tests.iter().map(|naming| ran.passed_of(naming)).sum(),
+            official: self.official.iter().map(|file| ran.official(file)).sum(),
+            checks: checks.get(id).copied().unwrap_or(0),
+        }
+    }
+}
+
+/// How often oracles checked each invariant, by the figures that suites have left.
+#[must_use]
+pub fn checks(figures: &BTreeMap<String, Value>) -> BTreeMap<String, u64> {
+    let mut checks = BTreeMap::new();
+    for counts in figures.values().filter_map(|figures| figures.get("invariants")?.as_object()) {
+        for (id, count) in counts {
+            *checks.entry(id.clone()).or_insert(0) += count.as_u64().unwrap_or(0);
+        }
+    }
+    checks
+}
+
+/// All of it as JSON.
+#[must_use]
+pub fn to_json(requirements: &BTreeMap<String, Requirement>, ran: &Ran, checks: &BTreeMap<String, u64>) -> Value {
+    let mut all = serde_json::Map::new();
+    for (id, requirement) in requirements {
+        let runs = requirement.runs(id, ran, checks);
+        let tests: Vec<String> = requirement.tests.iter().map(ToString::to_string).collect();
+        let entry = json!({
+            "code": requirement.code, "tests": tests, "official": requirement.official, "tested": requirement.is_tested(ran),
+            "runs": { "tests": runs.tests, "official": runs.official, "checks": runs.checks },
+        });
+        all.insert(id.clone(), entry);
+    }
+    Value::Object(all)
+}
+
+impl core::fmt::Display for Naming {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.function {
+            Some(function) => write!(f, "{}: {function}", self.file),
+            None => f.write_str(&self.file),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Ids in a source file, and the functions that they are said of.
+
+/// Whether a text is an id: `CMAP-16`, `P10`.
+pub(super) fn is_id(text: &str) -> bool {
+    let mut found = Vec::new();
+    in_line(text, 0, &mut found);
+    found.len() == 1 && found[0] == text
+}
+
+/// The ids of a file, each with the function that it is said of: the next one, for a comment before it; else the one around it.
+///
+/// A JSON file has none. Longer ranges than `range_max` are left out.
+pub(super) fn of(text: &str, range_max: u32) -> Vec<(String, Option<String>)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let mut ids = Vec::new();
+        in_line(line, range_max, &mut ids);
+        if ids.is_empty() {
+            continue;
+        }
+        let function = function_of(&lines, at);
+        found.extend(ids.into_iter().map(|id| (id, function.clone())));
+    }
+    found
+}
+
+fn function_of(lines: &[&str], at: usize) -> Option<String> {
+    let trimmed = lines[at].trim_start();
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    if trimmed.starts_with("//!") {
+        return None;
+    }
+    if trimmed.starts_with("//") {
+        // Over more comments and attributes.
+        let next = lines[at..]
+            .iter()
+            .find(|line| !line.trim_start().starts_with("//") && !line.trim_start().starts_with("#["));
+        if let Some(name) = next.and_then(|line| name_of(line)) {
+            return Some(name);
+        }
+    }
+    let depth = indent(lines[at]);
+    lines[..at].iter().rev().filter(|line| indent(line) < depth).find_map(|line| name_of(line))
+}
+
+/// The name of the function that a line declares.
+fn name_of(line: &str) -> Option<String> {
+    let rest = &line[line.find("fn ").filter(|at| *at == 0 || line.as_bytes()[at - 1] == b' ')? + 3..];
+    let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')?;
+    (end > 0).then(|| rest[..end].to_owned())
+}
+
+/// The ids of a line, those of ranges included.
+fn in_line(line: &str, range_max: u32, found: &mut Vec<String>) {
+    let bytes = line.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        let starts = at == 0 || !bytes[at - 1].is_ascii_alphanumeric() && bytes[at - 1] != b'_';
+        let Some((prefix, digits)) = starts.then(|| prefix_at(&line[at..])).flatten() else {
+            at += 1;
+            while !line.is_char_boundary(at) {
+                at += 1;
+            }
+            continue;
+        };
+        let first: u32 = digits.parse().unwrap_or(0);
+        let written =
+            |number: u32| if prefix.len() > 1 { format!("{prefix}{number:02}") } else { format!("{prefix}{number}") };
+        at += prefix.len() + digits.len();
+        match range_end(&line[at..], prefix) {
+            Some((last, length)) if last >= first => {
+                if last - first < range_max {
+                    found.extend((first..=last).map(written));
+                }
+                at += length;
+            }
+            _ => found.push(written(first)),
+        }
+    }
+}
+
+/// An id's prefix and number, where a text begins with one.
+fn prefix_at(text: &str) -> Option<(&str, &str)> {
+    let prefix =
+        ["CMAP-", "MON-", "SDAM-", "LOG-", "P", "M", "S"].into_iter().find(|prefix| text.starts_with(prefix))?;
+    let rest = &text[prefix.len()..];
+    let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+    // P50 and P99 are also parts of a hundred, but in lower case.
+    let is_number =
+        (1..=3).contains(&end) && !rest[end..].starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+    is_number.then(|| (&text[..prefix.len()], &rest[..end]))
+}
+
+/// The last number of a range and how much of the text it takes, where a text goes on with one: `..40`, `-S18`, ` to SDAM-19`.
+fn range_end(text: &str, prefix: &str) -> Option<(u32, usize)> {
+    for between in ["..=", "..", " to ", "-"] {
+        let Some(rest) = text.strip_prefix(between) else { continue };
+        let named = rest.strip_prefix(prefix);
+        if named.is_none() && !between.starts_with("..") {
+            continue;
+        }
+        let rest = named.unwrap_or(rest);
+        let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
+        if let Ok(number) = rest[..end].parse() {
+            return Some((number, text.len() - rest.len() + end));
+        }
+    }
+    None
+}

@@ -1,0 +1,320 @@
+//! Exhaustive search, breadth first, over states of the real machines.
+//!
+//! A [`Scope`] is a machine, its reference model, the host that drives both, and what may happen to them. [`search`] goes through
+//! every state that can be reached, checks each step, and ends when there is no other state: nothing is left out but by a limit,
+//! which is an error. States are [the same](Canon) if they differ in history only, so that no limit on steps is needed: a scope of three
+//! clients is all that three clients can do to each other, for as long as they like.
+//!
+//! What is found wrong is told with the shortest list of inputs that leads there.
+//!
+//! Three things are checked of the search itself: each scope reaches what it was made for ([`Scope::reaches`]); of states that are taken for the
+//! same, some are tried whether the same follows from both; and from some states the machine is led to its [end](Scope::end).
+
+pub mod canon;
+pub mod control;
+pub mod monitor;
+pub mod mux;
+pub mod pool;
+
+pub use canon::Canon;
+
+use crate::sim::caught;
+use core::fmt::{self, Debug};
+use core::hash::{BuildHasherDefault, Hasher};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+/// What is searched.
+pub trait Scope {
+    /// Machine, model and host.
+    type State: Clone;
+    /// What may happen.
+    type Input: Copy + Debug;
+
+    /// Where it begins.
+    fn start(&self) -> Self::State;
+
+    /// Everything that may happen in this state.
+    fn inputs(&self, state: &Self::State, inputs: &mut Vec<Self::Input>);
+
+    /// Lets it happen, and checks what comes of it.
+    ///
+    /// # Panics
+    ///
+    /// Panics when something is wrong: that is a finding.
+    fn step(&self, state: &mut Self::State, input: Self::Input);
+
+    /// What makes this state another one than others.
+    fn print(&self, state: &Self::State) -> u128;
+
+    /// What the last step showed, one bit each.
+    fn marks(&self, state: &Self::State) -> u64;
+
+    /// What a search must show, so that it is one of what it was made for: bit and name.
+    fn reaches(&self) -> Vec<(u64, &'static str)>;
+
+    /// Leads it to its end without faults, and checks that nothing is left.
+    ///
+    /// # Panics
+    ///
+    /// Panics when something is left.
+    fn end(&self, state: Self::State);
+}
+
+/// How far a search may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// More states are an error.
+    pub states: usize,
+    /// States that are so many steps away are the last; `None`: all there are. A search to a depth says so.
+    pub depth: Option<u32>,
+    /// Of so many states one is led to its end.
+    pub end_every: usize,
+}
+
+impl Limits {
+    /// All there are, up to this many.
+    #[must_use]
+    pub const fn all(states: usize) -> Self {
+        Self { states, depth: None, end_every: 8 }
+    }
+}
+
+/// What a search went through.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Different states.
+    pub states: usize,
+    /// Steps between them.
+    pub transitions: u64,
+    /// The longest of the shortest ways to a state.
+    pub depth: u32,
+    /// No state was left that was not gone on from.
+    pub complete: bool,
+    /// CPU-seconds that it took.
+    pub seconds: f64,
+}
+
+impl fmt::Display for Figures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { states, transitions, depth, complete, seconds } = self;
+        let end = if *complete { "complete" } else { "to that depth" };
+        write!(f, "{states} states, {transitions} transitions, depth {depth}, {seconds:.1} CPU-s, {end}")
+    }
+}
+
+/// Why a search did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// Something is wrong: what, the shortest way there, and after how many states it was met.
+    Wrong {
+        /// The inputs, and what the last of them led to.
+        way: String,
+        /// States that were met before.
+        states: usize,
+    },
+    /// There are more states than the limit, which is this.
+    Limit(usize),
+    /// Something that it is made for did not happen in so many states.
+    NeverMet {
+        /// What.
+        what: String,
+        /// In all of these.
+        states: usize,
+    },
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong { way, .. } => f.write_str(way),
+            Self::Limit(states) => write!(f, "there are more than {states} states"),
+            Self::NeverMet { what, states } => write!(f, "a search of {states} states never met: {what}"),
+        }
+    }
+}
+
+/// Prints are spread evenly as they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct AsIs(u64);
+
+impl Hasher for AsIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only prints are kept");
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the lower half")]
+    fn write_u128(&mut self, print: u128) {
+        self.0 = print as u64;
+    }
+}
+
+/// Of so many states that were there already, one is compared with the state that it is taken for.
+const COMPARE_EVERY: u64 = 512;
+
+struct Search<'s, S: Scope> {
+    scope: &'s S,
+    limits: Limits,
+    /// The place of each state.
+    seen: HashMap<u128, u32, BuildHasherDefault<AsIs>>,
+    /// Which state each one was first reached from, and by what; in the order in which they were.
+    from: Vec<(u32, Option<S::Input>)>,
+    transitions: u64,
+    again: u64,
+    marks: u64,
+}
+
+/// Goes through every state of a scope.
+///
+/// # Errors
+///
+/// What is wrong, and the shortest way there; or that there are more states than the limit, or that something was not reached.
+pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
+    let began = cpu_seconds();
+    let mut search =
+        Search { scope, limits, seen: HashMap::default(), from: Vec::new(), transitions: 0, again: 0, marks: 0 };
+    let start = scope.start();
+    search.enter(scope.print(&start), 0, None);
+    let mut layer = vec![(0, start)];
+    let mut depth = 0;
+    while !layer.is_empty() && limits.depth.is_none_or(|last| depth < last) {
+        let mut next = Vec::new();
+        for (place, state) in layer {
+            search.leave(place, state, &mut next)?;
+        }
+        depth += u32::from(!next.is_empty());
+        layer = next;
+    }
+    let missing: Vec<_> = scope.reaches().into_iter().filter(|(bit, _)| search.marks & bit == 0).collect();
+    if !missing.is_empty() {
+        let names: Vec<_> = missing.iter().map(|(_, name)| *name).collect();
+        return Err(Stopped::NeverMet { what: names.join(", "), states: search.from.len() });
+    }
+    Ok(Figures {
+        states: search.from.len(),
+        transitions: search.transitions,
+        depth,
+        complete: layer.is_empty(),
+        seconds: cpu_seconds() - began,
+    })
+}
+
+/// CPU-seconds of this thread.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+impl<S: Scope> Search<'_, S> {
+    /// A state is there; the place that it has if it is new.
+    fn enter(&mut self, print: u128, parent: u32, input: Option<S::Input>) -> Option<u32> {
+        let Entry::Vacant(vacant) = self.seen.entry(print) else { return None };
+        let place = u32::try_from(self.from.len()).expect("fewer than 2^32 states");
+        vacant.insert(place);
+        self.from.push((parent, input));
+        Some(place)
+    }
+
+    /// Everything that can happen in a state.
+    fn leave(&mut self, place: u32, state: S::State, next: &mut Vec<(u32, S::State)>) -> Result<(), Stopped> {
+        let mut inputs = Vec::new();
+        self.scope.inputs(&state, &mut inputs);
+        for &input in &inputs {
+            let mut after = state.clone();
+            let scope = self.scope;
+            let print = caught(|| scope.step(&mut after, input)).map(|()| scope.print(&after));
+            let print = print.map_err(|error| self.way(place, Some(input), &error))?;
+            self.transitions += 1;
+            self.marks |= scope.marks(&after);
+            match self.enter(print, place, Some(input)) {
+                Some(new) => next.push((new, after)),
+                None => {
+                    self.again += 1;
+                    if self.again.is_multiple_of(COMPARE_EVERY) {
+                        self.compare(&after, print, place, input)?;
+                    }
+                }
+            }
+            if self.from.len() > self.limits.states {
+                return Err(Stopped::Limit(self.limits.states));
+            }
+        }
+        if (place as usize).is_multiple_of(self.limits.end_every) {
+            caught(|| self.scope.end(state))
+                .map_err(|error| self.way(place, None, &format!("led to its end: {error}")))?;
+        }
+        Ok(())
+    }
+
+    /// From a state and the one that it is taken for the same follows.
+    fn compare(&self, state: &S::State, print: u128, parent: u32, input: S::Input) -> Result<(), Stopped> {
+        let place = self.seen[&print];
+        let first = self.replayed(place);
+        let after = |state: &S::State| {
+            let mut inputs = Vec::new();
+            self.scope.inputs(state, &mut inputs);
+            let follow = inputs.into_iter().map(|input| {
+                let mut after = state.clone();
+                let outcome = caught(|| self.scope.step(&mut after, input));
+                (outcome.map_or(0, |()| self.scope.print(&after)), format!("{input:?}"))
+            });
+            let mut follow: Vec<_> = follow.collect();
+            follow.sort_unstable();
+            follow
+        };
+        let (one, other) = (after(&first), after(state));
+        let prints = |follow: &[(u128, String)]| follow.iter().map(|(print, _)| *print).collect::<Vec<_>>();
+        if prints(&one) == prints(&other) {
+            return Ok(());
+        }
+        let only = |one: &[(u128, String)], other: &[(u128, String)]| -> Vec<String> {
+            let found = one.iter().filter(|(print, _)| other.iter().all(|(known, _)| known != print));
+            found.map(|(_, input)| input.clone()).collect()
+        };
+        let text = format!(
+            "two states are taken for one, and are not. From this one follows {:?} and from the other {:?}. The other:\n{}",
+            only(&other, &one),
+            only(&one, &other),
+            self.told(place, None, "")
+        );
+        Err(self.way(parent, Some(input), &text))
+    }
+
+    /// The inputs that lead to a state.
+    fn inputs_to(&self, place: u32) -> Vec<S::Input> {
+        let mut inputs = Vec::new();
+        let mut at = place;
+        while let (parent, Some(input)) = self.from[at as usize] {
+            inputs.push(input);
+            at = parent;
+        }
+        inputs.reverse();
+        inputs
+    }
+
+    fn replayed(&self, place: u32) -> S::State {
+        let mut state = self.scope.start();
+        for input in self.inputs_to(place) {
+            self.scope.step(&mut state, input);
+        }
+        state
+    }
+
+    /// What is wrong, and how it comes about.
+    fn way(&self, place: u32, last: Option<S::Input>, error: &str) -> Stopped {
+        Stopped::Wrong { way: self.told(place, last, error), states: self.from.len() }
+    }
+
+    fn told(&self, place: u32, last: Option<S::Input>, error: &str) -> String {
+        let inputs = self.inputs_to(place).into_iter().chain(last);
+        let lines: Vec<String> = (1..).zip(inputs).map(|(number, input)| format!("{number:>4} {input:?}")).collect();
+        format!("{} inputs:\n{}\n{error}", lines.len(), lines.join("\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

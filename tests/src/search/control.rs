@@ -1,0 +1,418 @@
+//! A control plane of two servers that are polled: elections, failures, members that go and come back.
+
+use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use alloc::collections::BTreeMap;
+use core::hash::Hash;
+use core::time::Duration;
+use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::monitor::{
+    CheckReply, Line, LineId, MonitorAction, MonitorOptions, MonitorState, ServerMonitoringMode,
+};
+use poolhouse_core::sim::begin_near_end;
+use poolhouse_core::topology::{
+    AppError, AppErrorKind, Fixed, HandshakePhase, HelloInfo, HelloLists, PoolCommand, ServerError, TopologyId,
+    TopologyOptions, TopologyType,
+};
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, ServerType};
+
+/// With room for two servers and one that is being replaced.
+type Memory = Fixed<3, 4, 10, 96>;
+
+/// A tick: minHeartbeatFrequencyMS, which is also how often servers are checked.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Two ticks, in nanoseconds: what lies back further lies back as far as that.
+const HORIZON: u64 = 1_000_000_000;
+
+/// A scope of the control plane.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What it is called.
+    pub name: &'static str,
+    /// How many steps it goes: servers that come back are others, so there is no end.
+    pub depth: u32,
+    /// More states are an error.
+    pub states: usize,
+    /// The numbers of servers begin near their end.
+    pub near_end: bool,
+}
+
+/// The scopes.
+#[must_use]
+pub fn scopes() -> Vec<Shape> {
+    let shape = Shape { name: "two servers, 8 steps", depth: 8, states: 1_000_000, near_end: false };
+    vec![shape, Shape { name: "two servers, the last that have numbers, 8 steps", near_end: true, ..shape }]
+}
+
+/// Those that take minutes.
+#[must_use]
+pub fn bigger() -> Vec<Shape> {
+    vec![Shape { name: "two servers, 9 steps", depth: 9, states: 20_000_000, near_end: false }]
+}
+
+mod mark {
+    pub(super) const PRIMARY: u64 = 1;
+    pub(super) const DEPOSED: u64 = 1 << 1;
+    pub(super) const CLEARED: u64 = 1 << 2;
+    pub(super) const REMOVED: u64 = 1 << 3;
+    pub(super) const NAMES: [&str; 4] = ["a primary", "a primary deposed", "a pool cleared", "a server removed"];
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It is the primary of both since this election.
+    Primary(u8),
+    /// It is the primary, and alone.
+    Alone,
+    /// It is a secondary of both.
+    Secondary,
+    /// It has no configuration.
+    Ghost,
+}
+
+/// One thing that happens, to the server of this place among the members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// Its monitor's connection stands.
+    Dialed(u8),
+    /// It answers.
+    Reply(u8, Role),
+    /// It answers that it is not well.
+    NotOk(u8),
+    /// Its monitor's connection fails.
+    Failed(u8),
+    /// An application's connection fails.
+    AppError(u8),
+    /// Somebody waits for a server.
+    Request,
+    /// A tick.
+    Tick,
+    /// The end.
+    Close,
+}
+
+/// What the host has of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Kept {
+    is_ready: bool,
+    line: Option<LineId>,
+    /// Its line waits for a reply; else for a dial.
+    waits: bool,
+}
+
+/// A control plane and what the host holds.
+#[derive(Clone, Debug)]
+pub struct State {
+    control: Control<Memory>,
+    now: Instant,
+    kept: BTreeMap<ServerId, Kept>,
+    /// The newest election of which a primary told.
+    newest: u8,
+    marks: u64,
+}
+
+struct Hosts(&'static [&'static str]);
+
+impl HelloLists for Hosts {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().copied()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        core::iter::empty()
+    }
+}
+
+fn hello(role: Role, address: &str) -> HelloInfo<'static, Hosts> {
+    let hosts: &'static [&'static str] = match (role, address) {
+        (Role::Alone, "a:1") => &["a:1"],
+        (Role::Alone, _) => &["b:1"],
+        _ => &["a:1", "b:1"],
+    };
+    let election = |number: u8| Some(ObjectId([number; 12]));
+    let is_member = role != Role::Ghost;
+    HelloInfo {
+        is_writable_primary: matches!(role, Role::Primary(_) | Role::Alone),
+        secondary: role == Role::Secondary,
+        arbiter_only: false,
+        hidden: false,
+        is_replica_set: !is_member,
+        is_db_grid: false,
+        is_cryptd: false,
+        set_name: is_member.then_some("rs"),
+        set_version: is_member.then_some(1),
+        election_id: match role {
+            Role::Primary(number) => election(number),
+            Role::Alone => election(2),
+            Role::Secondary | Role::Ghost => None,
+        },
+        me: None,
+        primary: None,
+        min_wire_version: 0,
+        max_wire_version: 21,
+        last_write_date_ms: None,
+        logical_session_timeout_minutes: None,
+        topology_version: None,
+        lists: Hosts(hosts),
+    }
+}
+
+impl Shape {
+    /// Goes through it.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run(&self) -> Result<Figures, Stopped> {
+        self.run_up_to(usize::MAX)
+    }
+
+    /// Goes through it, up to so many states if that is fewer than its own limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
+        begin_near_end(self.near_end);
+        let figures = search(self, Limits { states: states.min(self.states), depth: Some(self.depth), end_every: 8 });
+        begin_near_end(false);
+        figures
+    }
+}
+
+impl Scope for Shape {
+    type State = State;
+    type Input = Input;
+
+    fn start(&self) -> State {
+        let seeds = ["a:1", "b:1"];
+        let options =
+            TopologyOptions { seeds: &seeds, replica_set: Some("rs"), direct_connection: false, load_balanced: false };
+        let monitor = MonitorOptions {
+            heartbeat_frequency: TICK,
+            connect_timeout: TICK * 2,
+            server_monitoring_mode: ServerMonitoringMode::Poll,
+            ..MonitorOptions::DEFAULT
+        };
+        let now = Instant::from_nanos(1_000_000_000);
+        let (topology, monitor) = (options.validate().expect("valid"), monitor.validate().expect("valid"));
+        let control = Control::new(now, TopologyId::new(1), topology, monitor, &mut ()).expect("there is room");
+        let mut state = State { control, now, kept: BTreeMap::new(), newest: 0, marks: 0 };
+        state.settle();
+        state
+    }
+
+    fn inputs(&self, state: &State, inputs: &mut Vec<Input>) {
+        if state.control.is_closed() {
+            return;
+        }
+        for (place, (server, kept)) in (0..).zip(&state.kept) {
+            if kept.line.is_some() {
+                inputs.push(Input::Failed(place));
+                if kept.waits {
+                    let roles = [Role::Primary(1), Role::Primary(2), Role::Alone, Role::Secondary, Role::Ghost];
+                    inputs.extend(roles.map(|role| Input::Reply(place, role)));
+                    inputs.push(Input::NotOk(place));
+                } else {
+                    inputs.push(Input::Dialed(place));
+                }
+            }
+            if state.control.topology().server(*server).is_some_and(|server| server.server_type().is_known()) {
+                inputs.push(Input::AppError(place));
+            }
+        }
+        inputs.extend([Input::Request, Input::Tick, Input::Close]);
+    }
+
+    fn step(&self, state: &mut State, input: Input) {
+        state.marks = 0;
+        let now = state.now;
+        match input {
+            Input::Dialed(place) => {
+                let (server, line) = state.line(place);
+                state.control.handle_dialed(now, server, line, &mut ()).expect("the monitor waits for it");
+            }
+            Input::Reply(place, role) => {
+                let (server, line) = state.line(place);
+                let address = state.control.topology().server(server).expect("a member").address().to_owned();
+                let hello = hello(role, &address);
+                let monitor = state.control.monitor(server).expect("a member");
+                let is_awaited = monitor.state() == MonitorState::Checking;
+                let told = state.control.handle_reply(now, server, line, &CheckReply::OK, Some(&hello), &mut ());
+                told.expect("the monitor waits for it");
+                if is_awaited {
+                    state.elected(server, role);
+                }
+            }
+            Input::NotOk(place) => {
+                let (server, line) = state.line(place);
+                let reply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
+                let told = state.control.handle_reply::<Hosts>(now, server, line, &reply, None, &mut ());
+                told.expect("the monitor waits for it");
+            }
+            Input::Failed(place) => {
+                let (server, line) = state.line(place);
+                state.control.handle_failed(now, server, line, Cause::Network, &mut ()).expect("it has the line");
+                if !state.kept[&server].waits {
+                    state.kept.entry(server).or_default().line = None;
+                }
+            }
+            Input::AppError(place) => state.app_error(place),
+            Input::Request => state.control.request_check(now),
+            Input::Tick => {
+                state.now = now.saturating_add(TICK);
+                state.control.handle_timeout(state.now, &mut ());
+                let left = state.control.poll_timeout();
+                assert!(left.is_none_or(|at| at > state.now), "what is due is not done");
+            }
+            Input::Close => state.control.close(now, &mut ()),
+        }
+        state.settle();
+    }
+
+    fn print(&self, state: &State) -> u128 {
+        let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
+        state.control.hash(&mut canon);
+        (&state.kept, state.newest).hash(&mut canon);
+        canon.print()
+    }
+
+    fn marks(&self, state: &State) -> u64 {
+        state.marks
+    }
+
+    fn reaches(&self) -> Vec<(u64, &'static str)> {
+        (0..).map(|bit| 1 << bit).zip(mark::NAMES).collect()
+    }
+
+    fn end(&self, mut state: State) {
+        state.control.close(state.now, &mut ());
+        state.settle();
+        assert_eq!(state.control.poll_timeout(), None, "nothing is due after the end");
+        assert!(state.kept.is_empty(), "every pool is closed");
+    }
+}
+
+impl State {
+    fn line(&self, place: u8) -> (ServerId, LineId) {
+        let (server, kept) = self.kept.iter().nth(place.into()).expect("a member");
+        (*server, kept.line.expect("its monitor has a connection"))
+    }
+
+    /// What a server said of itself when it was asked has been taken in.
+    fn elected(&mut self, server: ServerId, role: Role) {
+        let topology = self.control.topology();
+        let is_primary = topology.server(server).is_some_and(|it| it.server_type() == ServerType::RsPrimary);
+        let election = match role {
+            Role::Primary(number) => number,
+            Role::Alone => 2,
+            Role::Secondary | Role::Ghost => 0,
+        };
+        assert!(!is_primary || election >= self.newest, "S9: the primary of an older election");
+        if is_primary {
+            self.newest = election;
+            assert!(role != Role::Alone || topology.server_count() == 1, "S8: members that the primary does not know");
+        }
+    }
+
+    fn app_error(&mut self, place: u8) {
+        let server = *self.kept.keys().nth(place.into()).expect("a member");
+        let error = AppError {
+            generation: 0,
+            pool_generation: 0,
+            phase: HandshakePhase::After,
+            kind: AppErrorKind::Network,
+            overloaded: false,
+            service_id: None,
+        };
+        let verdict = self.control.handle_app_error(self.now, server, &error, &mut ());
+        assert!(verdict.marked_unknown && verdict.clear.is_some(), "S12: it makes the server Unknown");
+        self.kept.entry(server).or_default().is_ready = false;
+    }
+
+    /// The host does everything that it is told, and pools agree with descriptions.
+    fn settle(&mut self) {
+        self.control.assert_invariants();
+        let mut removed = Vec::new();
+        let mut woken = false;
+        while let Some(action) = self.control.poll_action() {
+            assert!(!woken, "S8: selectors wake last");
+            match action {
+                ControlAction::ServerAdded(server) => {
+                    assert!(self.kept.insert(server, Kept::default()).is_none(), "a server is added twice");
+                }
+                ControlAction::ServerRemoved(server) => removed.push(server),
+                ControlAction::Pool(server, command) => self.command(server, command),
+                ControlAction::WakeSelectors => woken = true,
+            }
+        }
+        let servers: Vec<ServerId> = self.kept.keys().copied().collect();
+        for server in servers {
+            while let Some(action) = self.control.poll_line(self.now, server, Line::Check) {
+                let kept = self.kept.entry(server).or_default();
+                (kept.line, kept.waits) = match action {
+                    MonitorAction::Dial(line) => (Some(line), false),
+                    MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => (Some(line), true),
+                    MonitorAction::Hangup(line) => {
+                        assert_eq!(kept.line, Some(line), "a connection is hung up that the host has");
+                        (None, false)
+                    }
+                };
+            }
+        }
+        for server in removed {
+            self.marks |= mark::REMOVED;
+            let kept = self.kept.remove(&server).expect("a server is removed that was there");
+            assert_eq!(kept.line, None, "the monitor of a server that is gone has a connection");
+        }
+        self.check();
+    }
+
+    fn command(&mut self, server: ServerId, command: PoolCommand) {
+        let server_type = self.control.topology().server(server).expect("commands are for members").server_type();
+        let kept = self.kept.get_mut(&server).expect("it was added before");
+        kept.is_ready = command == PoolCommand::Ready;
+        if kept.is_ready {
+            assert!(server_type.is_data_bearing(), "S8: {server_type} is not for it");
+        } else {
+            assert!(!server_type.is_known(), "S7: the description comes first");
+            self.marks |= mark::CLEARED;
+        }
+    }
+
+    fn check(&mut self) {
+        self.control.assert_invariants();
+        let topology = self.control.topology();
+        assert_eq!(topology.server_count() as usize, self.kept.len());
+        let mut primaries = 0;
+        for server in topology.servers() {
+            let is_ready = self.kept[&server.server()].is_ready;
+            assert!(
+                !server.server_type().is_data_bearing() || is_ready,
+                "S8: {server} is known, and its pool is not ready"
+            );
+            if matches!(server.error(), Some(ServerError::Failed(_))) {
+                assert!(!is_ready, "S7: {server} failed, and its pool is ready");
+            }
+            if matches!(server.error(), Some(ServerError::NewerPrimary)) {
+                self.marks |= mark::DEPOSED;
+            }
+            primaries += usize::from(server.server_type() == ServerType::RsPrimary);
+        }
+        assert!(primaries <= 1, "SDAM: two primaries");
+        let has_primary = topology.description().topology_type() == TopologyType::ReplicaSetWithPrimary;
+        assert_eq!(primaries == 1, has_primary, "SDAM: the topology's type is by its primary");
+        if has_primary {
+            self.marks |= mark::PRIMARY;
+        }
+    }
+}

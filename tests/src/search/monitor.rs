@@ -1,0 +1,378 @@
+//! The monitor: a server that answers anything at any time, and an application that asks for checks, cancels and closes.
+
+use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
+use core::hash::Hash;
+use core::time::Duration;
+use poolhouse_core::monitor::{
+    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
+    ServerMonitoringMode, Stale,
+};
+use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+
+/// A scope of the monitor.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// What it is called.
+    pub name: &'static str,
+    /// Whether the server may stream.
+    pub mode: ServerMonitoringMode,
+    /// heartbeatFrequencyMS and connectTimeoutMS, in ticks of 250 ms.
+    pub ticks: [u32; 2],
+    /// How many steps it goes; `None`: to the end of all.
+    pub depth: Option<u32>,
+    /// What it is to show.
+    pub reaches: u64,
+}
+
+/// A tick: half of minHeartbeatFrequencyMS.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Four ticks, in nanoseconds: what lies back further lies back as far as that.
+const HORIZON: u64 = 1_000_000_000;
+
+/// What searches are to show.
+mod mark {
+    pub(super) const STREAMED: u64 = 1;
+    pub(super) const TIMEOUT: u64 = 1 << 1;
+    pub(super) const CANCELLED: u64 = 1 << 2;
+    pub(super) const CLOSED: u64 = 1 << 3;
+    pub(super) const RETRY: u64 = 1 << 4;
+    pub(super) const STALE: u64 = 1 << 5;
+    pub(super) const MEASURED: u64 = 1 << 6;
+    pub(super) const FAILED: u64 = 1 << 7;
+    pub(super) const SERVER: u64 = TIMEOUT | CANCELLED | CLOSED | RETRY | STALE | FAILED;
+    pub(super) const NAMES: [&str; 8] = [
+        "a streamed reply",
+        "a timeout",
+        "a check cancelled",
+        "a check closed",
+        "a retry at once",
+        "stale news",
+        "a measurement",
+        "a failed check",
+    ];
+}
+
+/// The scopes.
+#[must_use]
+pub fn scopes() -> Vec<Shape> {
+    let shape = |name, mode, ticks, reaches| Shape { name, mode, ticks, depth: None, reaches };
+    vec![
+        shape("polling", ServerMonitoringMode::Poll, [4, 2], mark::SERVER),
+        shape("polling, without a limit", ServerMonitoringMode::Poll, [3, 0], mark::SERVER & !mark::TIMEOUT),
+        shape("streaming", ServerMonitoringMode::Stream, [3, 2], mark::SERVER | mark::STREAMED | mark::MEASURED),
+    ]
+}
+
+impl Shape {
+    /// Goes through it.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run(&self) -> Result<Figures, Stopped> {
+        self.run_up_to(usize::MAX)
+    }
+
+    /// Goes through it, up to so many states if that is fewer than its own limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
+        search(self, Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) })
+    }
+
+    fn options(&self) -> MonitorOptions {
+        let [heartbeat, connect] = self.ticks.map(|ticks| TICK * ticks);
+        MonitorOptions {
+            heartbeat_frequency: heartbeat,
+            connect_timeout: connect,
+            server_monitoring_mode: self.mode,
+            ..MonitorOptions::DEFAULT
+        }
+    }
+}
+
+/// What a server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// That it is well, and nothing of its topologyVersion.
+    Plain,
+    /// With a topologyVersion of this counter: newer, older or equal.
+    Version(i64),
+    /// And that more will come.
+    More(i64),
+    /// That it is not well.
+    NotOk,
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// The monitor starts.
+    Start,
+    /// Somebody wants a check.
+    Request,
+    /// An application's connection has failed.
+    Cancel,
+    /// The end.
+    Close,
+    /// A tick, of which the monitor is told.
+    Tick,
+    /// The host takes an action.
+    Take,
+    /// The connection stands.
+    Dialed(Line),
+    /// A reply, and whether the server is known then.
+    Reply(Line, Answer, bool),
+    /// The connection fails.
+    Failed(Line, Cause),
+    /// News of one that was given up.
+    Late(Line),
+}
+
+/// A monitor, its model, and what the host holds.
+#[derive(Clone, Debug)]
+pub struct State {
+    monitor: Monitor,
+    model: ModelMonitor,
+    trace: Trace,
+    now: Instant,
+    /// The connection of each line that the host has, and the one before.
+    lines: [Option<LineId>; 2],
+    before: [Option<LineId>; 2],
+    events: Vec<(Instant, MonitorEvent)>,
+    marks: u64,
+}
+
+const fn place(line: Line) -> usize {
+    match line {
+        Line::Check => 0,
+        Line::Rtt => 1,
+    }
+}
+
+const fn reply(answer: Answer) -> CheckReply {
+    match answer {
+        Answer::Plain => CheckReply::OK,
+        Answer::Version(counter) => CheckReply { topology_version: version_of(counter), ..CheckReply::OK },
+        Answer::More(counter) => {
+            CheckReply { topology_version: version_of(counter), more_to_come: true, ..CheckReply::OK }
+        }
+        Answer::NotOk => CheckReply { ok: false, code: 91, ..CheckReply::OK },
+    }
+}
+
+const fn version_of(counter: i64) -> Option<TopologyVersion> {
+    Some(TopologyVersion { process_id: ObjectId([1; 12]), counter })
+}
+
+impl Scope for Shape {
+    type State = State;
+    type Input = Input;
+
+    fn start(&self) -> State {
+        let options = self.options();
+        let server = ServerId::new(1);
+        State {
+            monitor: Monitor::new(server, options.validate().expect("the options of a scope are valid")),
+            model: ModelMonitor::new(server, &options),
+            trace: Trace::default(),
+            now: Instant::from_nanos(1_000_000_000),
+            lines: [None; 2],
+            before: [None; 2],
+            events: Vec::new(),
+            marks: 0,
+        }
+    }
+
+    fn inputs(&self, state: &State, inputs: &mut Vec<Input>) {
+        match state.monitor.state() {
+            MonitorState::New => inputs.push(Input::Start),
+            MonitorState::Closed => {}
+            MonitorState::Waiting | MonitorState::Checking | MonitorState::Settling => {
+                inputs.extend([Input::Request, Input::Cancel, Input::Tick, Input::Close]);
+            }
+        }
+        if [Line::Check, Line::Rtt].into_iter().any(|line| state.monitor.owes_line(line)) {
+            inputs.push(Input::Take);
+        }
+        for line in [Line::Check, Line::Rtt] {
+            if state.before[place(line)].is_some() {
+                inputs.push(Input::Late(line));
+            }
+            let Some(id) = state.lines[place(line)] else { continue };
+            inputs.extend([Cause::Network, Cause::NetworkTimeout, Cause::Dns].map(|cause| Input::Failed(line, cause)));
+            match state.model.waits_for_reply(id) {
+                Some(false) => inputs.push(Input::Dialed(line)),
+                // A reply that nobody asked for breaks the protocol, whatever it says.
+                None => inputs.push(Input::Reply(line, Answer::Plain, true)),
+                Some(true) => {
+                    let answers = [Answer::Plain, Answer::Version(1), Answer::Version(2), Answer::More(2)];
+                    inputs.extend(answers.map(|answer| Input::Reply(line, answer, true)));
+                    inputs.extend([Answer::Plain, Answer::More(1)].map(|answer| Input::Reply(line, answer, false)));
+                    inputs.push(Input::Reply(line, Answer::NotOk, false));
+                }
+            }
+        }
+    }
+
+    fn step(&self, state: &mut State, input: Input) {
+        let seen = state.trace.seen;
+        let mut known = false;
+        match input {
+            Input::Start => {
+                state.monitor.start(state.now, &mut state.events);
+                state.model.start(state.now);
+            }
+            Input::Request => {
+                state.monitor.request_check(state.now);
+                state.model.request_check(state.now);
+            }
+            Input::Cancel => {
+                state.monitor.cancel_check(state.now, &mut state.events);
+                state.model.cancel_check(state.now);
+            }
+            Input::Close => {
+                state.monitor.close(state.now, &mut state.events);
+                state.model.close(state.now);
+            }
+            Input::Tick => {
+                state.now = state.now.saturating_add(TICK);
+                state.monitor.handle_timeout(state.now, &mut state.events);
+                state.model.timeout(state.now);
+                assert!(state.monitor.poll_timeout().is_none_or(|due| due > state.now), "S21: what is due is not done");
+            }
+            Input::Take => state.take(),
+            Input::Dialed(line) => {
+                let id = state.lines[place(line)].expect("the host has one");
+                let told = state.monitor.handle_dialed(state.now, id, &mut state.events);
+                let expected = state.model.dialed(state.now, id);
+                state.note(told, expected);
+            }
+            Input::Reply(line, answer, is_known) => {
+                known = is_known;
+                let (id, reply) = (state.lines[place(line)].expect("the host has one"), reply(answer));
+                let told = state.monitor.handle_reply(state.now, id, &reply, &mut state.events);
+                let expected = state.model.reply(state.now, id, &reply);
+                state.note(told, expected);
+            }
+            Input::Failed(line, cause) => {
+                let id = state.lines[place(line)].expect("the host has one");
+                // Of a dial that fails there is nothing to hang up.
+                if state.model.waits_for_reply(id) == Some(false) {
+                    state.before[place(line)] = state.lines[place(line)].take();
+                }
+                state.fail(id, cause);
+            }
+            Input::Late(line) => {
+                let id = state.before[place(line)].expect("there was one");
+                let before = state.monitor.clone();
+                state.fail(id, Cause::Network);
+                assert_eq!(before, state.monitor, "stale news changes nothing");
+            }
+        }
+        state.apply(known);
+        state.compare();
+        state.mark(&seen);
+    }
+
+    fn print(&self, state: &State) -> u128 {
+        let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
+        state.monitor.hash(&mut canon);
+        let is_there = |id: &Option<LineId>| id.is_some();
+        (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
+        // Of a connection that the monitor has given up and the host not yet.
+        let news = state.lines.map(|id| id.and_then(|id| state.model.waits_for_reply(id)));
+        news.hash(&mut canon);
+        canon.print()
+    }
+
+    fn marks(&self, state: &State) -> u64 {
+        state.marks
+    }
+
+    fn reaches(&self) -> Vec<(u64, &'static str)> {
+        let bits = (0..).map(|bit| 1 << bit);
+        bits.zip(mark::NAMES).filter(|(bit, _)| self.reaches & bit != 0).collect()
+    }
+
+    fn end(&self, mut state: State) {
+        state.monitor.close(state.now, &mut state.events);
+        state.model.close(state.now);
+        state.compare();
+        while state.monitor.owes_line(Line::Check) || state.monitor.owes_line(Line::Rtt) {
+            state.take();
+        }
+        state.compare();
+        state.trace.assert_ended();
+        assert_eq!(state.monitor.poll_timeout(), None, "S18: no timers after close");
+        assert_eq!(state.monitor.poll_action(state.now), None, "S18: and nothing owed");
+        assert_eq!(state.lines, [None; 2], "S18: and no connection");
+    }
+}
+
+impl State {
+    /// The host takes one action.
+    fn take(&mut self) {
+        let action = self.monitor.poll_action(self.now);
+        assert_eq!(action.map(ModelAction::from), self.model.take_action(self.now), "S14, S15, S17: the action");
+        match action {
+            Some(MonitorAction::Dial(id)) => self.lines[place(id.line())] = Some(id),
+            Some(MonitorAction::Hangup(id)) => {
+                let kept = &mut self.lines[place(id.line())];
+                assert_eq!(*kept, Some(id), "a connection is hung up that the host has");
+                self.before[place(id.line())] = kept.take();
+            }
+            Some(MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line }) => {
+                assert_eq!(self.lines[place(line.line())], Some(line), "on the connection that the host has");
+            }
+            None => panic!("an action is owed"),
+        }
+    }
+
+    fn fail(&mut self, id: LineId, cause: Cause) {
+        let told = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
+        let expected = self.model.failed(self.now, id, cause);
+        self.note(told, expected);
+    }
+
+    fn note(&mut self, told: Result<(), Stale>, expected: bool) {
+        assert_eq!(told.is_ok(), expected, "S21: stale news");
+        if told.is_err() {
+            self.trace.seen.stale += 1;
+        }
+    }
+
+    /// Applies the outcome, if there is one.
+    fn apply(&mut self, known: bool) {
+        assert_eq!(self.monitor.outcome(), self.model.outcome(), "S7, S8: the outcome");
+        let Some(outcome) = self.monitor.outcome() else { return };
+        let known = known && matches!(outcome, CheckOutcome::Succeeded { .. });
+        self.monitor.settle(self.now, known, &mut self.events);
+        self.model.settle(self.now, known);
+    }
+
+    /// Whatever can be seen of the monitor is what the model says.
+    fn compare(&mut self) {
+        assert_same(&self.monitor, &mut self.model, &mut self.events, &mut self.trace);
+    }
+
+    fn mark(&mut self, before: &Counts) {
+        let Self { trace, model, marks, .. } = self;
+        let seen = trace.seen;
+        let bits = [
+            (mark::STREAMED, seen.streamed > before.streamed),
+            (mark::TIMEOUT, seen.timeouts > before.timeouts),
+            (mark::CANCELLED, seen.cancelled > before.cancelled),
+            (mark::CLOSED, seen.closed > before.closed),
+            (mark::RETRY, seen.retries > before.retries),
+            (mark::STALE, seen.stale > before.stale),
+            (mark::MEASURED, model.measured() > 0),
+            (mark::FAILED, seen.failed > before.failed),
+        ];
+        *marks = bits.into_iter().filter(|(_, is_seen)| *is_seen).map(|(bit, _)| bit).sum();
+    }
+}

@@ -1,0 +1,551 @@
+//! The multiplexed pool: two connections of two streams each, three requests, and peers that answer late, twice or not at all.
+
+use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use crate::model::mux::{Event, Model, Outcome, Place, Room, Stand};
+use crate::sim::mux::{same, translated};
+use core::hash::Hash;
+use core::time::Duration;
+use poolhouse_core::mux::{
+    AcquireError, Distance, HostOptions, HostState, Mux, MuxAction, MuxConnId, MuxEvent, MuxFixed, MuxId, MuxOptions,
+    MuxWaiterId, ReplyError, Stream, Written,
+};
+use poolhouse_core::{Cause, Instant, Machine};
+
+/// With room for so many connections, those included that only wait for late replies.
+type Memory<const CONNS: usize> = MuxFixed<CONNS, 3, 4>;
+
+/// A tick, in nanoseconds.
+const TICK: u64 = 1_000_000_000;
+
+/// When a search begins, in nanoseconds.
+const BEGIN: u64 = 1_000_000_000;
+
+/// What may happen besides requests, replies and connections that are established.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Can {
+    /// Connections cannot be established, or fail.
+    Fail,
+    /// Requests are given up that were written.
+    GiveUp,
+    /// Replies that nobody waits for.
+    Unknown,
+    /// The pool is closed.
+    Close,
+    /// The host comes when the pool asked for it.
+    Due,
+    /// The options change.
+    Reconfigure,
+}
+
+/// A scope of the multiplexed pool.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// What it is called.
+    pub name: &'static str,
+    /// The options.
+    pub options: MuxOptions,
+    /// How many requests want or have a stream at once.
+    pub requests: usize,
+    /// There is room for 2 connections; else for 3, so that one is replaced before its last reply has come.
+    pub is_tight: bool,
+    /// What may happen.
+    pub can: Vec<Can>,
+    /// The host carries out at once what the pool owes.
+    pub eager: bool,
+    /// How many steps it goes; `None`: to the end of all.
+    pub depth: Option<u32>,
+    /// What it is to show.
+    pub reaches: u64,
+}
+
+mod mark {
+    pub(super) const QUEUE: u64 = 1;
+    pub(super) const LATE: u64 = 1 << 1;
+    pub(super) const UNKNOWN: u64 = 1 << 2;
+    pub(super) const RETIRED: u64 = 1 << 3;
+    pub(super) const TRASHED: u64 = 1 << 4;
+    pub(super) const RESURRECTED: u64 = 1 << 5;
+    pub(super) const HEARTBEAT: u64 = 1 << 6;
+    pub(super) const TIMEOUT: u64 = 1 << 7;
+    pub(super) const DOWN: u64 = 1 << 8;
+    pub(super) const LOST: u64 = 1 << 9;
+    pub(super) const CANCEL_GRANTED: u64 = 1 << 10;
+    pub(super) const NAMES: [&str; 11] = [
+        "a queue",
+        "a late reply",
+        "an unknown reply",
+        "a connection retired",
+        "a connection trashed",
+        "a connection resurrected",
+        "a heartbeat",
+        "a timeout",
+        "a host that is down",
+        "requests lost with their connection",
+        "a grant cancelled",
+    ];
+}
+
+/// The scopes.
+#[must_use]
+pub fn scopes() -> Vec<Shape> {
+    use mark::{CANCEL_GRANTED, DOWN, HEARTBEAT, LATE, LOST, QUEUE, RESURRECTED, RETIRED, TIMEOUT, TRASHED, UNKNOWN};
+    let host = HostOptions {
+        core_connections: 1,
+        max_connections: 2,
+        max_requests_per_connection: 2,
+        new_connection_threshold: 1,
+    };
+    let still = MuxOptions {
+        local: host,
+        remote: host,
+        streams_per_connection: 2,
+        max_queue_size: 3,
+        pool_timeout: Duration::from_nanos(2 * TICK),
+        idle_timeout: Duration::from_nanos(2 * TICK),
+        heartbeat_interval: Duration::ZERO,
+        heartbeat_timeout: Duration::from_nanos(TICK),
+        shrink_interval: Duration::from_nanos(TICK),
+        distance: Distance::Local,
+    };
+    let core2 = HostOptions { core_connections: 2, ..host };
+    let shape = |name, options, requests, can: &[Can], reaches| Shape {
+        name,
+        options,
+        requests,
+        can: can.to_vec(),
+        is_tight: false,
+        eager: true,
+        depth: None,
+        reaches,
+    };
+    let lazy = |shape: Shape| Shape { eager: false, ..shape };
+    let tight = |shape: Shape| Shape { is_tight: true, ..shape };
+    vec![
+        tight(shape(
+            "two connections of two streams, three requests",
+            still,
+            3,
+            &[Can::GiveUp],
+            QUEUE | LATE | RETIRED | CANCEL_GRANTED,
+        )),
+        tight(shape(
+            "hostile peers",
+            still,
+            2,
+            &[Can::GiveUp, Can::Unknown, Can::Fail, Can::Close],
+            UNKNOWN | LATE | LOST | DOWN,
+        )),
+        lazy(shape("one action at a time", still, 2, &[Can::GiveUp], QUEUE | LATE | RETIRED)),
+        shape("time", still, 2, &[Can::Due], TRASHED | RESURRECTED | TIMEOUT),
+        shape("a host that is down", still, 1, &[Can::Due, Can::Fail], DOWN),
+        shape(
+            "heartbeats",
+            MuxOptions { heartbeat_interval: Duration::from_nanos(TICK), local: core2, ..still },
+            1,
+            &[Can::Due],
+            HEARTBEAT,
+        ),
+        shape("other options", still, 2, &[Can::Reconfigure], TRASHED | RETIRED),
+    ]
+}
+
+/// One thing that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A request wants a stream.
+    Acquire,
+    /// One that waited asks what became of it.
+    Claim(u8),
+    /// One that waited gives up.
+    Cancel(u8),
+    /// A request that has a stream gives it back; whether it was written.
+    Release(u8, Written),
+    /// A reply by this id, on this connection.
+    Reply(u8, i32),
+    /// The host takes an action.
+    Take,
+    /// A connection stands.
+    Established(u8),
+    /// It could not be established.
+    EstablishFailed(u8),
+    /// A connection fails.
+    Failed(u8),
+    /// The pool is closed.
+    Close,
+    /// The host comes when something is due.
+    Due,
+    /// The host is farther away, with one connection; not to be used; or near again.
+    Reconfigure(Distance),
+}
+
+/// A multiplexed pool, its model, and what the host holds.
+#[derive(Debug)]
+pub struct State<const CONNS: usize> {
+    mux: Mux<Memory<CONNS>>,
+    model: Model,
+    log: Vec<(Instant, MuxEvent)>,
+    now: u64,
+    streams: Vec<(Stream, u64)>,
+    waiters: Vec<(MuxWaiterId, u64)>,
+    establishing: Vec<MuxConnId>,
+    known: Vec<MuxConnId>,
+    marks: u64,
+}
+
+impl<const CONNS: usize> Clone for State<CONNS> {
+    fn clone(&self) -> Self {
+        Self {
+            mux: self.mux.clone(),
+            model: self.model.clone(),
+            log: Vec::new(),
+            now: self.now,
+            streams: self.streams.iter().map(|(stream, request)| (stream.cloned(), *request)).collect(),
+            waiters: self.waiters.clone(),
+            establishing: self.establishing.clone(),
+            known: self.known.clone(),
+            marks: 0,
+        }
+    }
+}
+
+impl Shape {
+    /// Goes through it.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run(&self) -> Result<Figures, Stopped> {
+        self.run_up_to(usize::MAX)
+    }
+
+    /// Goes through it, up to so many states if that is fewer than its own limit.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`].
+    pub fn run_up_to(&self, states: usize) -> Result<Figures, Stopped> {
+        let limits = Limits { depth: self.depth, ..Limits::all(states.min(2_000_000)) };
+        if self.is_tight { search(&MuxScope::<2>(self), limits) } else { search(&MuxScope::<3>(self), limits) }
+    }
+
+    fn can(&self, what: Can) -> bool {
+        self.can.contains(&what)
+    }
+
+    /// Further options: one connection where the host is farther away.
+    fn reconfigured(&self, distance: Distance) -> MuxOptions {
+        let remote = HostOptions { max_connections: 1, ..self.options.remote };
+        MuxOptions { distance, remote, ..self.options }
+    }
+}
+
+fn small(len: usize) -> impl Iterator<Item = u8> {
+    0..u8::try_from(len).expect("a few")
+}
+
+struct MuxScope<'s, const CONNS: usize>(&'s Shape);
+
+impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
+    type State = State<CONNS>;
+    type Input = Input;
+
+    fn start(&self) -> State<CONNS> {
+        let mut log = Vec::new();
+        let config = self.0.options.validate().expect("the options of a scope are valid");
+        let mut state = State {
+            mux: Mux::new(Instant::from_nanos(BEGIN), MuxId::new(1), config, &mut log),
+            model: Model::new(BEGIN, self.0.options, Room { conns: CONNS, waiters: 3, ids: 64 }),
+            log,
+            now: BEGIN,
+            streams: Vec::new(),
+            waiters: Vec::new(),
+            establishing: Vec::new(),
+            known: Vec::new(),
+            marks: 0,
+        };
+        state.compare();
+        state
+    }
+
+    fn inputs(&self, state: &State<CONNS>, inputs: &mut Vec<Input>) {
+        if state.streams.len() + state.waiters.len() < self.0.requests {
+            inputs.push(Input::Acquire);
+        }
+        for place in small(state.waiters.len()) {
+            let number = state.waiters[usize::from(place)].1;
+            if state.model.waiter(number).is_some_and(|waiter| waiter.outcome != Outcome::Waiting) {
+                inputs.push(Input::Claim(place));
+            }
+            inputs.push(Input::Cancel(place));
+        }
+        for place in small(state.streams.len()) {
+            let waits = state.stand_of(usize::from(place)) == Some(Stand::Waiting);
+            if self.0.can(Can::GiveUp) || !waits {
+                inputs.push(Input::Release(place, Written::Perhaps));
+            }
+            if waits {
+                inputs.push(Input::Release(place, Written::No));
+            }
+        }
+        for (place, conn) in (0..).zip(&state.known) {
+            let Some(conn) = state.model.conn(conn.number().get()) else { continue };
+            if !matches!(conn.place, Place::Open | Place::Trashed | Place::Retired) {
+                continue;
+            }
+            let ids = 0..u16::try_from(conn.ids).expect("a few");
+            let is_due = |id: &u16| {
+                let waits = conn.requests.iter().any(|known| known.id == Some(*id) && known.stand != Stand::Answered);
+                conn.heartbeat_id() == Some(*id) || waits
+            };
+            let replies = ids.filter(|id| self.0.can(Can::Unknown) || is_due(id));
+            inputs.extend(replies.map(|id| Input::Reply(place, i32::from(id))));
+            if self.0.can(Can::Unknown) {
+                inputs.extend([Input::Reply(place, -1), Input::Reply(place, 65_536)]);
+            }
+            if self.0.can(Can::Fail) {
+                inputs.push(Input::Failed(place));
+            }
+        }
+        for place in small(state.establishing.len()) {
+            inputs.push(Input::Established(place));
+            if self.0.can(Can::Fail) {
+                inputs.push(Input::EstablishFailed(place));
+            }
+        }
+        if !self.0.eager && state.owes() {
+            inputs.push(Input::Take);
+        }
+        if self.0.can(Can::Close) && !state.mux.is_closed() {
+            inputs.push(Input::Close);
+        }
+        if self.0.can(Can::Due) && state.mux.poll_timeout().is_some() {
+            inputs.push(Input::Due);
+        }
+        if self.0.can(Can::Reconfigure) {
+            inputs.extend([Distance::Local, Distance::Remote, Distance::Ignored].map(Input::Reconfigure));
+        }
+    }
+
+    fn step(&self, state: &mut State<CONNS>, input: Input) {
+        match input {
+            Input::Acquire => state.acquire(),
+            Input::Claim(place) => state.claim(place.into()),
+            Input::Cancel(place) => state.cancel(place.into()),
+            Input::Release(place, written) => state.release(place.into(), written),
+            Input::Reply(place, stream) => state.reply(state.known[usize::from(place)], stream),
+            Input::Take => assert!(state.take(), "an action is owed"),
+            Input::Established(place) => {
+                let conn = state.establishing.remove(place.into());
+                state.established(conn);
+            }
+            Input::EstablishFailed(place) => {
+                let conn = state.establishing.remove(place.into());
+                let told = state.mux.handle_establish_failed(state.at(), conn, Cause::Network, &mut state.log);
+                let expected = state.model.handle_establish_failed(state.now, conn.number().get(), Cause::Network);
+                assert_eq!(told.is_ok(), expected, "handle_establish_failed");
+            }
+            Input::Failed(place) => {
+                let conn = state.known[usize::from(place)];
+                let told = state.mux.handle_failed(state.at(), conn, Cause::Network, &mut state.log);
+                let expected = state.model.handle_failed(state.now, conn.number().get(), Cause::Network);
+                assert_eq!(told.is_ok(), expected, "handle_failed");
+            }
+            Input::Close => state.close(),
+            Input::Due => {
+                let due = state.mux.poll_timeout().expect("something is due");
+                state.now = state.now.max(due.as_nanos());
+                state.tick();
+                let due = state.mux.poll_timeout();
+                assert!(due.is_none_or(|due| due > state.at()), "what is due is not done");
+            }
+            Input::Reconfigure(distance) => {
+                let options = self.0.reconfigured(distance);
+                state.mux.reconfigure(state.at(), options.validate().expect("valid options"), &mut state.log);
+                state.model.reconfigure(state.now, options);
+            }
+        }
+        state.compare();
+        if self.0.eager {
+            while state.take() {}
+            state.compare();
+        }
+    }
+
+    fn print(&self, state: &State<CONNS>) -> u128 {
+        let mut canon =
+            Canon::new(state.now, TICK * if self.0.options.heartbeat_interval.is_zero() { 1 } else { 3 }, None);
+        state.mux.hash(&mut canon);
+        state.model.words(&mut canon);
+        for conn in &state.known {
+            conn.index().hash(&mut canon);
+        }
+        let mut sorted: Vec<u32> = state.establishing.iter().map(|conn| conn.index()).collect();
+        sorted.sort_unstable();
+        sorted.hash(&mut canon);
+        // A stream that outlived its connection is as any other such.
+        let held = |place: usize| {
+            let (stream, _) = &state.streams[place];
+            state.stand_of(place).map(|_| (stream.conn().index(), stream.id()))
+        };
+        let mut held: Vec<_> = (0..state.streams.len()).map(held).collect();
+        held.sort_unstable();
+        held.hash(&mut canon);
+        state.waiters.len().hash(&mut canon);
+        state.waiters.iter().for_each(|(waiter, _)| waiter.index().hash(&mut canon));
+        canon.print()
+    }
+
+    fn marks(&self, state: &State<CONNS>) -> u64 {
+        state.marks
+    }
+
+    fn reaches(&self) -> Vec<(u64, &'static str)> {
+        let bits = (0..).map(|bit| 1 << bit);
+        bits.zip(mark::NAMES).filter(|(bit, _)| self.0.reaches & bit != 0).collect()
+    }
+
+    fn end(&self, mut state: State<CONNS>) {
+        state.close();
+        state.compare();
+        while state.take() {}
+        while !state.waiters.is_empty() {
+            state.claim(0);
+        }
+        while !state.streams.is_empty() {
+            state.release(0, Written::Perhaps);
+        }
+        state.compare();
+        assert_eq!(state.mux.state(), HostState::default(), "something is left");
+        assert!(state.known.is_empty(), "a connection is left");
+        assert_eq!(state.mux.poll_timeout(), None, "something is due");
+    }
+}
+
+impl<const CONNS: usize> State<CONNS> {
+    fn at(&self) -> Instant {
+        Instant::from_nanos(self.now)
+    }
+
+    /// How the request stands that has this stream; `None` once its connection is gone.
+    fn stand_of(&self, place: usize) -> Option<Stand> {
+        let (stream, request) = &self.streams[place];
+        let conn = self.model.conn(stream.conn().number().get())?;
+        conn.requests.iter().find(|known| known.number == *request).map(|known| known.stand)
+    }
+
+    fn owes(&self) -> bool {
+        let is_at = |place| self.model.at(place).next().is_some();
+        let heartbeats = !self.model.owed_heartbeats().is_empty();
+        is_at(Place::OwesClose) || is_at(Place::OwesEstablish) || heartbeats || !self.model.owed_wakes().is_empty()
+    }
+
+    /// Everything that can be seen of the pool is as the model says.
+    fn compare(&mut self) {
+        let mut actual: Vec<(u64, Event)> = Vec::with_capacity(self.log.len());
+        for (at, event) in self.log.drain(..) {
+            if let MuxEvent::ConnectionCreated { conn, .. } = event {
+                self.known.push(conn);
+            }
+            let event = translated(&event);
+            self.marks |= mark_of(&event);
+            actual.push((at.as_nanos(), event));
+        }
+        same::assert_events(actual, &mut self.model);
+        same::assert_state(&self.mux, &self.model);
+        let model = &self.model;
+        self.known.retain(|conn| model.conn(conn.number().get()).is_some());
+        let is_at_it =
+            |conn: &MuxConnId| model.conn(conn.number().get()).is_some_and(|conn| conn.place == Place::Establishing);
+        self.establishing.retain(is_at_it);
+    }
+
+    /// Takes one action, or finds that none is owed.
+    fn take(&mut self) -> bool {
+        let action = self.mux.poll_action(self.at());
+        match action {
+            None => assert!(!self.owes(), "an action is owed"),
+            Some(MuxAction::Wake(waiter)) => {
+                let found = self.waiters.iter().find(|(id, _)| *id == waiter);
+                self.model.took_wake(found.expect("a Wake of a request that is not over").1);
+            }
+            Some(MuxAction::Close(conn)) => self.model.took_close(conn.number().get()),
+            Some(MuxAction::Heartbeat(conn, stream)) => self.model.took_heartbeat(conn.number().get(), stream),
+            Some(MuxAction::Establish(conn)) => {
+                self.model.took_establish(conn.number().get());
+                self.establishing.push(conn);
+            }
+        }
+        let model = &self.model;
+        self.known.retain(|conn| model.conn(conn.number().get()).is_some());
+        action.is_some()
+    }
+
+    fn tick(&mut self) {
+        self.mux.handle_timeout(self.at(), &mut self.log);
+        self.model.handle_timeout(self.now);
+    }
+
+    fn acquire(&mut self) {
+        let outcome = self.mux.acquire(self.at(), None, &mut self.log);
+        let expected = self.model.acquire(self.now, None);
+        same::acquire(outcome, expected, &mut self.streams, &mut self.waiters);
+    }
+
+    fn claim(&mut self, place: usize) {
+        let (waiter, number) = self.waiters[place];
+        let outcome = self.mux.claim(self.at(), waiter);
+        let is_over = same::claim(outcome, self.model.claim(self.now, number), &mut self.streams);
+        assert!(is_over, "only who was woken claims");
+        self.waiters.remove(place);
+    }
+
+    fn cancel(&mut self, place: usize) {
+        let (waiter, number) = self.waiters.remove(place);
+        if matches!(self.model.waiter(number).map(|waiter| waiter.outcome), Some(Outcome::Granted(..))) {
+            self.marks |= mark::CANCEL_GRANTED;
+        }
+        self.mux.cancel(self.at(), waiter, &mut self.log);
+        self.model.cancel(self.now, number);
+    }
+
+    fn release(&mut self, place: usize, written: Written) {
+        let (stream, request) = self.streams.remove(place);
+        let conn = stream.conn().number().get();
+        self.mux.release(self.at(), stream, written, &mut self.log).expect("its own");
+        self.model.release(self.now, conn, request, written);
+    }
+
+    fn reply(&mut self, conn: MuxConnId, stream: i32) {
+        let told = self.mux.handle_reply(self.at(), conn, stream, &mut self.log);
+        assert_eq!(told, self.model.handle_reply(self.now, conn.number().get(), stream), "handle_reply");
+        assert_ne!(told, Err(ReplyError::Stale), "its connection is there");
+    }
+
+    fn established(&mut self, conn: MuxConnId) {
+        let told = self.mux.handle_established(self.at(), conn, &mut self.log);
+        assert_eq!(told.is_ok(), self.model.handle_established(self.now, conn.number().get()), "handle_established");
+    }
+
+    fn close(&mut self) {
+        self.mux.close(self.at(), &mut self.log);
+        self.model.close(self.now);
+    }
+}
+
+/// What an event shows.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others show nothing that is looked for")]
+const fn mark_of(event: &Event) -> u64 {
+    match event {
+        Event::Queued(_) => mark::QUEUE,
+        Event::Late(..) => mark::LATE,
+        Event::Unknown(..) => mark::UNKNOWN,
+        Event::Retired(..) => mark::RETIRED,
+        Event::Trashed(..) => mark::TRASHED,
+        Event::Resurrected(_) => mark::RESURRECTED,
+        Event::HeartbeatSucceeded(..) => mark::HEARTBEAT,
+        Event::Failed(AcquireError::TimedOut { .. }, _) => mark::TIMEOUT,
+        Event::Failed(AcquireError::Down { .. }, _) => mark::DOWN,
+        Event::Closed(_, _, in_flight) if *in_flight > 0 => mark::LOST,
+        _ => 0,
+    }
+}

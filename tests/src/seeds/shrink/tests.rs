@@ -1,0 +1,86 @@
+use super::{Limits, head, shrink};
+use crate::choices::{Choices, Decisions, Script, Stream};
+use crate::sim::caught;
+use core::time::Duration;
+
+const ENDLESS: Limits = Limits { lives: 5_000, time: Duration::MAX };
+
+/// A planted fault: a life of many additions to a sum fails when the sum passes a hundred while the other part has said yes once.
+fn body(of: &Decisions) -> Result<(), String> {
+    let (mut numbers, mut switches): (Stream, Stream) = (of.stream("numbers"), of.stream("switches"));
+    caught(|| {
+        let (mut sum, mut is_on) = (0, false);
+        for step in 0..numbers.below(200) {
+            if numbers.is_over() {
+                break;
+            }
+            sum += numbers.below(40);
+            is_on |= switches.one_in(2);
+            assert!(!is_on || sum <= 100, "P2: {sum} after {step} steps");
+            assert!(sum < 100_000, "never");
+        }
+    })
+}
+
+#[test]
+fn life_that_fails_is_shrunk_to_what_it_takes() {
+    let seed = (0..).find(|seed| body(&Decisions::of_seed(*seed)).is_err()).expect("most fail");
+    let recorded = Decisions::recorded(seed);
+    let error = body(&recorded).expect_err("as before");
+    let script = recorded.script();
+    let shrunk = shrink(script.clone(), error, ENDLESS, |script| body(&Decisions::scripted(script.clone())).err());
+    // Three numbers make 101 at most steps of 39; one switch, which is on by the first choice.
+    assert!(shrunk.script.len() <= 5, "{} of {}", shrunk.script, script.len());
+    assert!(shrunk.error.starts_with("P2: 101 "), "{}", shrunk.error);
+    assert_eq!(body(&Decisions::scripted(shrunk.script)), Err(shrunk.error));
+}
+
+#[test]
+fn life_is_not_shrunk_to_another_failure() {
+    let script = Script { seed: 1, streams: [("a".to_owned(), vec![3, 9, 9])].into() };
+    let live = |script: &Script| match script.streams["a"].as_slice() {
+        [first, ..] if *first >= 3 => Some("P9: one".to_owned()),
+        _ => Some("P10: another".to_owned()),
+    };
+    let shrunk = shrink(script, "P9: one".to_owned(), ENDLESS, live);
+    assert_eq!(shrunk.script.streams["a"], [3]);
+}
+
+#[test]
+fn shrinking_ends_with_its_time_and_its_lives() {
+    let script = Script { seed: 1, streams: [("a".to_owned(), vec![9; 100])].into() };
+    let spend = |limits| shrink(script.clone(), "P1: any".to_owned(), limits, |_| None);
+    let none = spend(Limits { lives: 5_000, time: Duration::ZERO });
+    assert_eq!((none.lives, none.script), (0, script.clone()));
+    assert_eq!(spend(Limits { lives: 3, time: Duration::MAX }).lives, 3);
+}
+
+#[test]
+fn script_is_its_text() {
+    let script = Script { seed: 7, streams: [("b".to_owned(), vec![1, 0]), ("a".to_owned(), vec![4])].into() };
+    let text = script.to_string();
+    assert_eq!(text, "7: a 4; b 1 0");
+    assert_eq!(text.parse(), Ok(script));
+    assert!("7 a 4".parse::<Script>().is_err());
+    assert!("7: a x".parse::<Script>().is_err());
+}
+
+#[test]
+fn recorded_life_is_lived_again_from_its_script() {
+    let (recorded, plain) = (Decisions::recorded(5), Decisions::of_seed(5));
+    let draw = |of: &Decisions| {
+        let mut stream = of.stream("part");
+        (0..50).map(|bound| stream.below(bound + 1)).collect::<Vec<_>>()
+    };
+    let values = draw(&recorded);
+    assert_eq!(values, draw(&plain));
+    assert_eq!(values, draw(&Decisions::scripted(recorded.script())));
+    assert_eq!(recorded.script().len(), 50);
+}
+
+#[test]
+fn heads_are_ids_or_words_without_numbers() {
+    assert_eq!(head("P10: 3 wait"), "P10");
+    assert_eq!(head("assertion `left == right` failed: 17 of n3 left\n  left: 1"), "# of n# left");
+    assert_eq!(head("P: odd"), "P: odd");
+}

@@ -1,0 +1,84 @@
+//! What the client's host does wrong: clocks, timers, old news, storms.
+
+use super::kind::Kind;
+use super::life::{BACK_MAX, World};
+use super::plan::MS;
+use crate::choices::Choices;
+use crate::oracle::pool::Bounded;
+use poolhouse_core::Cause;
+use poolhouse_core::convert::{check_reply, hello_info};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
+
+impl<M: Bounded> World<'_, M> {
+    pub(super) fn jump_forward(&mut self) {
+        let by = u64::from(self.draws.host.one_of(&[600_u32, 15_000, 3_600_000])) * MS;
+        self.skew = self.skew.saturating_add_unsigned(by);
+        self.note(Kind::ClockForward, by / MS);
+    }
+
+    pub(super) fn jump_back(&mut self) {
+        if self.clock() < self.client.now {
+            return;
+        }
+        let by = u64::from(self.draws.host.below(2_000)) * MS;
+        assert!(by <= BACK_MAX, "what is waited for in the end");
+        self.skew = self.skew.saturating_sub_unsigned(by);
+        self.note(Kind::ClockBack, by / MS);
+    }
+
+    /// Timers and those who wait are looked at for nothing.
+    pub(super) fn look(&mut self) {
+        self.note(Kind::Spurious, 0);
+        let clock = self.clock();
+        self.client.advance(clock, true);
+        self.settle();
+        self.look_for_nothing();
+    }
+
+    pub(super) fn request(&mut self) {
+        self.note(Kind::Request, 0);
+        self.client.request();
+    }
+
+    /// The host tells old news: nothing comes of it.
+    pub(super) fn tell_old_news(&mut self) {
+        let lines: Vec<_> = self.net.gone_lines.iter().copied().collect();
+        let conns: Vec<_> = self.net.gone_conns.iter().copied().collect();
+        for (server, line) in lines {
+            let late = match self.draws.host.below(3) {
+                0 => self.client.dialed(server, line),
+                1 => self.client.failed(server, line, Cause::NetworkTimeout),
+                _ => {
+                    let mut hello = HelloReply::default();
+                    hello.ok = true;
+                    let reply = check_reply(&hello, 0, Matched::Last);
+                    self.client.replied(server, line, &reply, Some(&hello_info(&hello)))
+                }
+            };
+            assert!(late.is_err(), "late news of #{server} was taken");
+            self.note(Kind::LateNews, u64::from(server.number()));
+        }
+        for (server, conn) in conns {
+            let is_good = self.draws.host.one_in(2);
+            let late = self.client.late_conn(server, conn, is_good);
+            self.counters.checks.add("P41");
+            assert!(late.is_err(), "P41: late news of {conn:?} was taken");
+            self.note(Kind::LateNews, u64::from(server.number()));
+        }
+        assert!(self.client.wants.is_empty(), "late news has consequences");
+    }
+
+    pub(super) fn storm(&mut self) {
+        let pools: Vec<_> = self.client.pools().map(|at| at.0).collect();
+        if pools.is_empty() {
+            return;
+        }
+        let server = self.draws.host.one_of(&pools);
+        let times = self.draws.host.below(8) + 1;
+        let interrupt = self.draws.host.one_in(2);
+        self.note(Kind::Storm, u64::from(server.number()));
+        self.client.storm(server, times, interrupt);
+        self.settle();
+    }
+}

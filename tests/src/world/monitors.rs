@@ -1,0 +1,134 @@
+//! The client's monitors, each watched by an oracle. The control machine drives them and does not tell with which calls: these are found
+//! out by their effect, and made once more on a monitor that is watched.
+
+use crate::oracle::Checks;
+use crate::oracle::monitor::Watched;
+use alloc::collections::BTreeMap;
+use poolhouse_core::control::Control;
+use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig};
+use poolhouse_core::topology::OnHeap;
+use poolhouse_core::{Cause, Instant, Machine, ServerId};
+
+/// A call of a monitor.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Call {
+    Dialed(LineId),
+    Reply(LineId, CheckReply),
+    Failed(LineId, Cause),
+    Timeout,
+    Request,
+    Cancel,
+    /// Whether its server is known is said.
+    Known,
+    Settle,
+    Close,
+}
+
+/// What may come of a call of the control machine, besides that which it is for.
+const MORE: [&[Call]; 10] = [
+    &[],
+    &[Call::Settle],
+    &[Call::Known],
+    &[Call::Known, Call::Request],
+    &[Call::Known, Call::Cancel],
+    &[Call::Known, Call::Cancel, Call::Request],
+    &[Call::Close],
+    &[Call::Known, Call::Settle],
+    &[Call::Known, Call::Request, Call::Settle],
+    &[Call::Known, Call::Cancel, Call::Settle],
+];
+
+/// Calls a monitor, or one that is watched.
+macro_rules! tell {
+    ($call:expr, $monitor:expr, $now:expr, $known:expr) => {
+        match $call {
+            Call::Dialed(line) => drop($monitor.handle_dialed($now, line, &mut ())),
+            Call::Reply(line, reply) => drop($monitor.handle_reply($now, line, &reply, &mut ())),
+            Call::Failed(line, cause) => drop($monitor.handle_failed($now, line, cause, &mut ())),
+            Call::Timeout => $monitor.handle_timeout($now, &mut ()),
+            Call::Request => $monitor.request_check($now),
+            Call::Cancel => $monitor.cancel_check($now, &mut ()),
+            Call::Known => $monitor.set_server_known($known),
+            Call::Settle => $monitor.settle($now, $known, &mut ()),
+            Call::Close => $monitor.close($now, &mut ()),
+        }
+    };
+}
+
+pub(super) struct Monitors {
+    kept: BTreeMap<ServerId, Watched>,
+    config: MonitorConfig,
+    now: Instant,
+    /// What was checked of those that are gone.
+    checks: Checks,
+}
+
+impl Monitors {
+    pub(super) fn new(config: MonitorConfig) -> Self {
+        Self { kept: BTreeMap::new(), config, now: Instant::ORIGIN, checks: Checks::default() }
+    }
+
+    /// After a call of the control machine: makes the same calls.
+    ///
+    /// - `call`: what a monitor was told by it, or all of them were; if anything.
+    pub(super) fn follow(
+        &mut self,
+        control: &Control<OnHeap>,
+        now: Instant,
+        about: Option<ServerId>,
+        call: Option<Call>,
+    ) {
+        self.now = self.now.max(now);
+        let now = self.now;
+        for server in control.topology().servers().map(|server| server.server()) {
+            if control.monitor(server).is_some() && !self.kept.contains_key(&server) {
+                let mut watched = Watched::new(server, self.config);
+                watched.start(now, &mut ());
+                self.kept.insert(server, watched);
+            }
+        }
+        let checks = &mut self.checks;
+        self.kept.retain(|&server, watched| {
+            let Some(real) = control.monitor(server) else {
+                watched.close(now, &mut ());
+                checks.merge(watched.checks());
+                return false;
+            };
+            let known = control.topology().server(server).is_some_and(|server| server.server_type().is_known());
+            let is_due = watched.poll_timeout().is_some_and(|at| at <= now);
+            let first = call.filter(|call| match call {
+                Call::Timeout => is_due,
+                _ => about.is_none_or(|about| about == server),
+            });
+            if first.is_none() && **watched == *real {
+                return true;
+            }
+            let becomes_real = |more: &&[Call]| {
+                let mut monitor: Monitor = (**watched).clone();
+                first.iter().chain(*more).for_each(|call| tell!(*call, monitor, now, known));
+                monitor == *real
+            };
+            let more = MORE.into_iter().find(becomes_real);
+            let more = more.unwrap_or_else(|| {
+                panic!("S21: nobody knows what {server:?} was told by {call:?}:\n  {:?}\n  {real:?}", **watched)
+            });
+            first.iter().chain(more).for_each(|call| tell!(*call, watched, now, known));
+            true
+        });
+    }
+
+    /// Something was polled of a line, or nothing.
+    pub(super) fn polled(&mut self, now: Instant, server: ServerId, line: Line, action: Option<&MonitorAction>) {
+        self.now = self.now.max(now);
+        let Some(watched) = self.kept.get_mut(&server) else { return assert!(action.is_none(), "S18: {action:?}") };
+        let own = watched.poll_line(self.now, line);
+        assert_eq!(own.as_ref(), action, "S21: {server:?} wants this of {line:?}");
+    }
+
+    /// What the oracles have checked.
+    pub(super) fn checks(&self) -> Checks {
+        let mut checks = self.checks.clone();
+        self.kept.values().for_each(|watched| checks.merge(watched.checks()));
+        checks
+    }
+}

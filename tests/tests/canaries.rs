@@ -1,0 +1,330 @@
+//! Bugs that other pools, monitors and drivers have had, planted into a copy of this one: each is found by each of the generators that it is
+//! assigned to, within its budget; and without any of them nothing is found.
+//!
+//! Each file of tests/canaries is a patch with a head: what the bug was, the invariants that it breaks (tests/src/invariants.rs), and the generators
+//! with their budgets. The bugs stand behind a switch, so that one build has them all.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use std::env;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use poolhouse_tests::figures;
+use poolhouse_tests::suite::Suite;
+use serde_json::{Value, json};
+
+/// What the copy has of the repository.
+const COPIED: [&str; 9] = [
+    ".cargo",
+    "Cargo.lock",
+    "Cargo.toml",
+    "README.md",
+    "core",
+    "runtime-async-std",
+    "runtime-embassy",
+    "runtime-smol",
+    "tests",
+];
+
+/// The patch that the others want.
+const SWITCH: &str = "00-switch";
+
+/// After so long a hunt is ended.
+const SECONDS_MAX: &str = "120";
+
+/// A planted bug.
+struct Canary {
+    name: String,
+    breaks: String,
+    /// Generators and their budgets.
+    found_by: Vec<(String, u64)>,
+}
+
+fn main() -> ExitCode {
+    let canaries = match canaries() {
+        Ok(canaries) => canaries,
+        Err(error) => return Suite::new("canaries").case("heads", move || Err::<(), _>(error)).run(),
+    };
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let generators: BTreeSet<(String, u64)> = canaries.iter().flat_map(|canary| canary.found_by.clone()).collect();
+    let mut suite = Suite::new("canaries");
+    suite = suite.case("nothing_planted_and_nothing_found", move || without(&generators));
+    for canary in canaries {
+        let told = Arc::clone(&told);
+        suite = suite.case(canary.name.replace('-', "_"), move || found(&canary, &told));
+    }
+    let status = suite.run();
+    if let Ok(told) = told.lock() {
+        let found = told.iter().filter(|canary| canary["found"] == true).count();
+        figures::record("canaries", &json!({ "planted": told.len(), "found": found, "canaries": *told }));
+    }
+    status
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// The folder that this very program was built in.
+fn target() -> Result<PathBuf, String> {
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    // target/debug/deps/canaries-..
+    program.ancestors().nth(3).map(Path::to_path_buf).ok_or_else(|| "no target folder".to_owned())
+}
+
+fn canaries() -> Result<Vec<Canary>, String> {
+    let mut names = names().map_err(|error| format!("tests/canaries: {error}"))?;
+    names.retain(|name| name != SWITCH);
+    names.into_iter().map(canary).collect()
+}
+
+fn names() -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root().join("tests/canaries"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "patch") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// Reads the head of a patch.
+fn canary(name: String) -> Result<Canary, String> {
+    let path = root().join("tests/canaries").join(format!("{name}.patch"));
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let head: Vec<&str> = text.lines().take_while(|line| !line.starts_with("--- ")).collect();
+    let field = |field: &str| {
+        let line = head.iter().find_map(|line| line.strip_prefix(field));
+        line.map(str::trim).filter(|line| !line.is_empty()).ok_or_else(|| format!("{name} does not say {field}"))
+    };
+    let found_by = field("found-by:")?.split_whitespace().map(|word| {
+        let (generator, budget) = word.split_once('=').ok_or_else(|| format!("{name}: {word} is no budget"))?;
+        Ok((generator.to_owned(), budget.parse().map_err(|_| format!("{name}: {budget} is no number"))?))
+    });
+    let found_by = found_by.collect::<Result<Vec<_>, String>>()?;
+    Ok(Canary { breaks: field("breaks:")?.to_owned(), found_by, name })
+}
+
+/// No generator finds anything where nothing is planted, with the largest budget that it has.
+fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
+    for (generator, budget) in generators {
+        let is_largest = !generators.iter().any(|(other, larger)| other == generator && larger > budget);
+        if is_largest {
+            let hunted = hunt(generator, *budget, None)?;
+            if !hunted["found"].is_null() {
+                return Err(format!("{generator} finds a bug that nobody has planted: {hunted}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Each generator finds it.
+fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
+    let mut hunts = Vec::new();
+    let mut missed = Vec::new();
+    for (generator, budget) in &canary.found_by {
+        let hunted = hunt(generator, *budget, Some(&canary.name))?;
+        if hunted["found"].is_null() {
+            missed.push(generator.as_str());
+        }
+        hunts.push(hunted);
+    }
+    if let Ok(mut told) = told.lock() {
+        told.push(json!({
+            "name": canary.name, "breaks": canary.breaks, "found": missed.is_empty(), "hunts": hunts,
+        }));
+    }
+    if missed.is_empty() { Ok(()) } else { Err(format!("not found by {}", missed.join(", "))) }
+}
+
+/// The programs of the copy.
+#[derive(Clone)]
+struct Programs {
+    hunt: PathBuf,
+    interleavings: PathBuf,
+    schedules: PathBuf,
+}
+
+/// Runs a program of the copy.
+fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, String> {
+    static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
+    let programs = PROGRAMS.get_or_init(build).as_ref().map_err(Clone::clone)?;
+    for (name, program) in [("interleavings", &programs.interleavings), ("schedules", &programs.schedules)] {
+        if let Some(test) = generator.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
+            return one_test(generator, program, test, planted);
+        }
+    }
+    let mut command = Command::new("timeout");
+    command.arg(SECONDS_MAX).arg(&programs.hunt).args(["--generator", generator, "--budget", &budget.to_string()]);
+    command.arg("--corpus").arg(root().join("fuzz/corpus"));
+    if let Some(name) = planted {
+        command.args(["--planted", name]);
+    }
+    let output = command.output().map_err(|error| format!("timeout: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&told).map_err(|_| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("{generator}, {planted:?}: {}: {}", output.status, said.trim())
+    })
+}
+
+/// Runs one test: a scenario in all its interleavings, or in some schedules.
+fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) -> Result<Value, String> {
+    let begun = Instant::now();
+    let mut command = Command::new("timeout");
+    command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
+    let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
+    let output = output.map_err(|error| format!("timeout: {error}"))?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let is_run = told.contains("running 1 test");
+    let found = match output.status.code() {
+        Some(0) if is_run => None,
+        // What cargo's tests end with when one fails.
+        Some(101) if is_run => Some(told.lines().find(|line| line.contains("panicked")).unwrap_or("failed")),
+        _ => return Err(format!("{generator}: {}: {told}", output.status)),
+    };
+    Ok(json!({
+        "generator": generator, "planted": planted, "tried": 1, "seconds": begun.elapsed().as_secs_f64(), "found": found,
+    }))
+}
+
+/// What went wrong with a file or a folder.
+fn failed_at(what: &Path) -> impl Fn(io::Error) -> String {
+    move |error| format!("{}: {error}", what.display())
+}
+
+/// Makes the copy with every bug in it, and builds it with what the repository itself was built with.
+fn build() -> Result<Programs, String> {
+    let target = target()?;
+    let (stage, copy) = (target.join("canaries/stage"), target.join("canaries/copy"));
+    // Never the folder of the repository itself: cargo knows packages by their place in a workspace, so that the copy's would be taken for ours.
+    let built = target.join("canaries/target");
+    for part in ["debug/.fingerprint", "debug/build", "debug/deps"] {
+        link_dependencies(&target.join(part), &built.join(part)).map_err(failed_at(&built))?;
+    }
+    if stage.exists() {
+        fs::remove_dir_all(&stage).map_err(failed_at(&stage))?;
+    }
+    for name in COPIED {
+        copy_all(&root().join(name), &stage.join(name)).map_err(failed_at(&stage))?;
+    }
+    for name in names().map_err(failed_at(&stage))? {
+        apply(&stage, &name)?;
+    }
+    // What has not changed keeps its time, and is not built again.
+    sync(&stage, &copy).map_err(failed_at(&copy))?;
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(&copy).env("CARGO_TARGET_DIR", &built);
+    // What cargo tells this program of its package: build scripts that look at it would run anew, there and then here.
+    for (name, _) in env::vars_os() {
+        let is_of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_EXE_"]
+            .iter()
+            .any(|start| name.to_string_lossy().starts_with(start));
+        if is_of_package {
+            cargo.env_remove(name);
+        }
+    }
+    cargo.args(["test", "--locked", "--offline", "--workspace", "--all-features", "--no-run"]);
+    cargo.args(["--bin", "hunt", "--test", "interleavings", "--test", "schedules"]);
+    let output = cargo.arg("--message-format=json").output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("the copy does not build:\n{}", String::from_utf8_lossy(&output.stderr)));
+    }
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let built: Vec<Value> = messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let program = |name: &str| {
+        let messages = built.iter().filter(|message| message["target"]["name"] == name);
+        let program = messages.filter_map(|message| message["executable"].as_str()).next_back();
+        program.map(PathBuf::from).ok_or_else(|| format!("cargo does not say where {name} is"))
+    };
+    Ok(Programs { hunt: program("hunt")?, interleavings: program("interleavings")?, schedules: program("schedules")? })
+}
+
+/// Lends what was built of others' packages, so that it is not built twice; what is linked keeps its time. Ours all begin with one word.
+fn link_dependencies(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (entry, to) = entry.map(|entry| (entry.path(), to.join(entry.file_name())))?;
+        let name = to.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        // Programs are ours, too, and are no libraries.
+        let is_program = from.ends_with("deps") && !name.starts_with("lib");
+        if name.contains("poolhouse") || is_program {
+            continue;
+        }
+        if entry.is_dir() {
+            link_dependencies(&entry, &to)?;
+        } else if !to.exists() {
+            fs::hard_link(&entry, &to)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(folder: &Path, name: &str) -> Result<(), String> {
+    let patch = root().join("tests/canaries").join(format!("{name}.patch"));
+    let patch = patch.canonicalize().map_err(|error| format!("{}: {error}", patch.display()))?;
+    let mut git = Command::new("git");
+    // The folder is not a part of the repository that it lies in.
+    git.current_dir(folder).env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap_or(folder));
+    let output = git.args(["apply", "-C1"]).arg(&patch).output().map_err(|error| format!("git: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{name} does not apply any more: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+fn is_left_out(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "target" || name == "firmware" && path.is_dir())
+}
+
+fn copy_all(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        return fs::copy(from, to).map(drop);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().filter(|_| !is_left_out(&path)) {
+            copy_all(&path, &to.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes `to` equal to `from`, and touches only what differs.
+fn sync(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.is_dir() {
+        let content = fs::read(from)?;
+        if fs::read(to).is_ok_and(|old| old == content) {
+            return Ok(());
+        }
+        return fs::write(to, content);
+    }
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        let path = entry.path();
+        if !from.join(entry.file_name()).exists() {
+            if path.is_dir() { fs::remove_dir_all(&path)? } else { fs::remove_file(&path)? }
+        }
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        sync(&entry.path(), &to.join(entry.file_name()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! The corpora of the fuzz targets, and what once failed: a case per target. See fuzz/README.md.
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use poolhouse_tests::figures;
+use poolhouse_tests::fuzz::{Body, TARGETS};
+use poolhouse_tests::hunt::files;
+use poolhouse_tests::sim::caught;
+use poolhouse_tests::suite::Suite;
+use serde_json::{Value, json};
+
+/// No corpus is larger: it is in the repository.
+const FILES_MAX: usize = 120;
+const BYTES_MAX: usize = 200_000;
+
+fn main() -> ExitCode {
+    let mut suite = Suite::new("corpus").case("every_target_is_here_and_has_a_program", lists_agree);
+    for (name, body) in TARGETS {
+        suite = suite.case(name, move || replay(name, body));
+    }
+    let status = suite.run();
+    let counts = TARGETS.iter().map(|(name, _)| ((*name).to_owned(), json!(files(&corpus(name)).len())));
+    figures::record("corpus", &Value::Object(counts.collect()));
+    status
+}
+
+fn fuzz_folder() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz"))
+}
+
+fn corpus(name: &str) -> PathBuf {
+    fuzz_folder().join("corpus").join(name)
+}
+
+fn replay(name: &str, body: Body) -> Result<(), String> {
+    let saved = files(&corpus(name));
+    if saved.is_empty() {
+        return Err("it has no corpus: see fuzz/README.md".to_owned());
+    }
+    let bytes: usize = saved.iter().map(Vec::len).sum();
+    if saved.len() > FILES_MAX || bytes > BYTES_MAX {
+        return Err(format!("{} files, {bytes} bytes: minimize it", saved.len()));
+    }
+    let failed = files(&fuzz_folder().join("regressions").join(name));
+    for (place, data) in saved.iter().chain(&failed).enumerate() {
+        caught(|| body(data)).map_err(|error| format!("file {place}, {data:02x?}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// The names of the files of a folder, without their ends; of folders that have nothing in them none.
+fn names(folder: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.path().file_stem().map(|stem| stem.to_string_lossy().into_owned())).collect()
+}
+
+fn lists_agree() -> Result<(), String> {
+    let here: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let programs = names(&fuzz_folder().join("fuzz_targets"));
+    if here != programs {
+        return Err(format!("tests/src/fuzz.rs has {here:?}, fuzz/fuzz_targets {programs:?}"));
+    }
+    for folder in ["corpus", "regressions", "dictionaries"] {
+        let others: Vec<String> = names(&fuzz_folder().join(folder)).difference(&here).cloned().collect();
+        if !others.is_empty() {
+            return Err(format!("fuzz/{folder} has what no target is called: {others:?}"));
+        }
+    }
+    Ok(())
+}

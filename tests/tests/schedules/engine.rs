@@ -1,0 +1,181 @@
+//! shuttle: orders of the threads of a scenario that are chosen by chance.
+
+use super::model::{Depth, Work, lock};
+use alloc::collections::BTreeMap;
+use core::cell::Cell;
+use poolhouse_tests::figures;
+use poolhouse_tests::oracle::Checks;
+use serde_json::{Value, json};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler};
+use shuttle::sync::Condvar;
+pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+use shuttle::thread;
+pub(crate) use shuttle::thread::JoinHandle;
+use shuttle::{Config, MaxSteps, Runner};
+use std::env;
+use std::sync::LazyLock;
+
+/// What its lines of figures begin with.
+pub(crate) const NAME: &str = "schedules";
+
+/// How many schedules of each scenario there are with each scheduler, unless it says otherwise.
+const SCHEDULES: usize = 250;
+
+/// How many times as many.
+const FACTOR: &str = "POOLHOUSE_SCHEDULES";
+
+/// The one that is run, in place of any other.
+const SCHEDULE: &str = "POOLHOUSE_SCHEDULE";
+
+/// What the schedulers begin with.
+const SEED: u64 = 20_261_122;
+
+/// More steps than the longest has: whoever needs more gets nowhere.
+const STEPS_MAX: usize = 200_000;
+
+/// Of each thread, in bytes. What is not used of it costs nothing.
+const STACK_BYTES: usize = 0x80000;
+
+/// Where PCT may change priorities besides the beginning: its depth.
+const fn depth_of(depth: Depth) -> usize {
+    match depth {
+        Depth::All | Depth::AllInTime => 3,
+        Depth::Preemptions(count) => count + 1,
+    }
+}
+
+/// Whether one schedule is run again.
+pub(crate) fn is_replay() -> bool {
+    env::var_os(SCHEDULE).is_some()
+}
+
+/// Does `work` in some orders of its threads. Says which orders those are.
+pub(crate) fn check(depth: Depth, work: Work) -> String {
+    check_many(SCHEDULES, depth_of(depth), work)
+}
+
+/// - `schedules`: so many by each scheduler. - `depth`: of PCT.
+pub(crate) fn check_many(schedules: usize, depth: usize, work: Work) -> String {
+    let mut config = Config::new();
+    config.stack_size = STACK_BYTES;
+    config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
+    let factor = env::var(FACTOR).ok().and_then(|factor| factor.parse().ok()).unwrap_or(1);
+    let count = schedules * factor;
+    let work: Work = alloc::sync::Arc::new(move || {
+        // The first thread.
+        AWAKE.set(1);
+        work();
+    });
+    if let Ok(schedule) = env::var(SCHEDULE) {
+        Runner::new(ReplayScheduler::new_from_encoded(&schedule), config).run(move || work());
+        return String::from("the one that was asked for");
+    }
+    let again = Work::clone(&work);
+    Runner::new(PctScheduler::new_from_seed(SEED, depth, count), config.clone()).run(move || again());
+    Runner::new(RandomScheduler::new_from_seed(SEED, count), config).run(move || work());
+    format!("half of them by PCT of depth {depth}")
+}
+
+/// What is told of all scenarios.
+#[derive(Default)]
+struct Told {
+    schedules: usize,
+    outcomes: BTreeMap<String, Value>,
+    kinds: BTreeMap<&'static str, usize>,
+    checks: Checks,
+}
+
+static TOLD: LazyLock<std::sync::Mutex<Told>> = LazyLock::new(Default::default);
+
+/// Leaves the figures of a scenario beside those of the others.
+pub(crate) fn note(name: &str, runs: usize, outcomes: &BTreeMap<&str, usize>) {
+    let mut told = TOLD.lock().expect("whole");
+    told.schedules += runs;
+    told.outcomes.insert(name.to_owned(), json!(outcomes));
+    told.record();
+}
+
+/// The same of what tasks have done and how that ended.
+pub(crate) fn note_kinds(kinds: &BTreeMap<&'static str, usize>, checks: &Checks) {
+    let mut told = TOLD.lock().expect("whole");
+    for (kind, count) in kinds {
+        *told.kinds.entry(kind).or_default() += count;
+    }
+    told.checks.merge(checks);
+    told.record();
+}
+
+impl Told {
+    fn record(&self) {
+        let Self { schedules, outcomes, kinds, checks } = self;
+        let checks = checks.json();
+        let figures = json!({ "schedules": schedules, "outcomes": outcomes, "kinds": kinds, "invariants": checks });
+        figures::record(NAME, &figures);
+    }
+}
+
+std::thread_local! {
+    /// How many threads of the schedule that this thread runs have something to do, or wait for a lock.
+    static AWAKE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Whether only the one that asks has something to do, besides the first thread, which waits for others to end.
+pub(crate) fn is_quiet() -> bool {
+    AWAKE.get() <= 2
+}
+
+/// Runs something on a thread of its own.
+pub(crate) fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    AWAKE.set(AWAKE.get() + 1);
+    thread::spawn(move || {
+        let result = work();
+        AWAKE.set(AWAKE.get() - 1);
+        result
+    })
+}
+
+/// Wakes a thread. It is no `park`, which shuttle takes for a yield: PCT gives who does that the least priority.
+pub(crate) struct Bell {
+    state: Mutex<BellState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct BellState {
+    rung: bool,
+    /// Its thread has nothing to do until it is rung.
+    awaited: bool,
+}
+
+impl Bell {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Returns when it was rung since it was last asked.
+    pub(crate) fn wait(&self) {
+        let mut state = lock(&self.state);
+        while !core::mem::take(&mut state.rung) {
+            // Who was rung for what it has heard of already is awake for nothing.
+            if !core::mem::replace(&mut state.awaited, true) {
+                AWAKE.set(AWAKE.get() - 1);
+            }
+            state = self.changed.wait(state).expect("a model ends with its first panic");
+        }
+    }
+
+    /// Whether it was rung since it was last asked.
+    pub(crate) fn take(&self) -> bool {
+        core::mem::take(&mut lock(&self.state).rung)
+    }
+
+    pub(crate) fn ring(&self) {
+        let mut state = lock(&self.state);
+        state.rung = true;
+        if core::mem::take(&mut state.awaited) {
+            AWAKE.set(AWAKE.get() + 1);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+}

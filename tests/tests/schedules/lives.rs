@@ -1,0 +1,518 @@
+//! Lives of a client: two to four tasks do a few things each, by chance, beside all tasks of the background, while the peer fails and time passes.
+
+use super::bench::{Bench, Client, ping};
+use super::engine;
+use super::model::{Boxed, explore_with, join, poll, task};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::sync::atomic::{AtomicBool, Ordering};
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
+use poolhouse_core::shell::{Guard, OperationError, Runtime as _, Subscribers, Wanted};
+use poolhouse_tests::choices::Choices;
+use poolhouse_tests::oracle::Checks;
+use poolhouse_tests::oracle::pool::Event;
+use poolhouse_tests::oracle::trace::Recorder;
+use poolhouse_tests::rng::Rng;
+use shuttle::rand::{RngCore, thread_rng};
+use shuttle::thread::yield_now;
+use std::sync::Mutex;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How often a peer that is well again is asked until it has to have answered: for longer than a connection that is still waited for takes to fail, a second each time.
+const ATTEMPTS_MAX: usize = 16;
+
+/// How often time yields to those who have something to do.
+const TURNS_MAX: usize = 20_000;
+
+/// What a task does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Deed {
+    Ping,
+    /// Within a second.
+    PingInTime,
+    /// On one connection.
+    PingTwice,
+    /// Has a connection while others have their turn.
+    Keep,
+    /// Drops a ping that is pending at this poll.
+    GiveUp(u32),
+    /// A ping that is polled by one executor, and then by another.
+    Move,
+    WarmUp,
+    RequestCheck,
+    /// Another size of the pool.
+    Resize(u32),
+    /// So many reads fail.
+    Cut(usize),
+    Refuse,
+    /// Nothing is answered any more, until all tasks have ended.
+    Mute,
+    Accept,
+    Close,
+}
+
+impl Deed {
+    fn drawn(rng: &mut Rng) -> Self {
+        match rng.below(33) {
+            0..8 => Self::Ping,
+            8..11 => Self::PingInTime,
+            11..13 => Self::PingTwice,
+            13..15 => Self::Keep,
+            15..20 => Self::GiveUp(1 + rng.below(4)),
+            20..22 => Self::Move,
+            22 => Self::WarmUp,
+            23 => Self::RequestCheck,
+            24 => Self::Resize(1 + rng.below(2)),
+            25..28 => Self::Cut(1 + rng.index(2)),
+            28 => Self::Refuse,
+            29 => Self::Mute,
+            30 | 31 => Self::Accept,
+            _ => Self::Close,
+        }
+    }
+
+    /// Whether events alone tell what came of it: that many wait equally long is no matter then.
+    const fn is_plain(self) -> bool {
+        !matches!(self, Self::PingInTime | Self::GiveUp(_) | Self::WarmUp | Self::Resize(_))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::PingInTime => "ping in time",
+            Self::PingTwice => "ping twice",
+            Self::Keep => "keep",
+            Self::GiveUp(_) => "give up",
+            Self::Move => "move",
+            Self::WarmUp => "warm up",
+            Self::RequestCheck => "request check",
+            Self::Resize(_) => "resize",
+            Self::Cut(_) => "cut",
+            Self::Refuse => "refuse",
+            Self::Mute => "mute",
+            Self::Accept => "accept",
+            Self::Close => "close",
+        }
+    }
+}
+
+const DEEDS: [&str; 14] = [
+    "ping",
+    "ping in time",
+    "ping twice",
+    "keep",
+    "give up",
+    "move",
+    "warm up",
+    "request check",
+    "resize",
+    "cut",
+    "refuse",
+    "mute",
+    "accept",
+    "close",
+];
+
+/// How operations end.
+const ENDINGS: [&str; 10] = [
+    "answered",
+    "cleared",
+    "closed",
+    "dropped",
+    "exchange failed",
+    "interrupted",
+    "no server",
+    "not established",
+    "timeout",
+    "timeout of the queue",
+];
+
+/// What is drawn before a life begins.
+#[derive(Debug)]
+struct Plan {
+    tasks: Vec<Vec<Deed>>,
+    pool: PoolOptions,
+    late_reply: Duration,
+    /// Replies wait until the first task, which has nothing else to do, releases them.
+    holds: bool,
+    /// The server was checked before.
+    known: bool,
+    /// At which of its polls the worker is dropped, if it is.
+    deserts: Option<u32>,
+    /// Its events are judged one by one, as its deeds are plain and nobody waits too long.
+    judged: bool,
+}
+
+impl Plan {
+    fn drawn(rng: &mut Rng) -> Self {
+        let judged = rng.below(2) == 0;
+        let deed = |rng: &mut Rng| {
+            core::iter::repeat_with(|| Deed::drawn(rng)).find(|deed| !judged || deed.is_plain()).expect("endless")
+        };
+        let timeout = if !judged && rng.below(2) == 0 { SECOND } else { Duration::ZERO };
+        let tasks = 2 + rng.index(3);
+        Self {
+            tasks: (0..tasks).map(|_| (0..=rng.index(3)).map(|_| deed(rng)).collect()).collect(),
+            pool: PoolOptions {
+                max_pool_size: 1 + rng.below(2),
+                min_pool_size: rng.below(2),
+                max_connecting: 1 + rng.below(2),
+                wait_queue_timeout: timeout,
+                ..PoolOptions::DEFAULT
+            },
+            late_reply: if rng.below(2) == 0 { SECOND } else { Duration::ZERO },
+            holds: rng.below(3) == 0,
+            known: rng.below(2) == 0,
+            deserts: (rng.below(16) == 0).then(|| 1 + rng.below(3)),
+            judged,
+        }
+    }
+
+    fn has(&self, wanted: impl Fn(&Deed) -> bool) -> bool {
+        self.tasks.iter().flatten().any(wanted)
+    }
+}
+
+/// What has come of check-outs.
+#[derive(Default)]
+struct Tally {
+    granted: usize,
+    refused: usize,
+    dropped: usize,
+    /// Of deeds and endings.
+    counts: BTreeMap<&'static str, usize>,
+}
+
+/// A client and those who look at it.
+struct Life {
+    plan: Plan,
+    client: Client,
+    /// Which connections somebody has.
+    owned: Mutex<BTreeSet<u64>>,
+    tally: Mutex<Tally>,
+    closed: AtomicBool,
+}
+
+/// A connection that nobody else has.
+struct Owned<'l> {
+    life: &'l Life,
+    guard: Guard<'l, Bench>,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        let was_owned = self.life.owned.lock().expect("whole").remove(&self.guard.connection_id());
+        assert!(was_owned, "the connection was returned before");
+    }
+}
+
+/// A check-out that has begun, and is dropped unless something is told of it.
+struct Asking<'l>(Option<&'l Mutex<Tally>>);
+
+impl Asking<'_> {
+    fn told(mut self, granted: bool) {
+        let Some(tally) = self.0.take() else { return };
+        let mut tally = tally.lock().expect("whole");
+        if granted {
+            tally.granted += 1;
+        } else {
+            tally.refused += 1;
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(tally) = self.0 {
+            tally.lock().expect("whole").dropped += 1;
+        }
+    }
+}
+
+impl Life {
+    async fn check_out(&self, deadline: Option<Instant>) -> Result<Owned<'_>, OperationError> {
+        let hub = &self.client.hub;
+        let limit = hub.check_out_limit(deadline);
+        let server = hub.select_server(&Wanted::WRITE, limit).await?;
+        let asking = Asking(Some(&self.tally));
+        let granted = hub.check_out_of(server, limit, deadline).await;
+        asking.told(granted.is_ok());
+        let guard = granted?;
+        let is_owned = !self.owned.lock().expect("whole").insert(guard.connection_id());
+        assert!(!is_owned, "two have one connection");
+        Ok(Owned { life: self, guard })
+    }
+
+    async fn ping(&self, deadline: Option<Instant>, times: usize) -> Result<(), OperationError> {
+        let mut owned = self.check_out(deadline).await?;
+        for _ in 0..times {
+            ping(&mut owned.guard).await?;
+        }
+        Ok(())
+    }
+
+    fn count(&self, what: &'static str) {
+        *self.tally.lock().expect("whole").counts.entry(what).or_default() += 1;
+    }
+
+    /// Notes how an operation has ended, which it may only if there is a reason for that.
+    fn end(&self, ended: Result<(), OperationError>, is_limited: bool) {
+        let Err(error) = ended else { return self.count("answered") };
+        // A check may have taken too long.
+        let is_late = self.client.bench.now() >= Instant::ORIGIN.saturating_add(10 * SECOND);
+        let is_harmed = is_late || self.plan.has(|deed| matches!(deed, Deed::Cut(_) | Deed::Refuse | Deed::Mute));
+        let is_closed = self.closed.load(Ordering::Relaxed) || self.plan.deserts.is_some();
+        let has_queue_timeout = !self.plan.pool.wait_queue_timeout.is_zero();
+        let (ending, may) = match &error {
+            OperationError::Closed | OperationError::Abandoned => ("closed", is_closed),
+            OperationError::Exchange(_) => ("exchange failed", is_harmed),
+            OperationError::Interrupted(_) => ("interrupted", is_harmed),
+            OperationError::ServerSelection(_) => ("no server", true),
+            OperationError::Timeout => ("timeout", is_limited),
+            OperationError::CheckOut(_) => match error.check_out() {
+                Some(CheckOutError::PoolClosed) => ("closed", is_closed),
+                Some(CheckOutError::PoolCleared { .. }) => ("cleared", is_harmed),
+                Some(CheckOutError::EstablishFailed { .. }) => ("not established", is_harmed || is_closed),
+                Some(CheckOutError::WaitQueueTimeout { .. }) => {
+                    ("timeout of the queue", is_limited || has_queue_timeout)
+                }
+                _ => ("", false),
+            },
+            OperationError::Authentication(_)
+            | OperationError::Command { .. }
+            | OperationError::Broken(_)
+            | OperationError::Busy
+            | OperationError::Forked
+            | _ => ("", false),
+        };
+        assert!(may, "{error:?} in {:?}", self.plan);
+        self.count(ending);
+    }
+
+    async fn act(self: Arc<Self>, place: usize) {
+        for deed in self.plan.tasks[place].clone() {
+            self.count(deed.name());
+            let bench = &self.client.bench;
+            let hub = &self.client.hub;
+            let soon = || Some(bench.now().saturating_add(SECOND));
+            // Of a peer that says nothing and refuses connections, no check says that it is gone.
+            let is_limited = self.plan.has(|deed| *deed == Deed::Mute);
+            let limit = is_limited.then(|| bench.now().saturating_add(60 * SECOND));
+            match deed {
+                Deed::Ping => self.end(self.ping(limit, 1).await, is_limited),
+                Deed::PingInTime => self.end(self.ping(soon(), 1).await, true),
+                Deed::PingTwice => self.end(self.ping(limit, 2).await, is_limited),
+                Deed::Keep => {
+                    let kept = self.check_out(limit).await;
+                    yield_now();
+                    self.end(kept.map(drop), is_limited);
+                }
+                Deed::GiveUp(polls) => match up_to(polls, self.ping(limit, 1)).await {
+                    Some(ended) => self.end(ended, is_limited),
+                    None => self.count("dropped"),
+                },
+                Deed::Move => {
+                    let life = Arc::clone(&self);
+                    let mut moved: Boxed<_> = Box::pin(async move { life.ping(limit, 1).await });
+                    let ended = match poll(&mut moved) {
+                        Poll::Ready(ended) => ended,
+                        Poll::Pending => moved.await,
+                    };
+                    self.end(ended, is_limited);
+                }
+                Deed::WarmUp => {
+                    let deadline = soon();
+                    self.end(hub.warm_up(&Wanted::WRITE, Some(1), deadline).await, true);
+                }
+                Deed::RequestCheck => hub.request_check(),
+                Deed::Resize(max_pool_size) => {
+                    let min_pool_size = self.plan.pool.min_pool_size.min(max_pool_size);
+                    let options = PoolOptions { max_pool_size, min_pool_size, ..self.plan.pool };
+                    hub.reconfigure_pools(options.validate().expect("valid"));
+                }
+                Deed::Cut(count) => bench.cut(count),
+                Deed::Refuse => bench.refuse(),
+                Deed::Mute => bench.mute(),
+                Deed::Accept => bench.accept(),
+                Deed::Close => {
+                    self.closed.store(true, Ordering::Relaxed);
+                    hub.close();
+                }
+            }
+        }
+    }
+
+    /// Once nothing is the matter any more, the client is as good as new.
+    async fn find_peace(&self) {
+        self.client.bench.recover();
+        for attempt in 1.. {
+            match self.ping(None, 1).await {
+                Ok(()) => return,
+                Err(error) => assert!(attempt < ATTEMPTS_MAX, "{error:?} though all is well, in {:?}", self.plan),
+            }
+        }
+    }
+
+    /// What events tell, against what was seen.
+    fn judge(&self, recorder: &mut Recorder) -> Checks {
+        let mut checks = Checks::default();
+        let trace = recorder.take().expect("no event is lost");
+        if self.plan.judged {
+            trace.judge(&mut checks).unwrap_or_else(|found| panic!("{found} in {:?}: {}", self.plan, trace.json()));
+        }
+        let count = |is: fn(&Event) -> bool| trace.0.iter().filter(|(_, _, event)| is(event)).count();
+        let started = count(|event| matches!(event, Event::Started));
+        let failed = count(|event| matches!(event, Event::Failed(..)));
+        let checked_out = count(|event| matches!(event, Event::CheckedOut(..)));
+        assert_eq!(started, failed + checked_out, "each check-out has one end");
+        assert_eq!(checked_out, count(|event| matches!(event, Event::CheckedIn(_))));
+        let created = count(|event| matches!(event, Event::Created(_)));
+        assert_eq!(created, count(|event| matches!(event, Event::Closed(..))));
+        let tally = self.tally.lock().expect("whole");
+        assert_eq!(started, tally.granted + tally.refused + tally.dropped);
+        assert!(failed >= tally.refused, "{failed} failed, and {} were told so", tally.refused);
+        assert!(checked_out >= tally.granted, "{checked_out} were granted, and {} were told so", tally.granted);
+        checks
+    }
+}
+
+/// Polls a future whenever it is woken, and drops it when it is still pending after so many polls.
+async fn up_to<F: Future>(polls: u32, future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            left -= 1;
+            if left == 0 { Poll::Ready(None) } else { Poll::Pending }
+        }
+    })
+    .await
+}
+
+/// What is counted over all lives.
+#[derive(Default)]
+struct Sum {
+    counts: BTreeMap<&'static str, usize>,
+    checks: Checks,
+}
+
+/// What time does between two moves: it waits until nobody has anything else to do.
+///
+/// - `rushes`: now and then it does not, as if they were slow.
+fn pause(rushes: bool) {
+    let is_rash = rushes && thread_rng().next_u32().is_multiple_of(8);
+    yield_now();
+    let mut turns = 0;
+    while !is_rash && !engine::is_quiet() {
+        turns += 1;
+        assert!(turns < TURNS_MAX, "nobody gets on, and not for want of time: deadlock?");
+        yield_now();
+    }
+}
+
+fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
+    let bench = Bench::with_sleepers();
+    let events = Subscribers::default();
+    let mut recorder = Recorder::new(&events);
+    let client = Client::watched(bench.clone(), events, |config| {
+        config.pool = plan.pool.validate().expect("valid");
+        config.late_reply = plan.late_reply;
+        config.connect_timeout = 10 * SECOND;
+    });
+    let (client, check) = if plan.known {
+        client.checked()
+    } else {
+        let check = client.check();
+        (client, check)
+    };
+    if plan.holds {
+        bench.hold();
+    }
+    let rushes = Arc::new(AtomicBool::new(true));
+    let time = {
+        let rushes = Arc::clone(&rushes);
+        task(bench.clone().keep_time(move || pause(rushes.load(Ordering::Relaxed))))
+    };
+    let mut background = vec![task(check), task(client.clock()), task(client.pool_clock()), task(client.worker())];
+    if let Some(polls) = plan.deserts {
+        let worker = client.worker();
+        background.push(task(async move { up_to(polls, worker).await.unwrap_or_default() }));
+    } else if plan.pool.max_connecting > 1 {
+        background.push(task(client.worker()));
+    }
+    let tasks = plan.tasks.len();
+    let deserted = plan.deserts.is_some();
+    let (owned, tally) = (Mutex::default(), Mutex::default());
+    let life = Arc::new(Life { plan, client, owned, tally, closed: AtomicBool::new(false) });
+    let acting: Vec<_> = (0..tasks).map(|place| task(Arc::clone(&life).act(place))).collect();
+    bench.release();
+    acting.into_iter().for_each(join);
+    let closed = life.closed.load(Ordering::Relaxed);
+    if !closed && !deserted {
+        rushes.store(false, Ordering::Relaxed);
+        let life = Arc::clone(&life);
+        join(task(async move { life.find_peace().await }));
+    }
+    life.client.hub.close();
+    background.into_iter().for_each(join);
+    bench.stop_time();
+    join(time);
+    assert_eq!(life.client.counts(), PoolCounts::default(), "{:?}", life.plan);
+    assert_eq!(bench.stream_count(), 0, "sockets are left in {:?}", life.plan);
+    assert!(life.owned.lock().expect("whole").is_empty());
+    let checks = life.judge(&mut recorder);
+    let mut sum = sum.lock().expect("whole");
+    sum.checks.merge(&checks);
+    for (what, count) in &life.tally.lock().expect("whole").counts {
+        *sum.counts.entry(what).or_default() += count;
+    }
+    if deserted {
+        "abandoned"
+    } else if closed {
+        "closed by a task"
+    } else {
+        "peace"
+    }
+}
+
+/// Some thousand lives, of which none is like another.
+fn lives(name: &str, depth: usize, schedules: usize) {
+    let sum = Arc::new(Mutex::new(Sum::default()));
+    let counted = Arc::clone(&sum);
+    let told = engine::is_replay();
+    let outcomes = explore_with(
+        name,
+        |work| engine::check_many(schedules, depth, work),
+        move || {
+            let plan = Plan::drawn(&mut Rng::new(thread_rng().next_u64()));
+            if told {
+                println!("{plan:?}");
+            }
+            live(plan, &counted)
+        },
+    );
+    let sum = sum.lock().expect("whole");
+    engine::note_kinds(&sum.counts, &sum.checks);
+    if !told {
+        assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
+        let missing: Vec<_> = DEEDS.iter().chain(&ENDINGS).filter(|kind| !sum.counts.contains_key(**kind)).collect();
+        assert!(missing.is_empty(), "never: {missing:?}");
+    }
+}
+
+#[test]
+fn lives_of_few_preemptions() {
+    lives("lives, few preemptions", 3, 1_500);
+}
+
+#[test]
+fn lives_of_many_preemptions() {
+    lives("lives, many preemptions", 12, 1_500);
+}

@@ -1,0 +1,67 @@
+//! Every state of small scopes of the pool, the multiplexed pool and the monitor; of a control plane, those that some steps lead to.
+//!
+//! `POOLHOUSE_SEARCH=all` goes through the bigger ones too, which take minutes and some gigabytes.
+#![forbid(unsafe_code)]
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use poolhouse_tests::figures;
+use poolhouse_tests::search::{Figures, Stopped, control, monitor, mux, pool};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Mutex;
+
+/// Figures of the scopes that were gone through.
+static FIGURES: Mutex<Vec<(String, Figures)>> = Mutex::new(Vec::new());
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let all = std::env::var("POOLHOUSE_SEARCH").is_ok_and(|which| which == "all");
+    let (mut pools, mut controls) = (pool::scopes(), control::scopes());
+    if all {
+        pools.extend(pool::bigger());
+        controls.extend(control::bigger());
+    }
+    let mut trials = Vec::new();
+    trials.extend(pools.into_iter().map(|shape| trial("pool", shape.name, move || shape.run())));
+    trials.extend(mux::scopes().into_iter().map(|shape| trial("mux", shape.name, move || shape.run())));
+    trials.extend(monitor::scopes().into_iter().map(|shape| trial("monitor", shape.name, move || shape.run())));
+    trials.extend(controls.into_iter().map(|shape| trial("control", shape.name, move || shape.run())));
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !arguments.list {
+        tell();
+    }
+    conclusion.exit_code()
+}
+
+fn trial(kind: &str, name: &str, run: impl FnOnce() -> Result<Figures, Stopped> + Send + 'static) -> Trial {
+    let name = format!("{kind}: {name}");
+    Trial::test(name.clone(), move || {
+        let figures = run().map_err(|stopped| Failed::from(stopped.to_string()))?;
+        FIGURES.lock().expect("no panic while figures are kept").push((name, figures));
+        Ok(())
+    })
+}
+
+/// Prints what was gone through, and leaves it for the report.
+fn tell() {
+    let mut all = core::mem::take(&mut *FIGURES.lock().expect("no panic while figures are kept"));
+    all.sort_by(|(one, _), (other, _)| one.cmp(other));
+    for (name, figures) in &all {
+        println!("{name}: {figures}");
+    }
+    let sum = |of: fn(&Figures) -> f64| all.iter().map(|(_, figures)| of(figures)).sum::<f64>();
+    let (states, transitions) = (sum(|figures| figures.states as f64), sum(|figures| figures.transitions as f64));
+    let (seconds, complete) = (sum(|figures| figures.seconds), sum(|figures| f64::from(u8::from(figures.complete))));
+    println!(
+        "{} scopes, {complete} complete, {states} states, {transitions} transitions, {seconds:.1} CPU-s",
+        all.len()
+    );
+    let scopes: Value = all.iter().map(|(name, figures)| {
+        let Figures { states, transitions, depth, complete, seconds } = figures;
+        json!({ "scope": name, "states": states, "transitions": transitions, "depth": depth, "complete": complete, "seconds": seconds })
+    }).collect();
+    figures::record(
+        "search",
+        &json!({ "scopes": all.len(), "complete": complete, "states": states, "transitions": transitions, "seconds": seconds, "each": scopes }),
+    );
+}
