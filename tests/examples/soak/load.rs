@@ -2,7 +2,7 @@
 
 use crate::detour::Detour;
 use alloc::sync::Arc;
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
 use futures_lite::future;
@@ -192,8 +192,11 @@ struct Worker {
 fn is_refused_by_state(reply: &Document) -> bool {
     /// PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown, InterruptedDueToReplStateChange, ShutdownInProgress.
     const CODES: [i32; 5] = [189, 10107, 11600, 11602, 91];
-    let errors = reply.get_array("writeErrors").into_iter().flatten().filter_map(|it| it.as_document());
-    errors.into_iter().all(|error| error.get_i32("code").is_ok_and(|code| CODES.contains(&code)))
+    let is_of_state = |error: &Bson| {
+        let code = error.as_document().map(|error| error.get_i32("code"));
+        code.is_some_and(|code| code.is_ok_and(|code| CODES.contains(&code)))
+    };
+    reply.get_array("writeErrors").is_ok_and(|errors| !errors.is_empty() && errors.iter().all(is_of_state))
 }
 
 /// What an operation came to.

@@ -11,7 +11,8 @@ use core::fmt::{self, Write};
 
 /// A document whose [`Display`](fmt::Display) is relaxed extended JSON. Made by [`RawDocument::relaxed_json`].
 ///
-/// What is malformed, or nested deeper than [`DEPTH_MAX`], ends the text: it is for people's eyes, not for parsers.
+/// What is malformed ends the document or array that it is in, and `<malformed>` stands in its place; `<too deep>` stands for what is nested deeper than
+/// [`DEPTH_MAX`]: it is for people's eyes, not for parsers.
 #[derive(Clone, Copy, Debug)]
 pub struct RelaxedJson<'a>(RawDocument<'a>);
 
