@@ -1,4 +1,5 @@
 use core::time::Duration;
+use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 use std::{env, fs, thread};
@@ -85,8 +86,12 @@ fn arguments_follow_the_options() {
 /// A process that waits for a line that never comes, with `argument` in its command line.
 fn waiting_process(argument: &std::path::Path) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", "read line", "sh"]).arg(argument).stdin(Stdio::piped());
-    command.spawn().unwrap()
+    command.args(["-c", "echo; read line", "sh"]).arg(argument).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It is started before its command line can be read.
+    let said = child.stdout.as_mut().unwrap().read(&mut [0]).unwrap();
+    assert_eq!(said, 1);
+    child
 }
 
 #[test]
