@@ -252,7 +252,7 @@ impl<R: Runtime> Hub<R> {
             let deadline = self.time_limit(self.config().connect_timeout);
             let established = self.establish_by(server, conn, deadline).await;
             match established {
-                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
+                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection.hold(), known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
                 // The pool gave it up: nothing is reported.
                 None => {}
