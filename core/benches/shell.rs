@@ -3,16 +3,15 @@
 //! The server is a stream in memory, so there is no I/O. Threads check out and drop connections of one pool, as fast as they can; the floor is a
 //! `std::sync::Mutex<Vec<_>>` of as many items, popped and pushed. Figures are medians of rounds in which all cases take turns.
 
-#[path = "support/median.rs"]
-mod median;
 #[path = "support/memory.rs"]
 mod memory;
 
 use core::hint::black_box;
-use median::{ROUNDS, median};
 use std::sync::{Barrier, Mutex};
 use std::time::Instant;
 
+/// How many figures a median is taken of.
+const ROUNDS: usize = 9;
 /// Cycles of each thread in a round.
 const CYCLES: u32 = 400_000;
 const CONNECTIONS: usize = 10;
@@ -62,4 +61,10 @@ fn time_of(threads: u32, step: &(dyn Fn() + Sync)) -> f64 {
         Instant::now()
     });
     start.elapsed().as_secs_f64() * 1e9 / f64::from(threads * CYCLES)
+}
+
+/// The one in the middle.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }

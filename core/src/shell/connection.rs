@@ -105,6 +105,13 @@ pub(super) type Held<R> = alloc::boxed::Box<Connection<R>>;
 #[cfg(not(feature = "alloc"))]
 pub(super) type Held<R> = Connection<R>;
 
+/// A connection, to be handed around.
+pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
+    #[cfg(feature = "alloc")]
+    let connection = alloc::boxed::Box::new(connection);
+    connection
+}
+
 /// What a handshake goes on with.
 pub(super) enum Shaken {
     /// [`Connection::shake_hands`], first or once more.
@@ -146,15 +153,6 @@ impl<R: Runtime> Connection<R> {
             limits: Limits::DEFAULT,
             secret: false,
         }
-    }
-
-    /// The connection, to be handed around.
-    pub(super) fn hold(self) -> Held<R> {
-        #[cfg(feature = "alloc")]
-        let held = alloc::boxed::Box::new(self);
-        #[cfg(not(feature = "alloc"))]
-        let held = self;
-        held
     }
 
     /// The socket.
