@@ -1,6 +1,6 @@
 //! What the control machine costs: `cargo bench -p poolhouse-core --bench control`.
 //!
-//! Figures are medians of rounds. Instructions are counted by `tests/scripts/instructions.sh`.
+//! Figures are medians of rounds. Instructions are counted by `tests/scripts/instructions`.
 
 #[path = "support/fleet.rs"]
 mod fleet;

@@ -1,7 +1,7 @@
 //! What a multiplexed pool costs, as ratios taken in one run: `cargo bench -p poolhouse-core --bench mux`.
 //!
 //! The floor is what any pool of numbers behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push. Figures are medians of rounds in
-//! which all cases of a table take turns. Instructions are counted by `tests/scripts/instructions.sh`; that nothing is allocated is a test (`alloc_free`).
+//! which all cases of a table take turns. Instructions are counted by `tests/scripts/instructions`; that nothing is allocated is a test (`alloc_free`).
 
 #[path = "support/median.rs"]
 mod median;

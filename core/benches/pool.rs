@@ -2,7 +2,7 @@
 //!
 //! The floor is what any pool behind a lock must do: lock a `std::sync::Mutex<Vec<_>>` and pop, lock it and push.
 //! Figures are medians of rounds in which all cases of a table take turns, so that a machine that slows down slows
-//! down all of them. Instructions are counted by `tests/scripts/instructions.sh`.
+//! down all of them. Instructions are counted by `tests/scripts/instructions`.
 
 #[path = "support/median.rs"]
 mod median;

@@ -1,4 +1,4 @@
-//! Does one thing a given number of times, for `tests/scripts/instructions.sh` to count its instructions.
+//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
 //!
 //! `instructions <case> <times>`, with the cases `bare`, `fixed`, `locked`, `handoff`, `floor`, of the multiplexed pool `stream`, `stream99`, `request`, `request99`,
 //! `request8`, and with the features of that name `logs` and `metrics`, where nobody listens.

@@ -1,4 +1,4 @@
-//! Does one thing a given number of times, for `tests/scripts/instructions.sh` to count its instructions.
+//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
 //!
 //! `instructions_control <case> <times>`, with the cases `checks`, `streams`, `update`, `replace`. An example of its own, so
 //! that the code that is counted for the pool is not laid out anew with each change of this one.

@@ -25,6 +25,23 @@
 //!
 //! The first two are pending; the first five count towards `maxPoolSize`.
 //!
+//! # Where the instructions go
+//!
+//! With a connection at hand and nobody waiting, a check-out and a check-in take some 140 instructions together on x86-64, on the heap as in fixed memory; they
+//! call nothing and allocate nothing. `tests/scripts/instructions` counts them, and fails when they become more.
+//!
+//! | what | a share of |
+//! |---|---|
+//! | two moves from the end or the middle of one list to the end of another: links, lengths, the slot's list | a third |
+//! | whether the connection may go out: ready, in the background, of this generation and of no service, idle for too long | a tenth |
+//! | whether the lease is ours and its key not stale: pool, place, serial, list | a tenth |
+//! | whether it goes back as it is: healthy, not pinned, not interrupted, current, no lower limits, nobody waits | an eighth |
+//! | the clock, held at the last value seen, twice | a twentieth |
+//! | the lease, made, returned and passed on; the caller's own loop | a quarter |
+//!
+//! Everything else goes the way round, out of line: services, pools without a background, connections that perished, waiters. The shell adds two locks, two looks at the clock
+//! and the futures around them: see the module `shell`.
+//!
 //! # Settled where the specification is silent or disagrees with its tests
 //!
 //! - Error texts are those of the tests: "a connection" in lower case (ambiguity 1).
@@ -224,20 +241,10 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
         let now = self.advance(now);
-        if self.state == PoolState::Ready {
-            if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
-                self.conns.move_to(oldest, conn::AVAILABLE);
-            }
-            // Nobody waits where a connection is available.
-            let newest = self.conns.back(conn::AVAILABLE).and_then(|index| self.conns.at(index));
-            if newest.is_some_and(|slot| self.perished(now, slot).is_none()) {
-                observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
-                if let Some(granted) = self.grant_newest(now, observer) {
-                    return Ok(granted);
-                }
-            }
+        match self.check_out_at_hand(now, observer) {
+            Some(lease) => Ok(CheckOut::Granted(lease)),
+            None => self.check_out_otherwise(now, deadline, observer),
         }
-        self.check_out_otherwise(now, deadline, observer)
     }
 
     /// Takes the outcome of a check-out that waited.
@@ -310,13 +317,9 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
         let now = self.advance(now);
-        match self.leased(&lease) {
-            Some(index) => {
-                self.return_conn(now, index, health, observer);
-                Ok(())
-            }
-            None => Err(ForeignLease(lease)),
-        }
+        let taken = self.check_in_as_new(now, &lease, health, observer)
+            || self.check_in_otherwise(now, &lease, health, observer);
+        if taken { Ok(()) } else { Err(ForeignLease(lease)) }
     }
 
     /// Lets the pool hand out connections, and fills it to `minPoolSize`.

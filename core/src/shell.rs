@@ -17,6 +17,13 @@
 //! The tasks in the background are what everybody else relies on: one that is dropped closes the client ([`Attendance`]). Where the runtime catches panics
 //! ([`Runtime::contain`]), one of a timer, a socket or a waker costs one attempt, and the task begins again.
 //!
+//! # What a check-out costs
+//!
+//! With a connection at hand and nobody subscribed, [`Hub::check_out_of`] and the drop of its guard allocate nothing and take some 800 instructions on x86-64, the
+//! hosted client's own future and the choice of the server not counted; `tests/scripts/instructions` counts all three. Of these 800 the pool itself is a seventh, the two
+//! looks at a hosted clock are a quarter, the two locks an eighth; the futures, the guard and the socket's way into it and back are the rest. A change that leaves
+//! a pool owing nothing is not searched for what it owes, and where there is a heap a connection is moved by its address.
+//!
 //! # Forking
 //!
 //! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`], and [`Runtime::is_inherited`], which tells.

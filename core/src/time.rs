@@ -37,7 +37,13 @@ impl Instant {
     /// This instant moved later by `duration`, saturating at [`Instant::MAX`].
     #[must_use]
     pub const fn saturating_add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(nanos_of(duration)))
+        self.saturating_add_nanos(nanos_of(duration))
+    }
+
+    /// This instant moved later, saturating at [`Instant::MAX`].
+    #[inline]
+    pub(crate) const fn saturating_add_nanos(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
     }
 
     /// The time that passed from `earlier` to this instant; zero when `earlier` is later.
@@ -48,7 +54,7 @@ impl Instant {
 }
 
 /// Whole nanoseconds of a duration, saturating.
-const fn nanos_of(duration: Duration) -> u64 {
+pub(crate) const fn nanos_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 

@@ -2,8 +2,8 @@
 # defines `measured CASE TIMES`, which runs so many cycles of a case under `callgrind`, and sets `times`.
 
 need_valgrind() { # what is skipped without it
-    command -v valgrind >/dev/null 2>&1 && return
-    echo "skipped: $1 (valgrind is not installed)"
+    valgrind=$(tests/scripts/valgrind) && return
+    echo "skipped: $1 (no valgrind)"
     [ "${CI:-}" != true ] || exit 1
     exit 0
 }
@@ -11,7 +11,7 @@ need_valgrind() { # what is skipped without it
 # What a program is started by.
 pin=
 callgrind() { # program and arguments
-    $pin valgrind --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
+    $pin "$valgrind" --tool=callgrind --callgrind-out-file=/dev/null "$@" 2>&1 | sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
 }
 
 failed=0

@@ -55,7 +55,7 @@ impl<P: Platform> Client<P> {
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
         // Of a primary nobody is told.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
-        let read_preference = kept.map(OwnedReadPreference::from);
+        let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
         Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
     }
 
@@ -78,8 +78,8 @@ pub struct Connection<'c, P: Platform> {
     client: &'c Client<P>,
     /// Whether `socketTimeoutMS` limits each command.
     is_paced: bool,
-    /// What it was checked out by, unless that is what servers do without.
-    read_preference: Option<OwnedReadPreference>,
+    /// What it was checked out by, unless that is what servers do without. Apart, as most have none, and the connection moves.
+    read_preference: Option<Box<OwnedReadPreference>>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
@@ -117,7 +117,7 @@ impl<'c, P: Platform> Connection<'c, P> {
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let command = checked(command)?;
-        let pairs = self.read_preference.as_ref().map(OwnedReadPreference::pairs).unwrap_or_default();
+        let pairs = self.read_preference.as_deref().map(OwnedReadPreference::pairs).unwrap_or_default();
         let tag_sets = tag_sets(&pairs);
         let wanted = self.read_preference.as_ref().map(|wanted| wanted.borrowed(&tag_sets).validate()).transpose()?;
         let told = self.guard.told_preference(wanted, self.client.options().direct_connection);

@@ -3,6 +3,7 @@
 //! Read first: CMAP, "Connection Pool Options" (CMAP-01..10).
 
 use crate::config::{ConfigError, millis_of};
+use crate::time::nanos_of;
 use core::time::Duration;
 
 /// The options of a pool, as the user states them. All pools of a client share them (CMAP-07).
@@ -58,7 +59,7 @@ impl PoolOptions {
         if self.max_pool_size > 0 && self.min_pool_size > self.max_pool_size {
             return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "be at most maxPoolSize"));
         }
-        Ok(PoolConfig { options: self })
+        Ok(PoolConfig::of(self))
     }
 
     /// The options that differ from their defaults, by their standard names; times in milliseconds (CMAP-102).
@@ -87,16 +88,22 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolConfig {
     pub(super) options: PoolOptions,
+    /// `max_idle_time` in nanoseconds: asked for at each check-out.
+    pub(super) idle_ns: u64,
 }
 
 impl PoolConfig {
     /// The defaults of the specification.
-    pub const DEFAULT: Self = Self { options: PoolOptions::DEFAULT };
+    pub const DEFAULT: Self = Self::of(PoolOptions::DEFAULT);
+
+    const fn of(options: PoolOptions) -> Self {
+        Self { options, idle_ns: nanos_of(options.max_idle_time) }
+    }
 
     /// These options, in the mode of others: what does not change in the life of a pool.
     pub(crate) const fn in_mode_of(self, other: Self) -> Self {
         let PoolOptions { load_balanced, background, .. } = other.options;
-        Self { options: PoolOptions { load_balanced, background, ..self.options } }
+        Self::of(PoolOptions { load_balanced, background, ..self.options })
     }
 
     /// The options that were checked.

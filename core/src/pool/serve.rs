@@ -13,7 +13,7 @@ use crate::{Cause, Instant, ObjectId};
 impl<M: Memory> Pool<M> {
     /// The time of this call: never earlier than that of the last.
     #[inline]
-    pub(super) fn advance(&mut self, now: Instant) -> Instant {
+    pub(crate) fn advance(&mut self, now: Instant) -> Instant {
         if now > self.now {
             self.now = now;
         }
@@ -43,9 +43,31 @@ impl<M: Memory> Pool<M> {
         }
     }
 
+    /// A check-out that finds a good connection at first sight: nothing is closed, created or waited for, so that the pool owes nothing that it did
+    /// not owe before, and wants to be called no sooner. `None` is that it is [`Pool::check_out_otherwise`]'s business, and nothing has changed.
+    ///
+    /// - `now`: as [`Pool::advance`] gives it.
+    #[inline(always)]
+    pub(crate) fn check_out_at_hand(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
+        // Where there is no background, a check-out triggers more.
+        if self.state != PoolState::Ready || !self.is_in_background() {
+            return None;
+        }
+        if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
+            self.conns.move_to(oldest, conn::AVAILABLE);
+        }
+        // Nobody waits where a connection is available.
+        let newest = self.conns.last(conn::AVAILABLE)?;
+        if !self.is_plainly_current(newest) || self.is_idle_too_long(now, newest) {
+            return None;
+        }
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+        self.grant_newest(now, observer)
+    }
+
     /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
     #[inline(never)]
-    pub(super) fn check_out_otherwise(
+    pub(crate) fn check_out_otherwise(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -57,11 +79,14 @@ impl<M: Memory> Pool<M> {
         while let Some(index) = self.conns.back(conn::AVAILABLE).filter(|_| self.state == PoolState::Ready) {
             let Some(reason) = self.conns.at(index).and_then(|slot| self.perished(now, slot)) else {
                 let Some(granted) = self.grant_newest(now, observer) else { break };
+                if !self.is_in_background() {
+                    self.populate(now, observer);
+                }
                 if closed {
                     // Those are made up for.
                     self.serve(now, observer);
                 }
-                return Ok(granted);
+                return Ok(CheckOut::Granted(granted));
             };
             self.close_conn(now, index, reason, None, observer);
             closed = true;
@@ -71,14 +96,11 @@ impl<M: Memory> Pool<M> {
 
     /// Hands out the available connection that is the newest, if there is one.
     #[inline]
-    pub(super) fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<CheckOut> {
+    pub(super) fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
         let conn = ConnId(self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE)?);
         let duration = core::time::Duration::ZERO;
         observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-        if !self.is_in_background() {
-            self.populate(now, observer);
-        }
-        Some(CheckOut::Granted(Lease { conn, pool: self.id }))
+        Some(Lease { conn, pool: self.id })
     }
 
     /// A check-out for which no connection was there.
@@ -384,8 +406,51 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionCheckOutFailed { pool, reason, error, duration });
     }
 
-    /// Takes back a connection that was in use.
-    #[inline]
+    /// Takes back a connection that is as good as new and that nobody waits for: it becomes available, and the pool owes nothing that it did not owe before.
+    /// `false` is that something else is to be done about it, or that the lease is none, and nothing has changed.
+    ///
+    /// - `now`: as [`Pool::advance`] gives it.
+    #[inline(always)]
+    pub(crate) fn check_in_as_new(
+        &mut self,
+        now: Instant,
+        lease: &Lease,
+        health: Health,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> bool {
+        let conn = lease.conn;
+        let Some(slot) = self.conns.find_on(conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
+            return false;
+        };
+        // `interrupted` stays after the interrupt was polled.
+        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
+        let nobody_waits = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) == 0;
+        if !as_new || self.state == PoolState::Closed || !self.is_plainly_current(slot) || !nobody_waits {
+            return false;
+        }
+        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
+        if let Some(slot) = self.conns.at_mut(conn.index()) {
+            slot.available_since = now;
+        }
+        self.conns.transfer(conn.index(), conn::IN_USE, conn::AVAILABLE);
+        true
+    }
+
+    /// A check-in that is more; `false` is that the lease is none.
+    #[inline(never)]
+    pub(super) fn check_in_otherwise(
+        &mut self,
+        now: Instant,
+        lease: &Lease,
+        health: Health,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> bool {
+        let Some(index) = self.leased(lease) else { return false };
+        self.return_conn(now, index, health, observer);
+        true
+    }
+
+    /// Takes back a connection that was in use, whatever becomes of it.
     pub(super) fn return_conn(
         &mut self,
         now: Instant,
@@ -393,24 +458,6 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) {
-        let Some(slot) = self.conns.at(index) else { return };
-        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
-        // `interrupted` tells that it is in use, and owes no interrupt.
-        if as_new && self.state != PoolState::Closed && !self.is_stale(slot) && self.oldest_waiter().is_none() {
-            let conn = ConnId(self.conns.key(index));
-            observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
-            if let Some(slot) = self.conns.at_mut(index) {
-                slot.available_since = now;
-            }
-            self.conns.transfer(index, conn::IN_USE, conn::AVAILABLE);
-        } else {
-            self.return_otherwise(now, index, health, observer);
-        }
-    }
-
-    /// Takes back a connection that somebody waits for, or that is perhaps closed.
-    #[inline(never)]
-    fn return_otherwise(&mut self, now: Instant, index: u32, health: Health, observer: &mut impl Observer<PoolEvent>) {
         let now = self.begin(now, observer);
         let conn = ConnId(self.conns.key(index));
         observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
@@ -493,14 +540,26 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionClosed { pool: self.id, conn, reason, cause });
     }
 
+    /// Whether a connection is of the pool's generation, as far as that can be told without a look at services: for hot paths, which leave those of
+    /// which it cannot to the way round.
+    #[inline(always)]
+    pub(super) fn is_plainly_current(&self, slot: &ConnSlot) -> bool {
+        slot.service == NIL && slot.generation == self.generation
+    }
+
+    /// Whether an available connection has been idle for too long (CMAP-19).
+    #[inline(always)]
+    pub(super) fn is_idle_too_long(&self, now: Instant, slot: &ConnSlot) -> bool {
+        let idle_ns = self.config.idle_ns;
+        idle_ns > 0 && now > slot.available_since.saturating_add_nanos(idle_ns)
+    }
+
     /// Why an available connection must not be handed out, if it must not (CMAP-18, CMAP-19).
-    #[inline]
     pub(super) fn perished(&self, now: Instant, slot: &ConnSlot) -> Option<ClosedReason> {
         if self.is_stale(slot) {
             return Some(ClosedReason::Stale);
         }
-        let idle = self.config.options.max_idle_time;
-        (!idle.is_zero() && now > slot.available_since.saturating_add(idle)).then_some(ClosedReason::Idle)
+        self.is_idle_too_long(now, slot).then_some(ClosedReason::Idle)
     }
 
     /// Whether the pool, or the connection's service, was cleared since the connection was created.
@@ -550,7 +609,6 @@ impl<M: Memory> Pool<M> {
     }
 
     /// The place of a connection that is in use under this lease.
-    #[inline]
     pub(super) fn leased(&self, lease: &Lease) -> Option<u32> {
         if lease.pool != self.id {
             return None;

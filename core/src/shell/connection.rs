@@ -97,6 +97,21 @@ pub(super) struct Connection<R: Runtime> {
     secret: bool,
 }
 
+/// A connection as it is handed around. Where there is a heap, by its address: it is some hundred bytes, and each move of them would cost as much as
+/// the check-out that it is moved for.
+#[cfg(feature = "alloc")]
+pub(super) type Held<R> = alloc::boxed::Box<Connection<R>>;
+/// A connection as it is handed around.
+#[cfg(not(feature = "alloc"))]
+pub(super) type Held<R> = Connection<R>;
+
+/// A connection, to be handed around.
+pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
+    #[cfg(feature = "alloc")]
+    let connection = alloc::boxed::Box::new(connection);
+    connection
+}
+
 /// What a handshake goes on with.
 pub(super) enum Shaken {
     /// [`Connection::shake_hands`], first or once more.

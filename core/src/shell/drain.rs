@@ -9,7 +9,7 @@
 //!
 //! Nothing is drained that was not sent whole, that broke the protocol, whose pool was cleared since, or while the clock task does not run.
 
-use super::connection::Connection;
+use super::connection::Held;
 use super::hub::Hub;
 use super::runtime::{Locked, Runtime};
 use super::server::{Server, is_earlier};
@@ -25,7 +25,7 @@ const DRAINS_MAX: usize = 64;
 /// A connection whose reply is late.
 pub(super) struct Drain<R: Runtime> {
     pub(super) lease: Lease,
-    pub(super) connection: Connection<R>,
+    pub(super) connection: Held<R>,
     /// What it is closed for if the reply does not come.
     pub(super) cause: Cause,
     /// Until when it may come.

@@ -1,6 +1,6 @@
 //! A connection that is checked out.
 
-use super::connection::{Connection, ExchangeError};
+use super::connection::{ExchangeError, Held};
 #[cfg(feature = "alloc")]
 use super::drain::Drain;
 use super::error::{OperationError, ServerAddress};
@@ -27,7 +27,7 @@ pub struct Guard<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: R::ServerHandle,
     lease: Option<Lease>,
-    connection: Option<Connection<R>>,
+    connection: Option<Held<R>>,
     broken: Option<Cause>,
     deadline: Option<Instant>,
 }
@@ -58,7 +58,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         };
         if let Err(error) = outcome {
             // A command that was too late to be sent does no harm.
-            let unsent = error == OperationError::Timeout && self.connection.as_ref().is_some_and(Connection::is_idle);
+            let unsent = error == OperationError::Timeout
+                && self.connection.as_ref().is_some_and(|connection| connection.is_idle());
             if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
                 self.broken = Some(cause);
                 if let Some(lease) = &self.lease {
@@ -161,7 +162,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
     #[cfg(feature = "alloc")]
     fn drain(&mut self, lease: Lease, now: Instant) -> Option<Lease> {
-        if !self.connection.as_ref().is_some_and(Connection::owes_reply) {
+        if !self.connection.as_ref().is_some_and(|connection| connection.owes_reply()) {
             return Some(lease);
         }
         let Some((cause, deadline)) = self.may_drain(now) else { return Some(lease) };

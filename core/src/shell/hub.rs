@@ -444,8 +444,12 @@ impl<R: Runtime> Hub<R> {
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
         let limit = self.check_out_limit(deadline);
-        let server = self.select_server(wanted, limit).await?;
-        self.check_out_of(server, limit, deadline).await
+        // What is there already is not asked for by another future.
+        let server = match self.suitable_server(wanted)? {
+            Some(server) => server,
+            None => self.wait_for_server(wanted, limit).await?,
+        };
+        CheckingOut::new(self, server, limit, deadline).await
     }
 
     /// Checks a connection out of the pool of a server that was selected.
@@ -457,13 +461,13 @@ impl<R: Runtime> Hub<R> {
     /// # Errors
     ///
     /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
-    pub async fn check_out_of(
+    pub const fn check_out_of(
         &self,
         server: R::ServerHandle,
         limit: Option<Instant>,
         deadline: Option<Instant>,
-    ) -> Result<Guard<'_, R>, OperationError> {
-        CheckingOut::new(self, server, limit, deadline).await
+    ) -> CheckingOut<'_, R> {
+        CheckingOut::new(self, server, limit, deadline)
     }
 
     /// Each server with its description and its pool.

@@ -116,16 +116,20 @@ impl<R: Runtime> Hub<R> {
         wanted: &Wanted<'_>,
         deadline: Option<Instant>,
     ) -> Result<R::ServerHandle, OperationError> {
-        self.check_fork()?;
-        if wanted.is_plain() {
-            if let Some(server) = self.state.with(|state| state.suitable.clone()) {
-                return Ok(server);
-            }
+        match self.suitable_server(wanted)? {
+            Some(server) => Ok(server),
+            None => self.wait_for_server(wanted, deadline).await,
         }
-        self.wait_for_server(wanted, deadline).await
     }
 
-    async fn wait_for_server(
+    /// The server that suits, if it is known without a look at any.
+    #[inline]
+    pub(super) fn suitable_server(&self, wanted: &Wanted<'_>) -> Result<Option<R::ServerHandle>, OperationError> {
+        self.check_fork()?;
+        Ok(if wanted.is_plain() { self.state.with(|state| state.suitable.clone()) } else { None })
+    }
+
+    pub(super) async fn wait_for_server(
         &self,
         wanted: &Wanted<'_>,
         deadline: Option<Instant>,

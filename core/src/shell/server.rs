@@ -8,7 +8,7 @@ mod new;
 
 pub use new::NewServer;
 
-use super::connection::Connection;
+use super::connection::Held;
 #[cfg(feature = "alloc")]
 use super::drain::Late;
 use super::error::OperationError;
@@ -73,7 +73,7 @@ pub struct ServerState<R: Runtime> {
 pub(super) struct Cell<R: Runtime> {
     owner: Option<ConnId>,
     pub(super) interrupted: bool,
-    socket: Option<Connection<R>>,
+    socket: Option<Held<R>>,
     /// What hello told. Here and not with the socket, which moves with each check-out.
     known: Option<Established>,
     /// Who performs I/O on it.
@@ -126,7 +126,7 @@ impl Worker {
 /// What is left to do once the lock is released.
 enum Chore<R: Runtime> {
     Wake(Waker),
-    Drop(Connection<R>),
+    Drop(Held<R>),
 }
 
 impl<R: Runtime> Chore<R> {
@@ -255,7 +255,35 @@ impl<R: Runtime> ServerState<R> {
         PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
     }
 
-    fn take_socket(&mut self, lease: &Lease) -> Option<Connection<R>> {
+    /// A check-out that does not find a good connection at first sight.
+    #[inline(never)]
+    fn begin_otherwise(
+        &mut self,
+        now: Instant,
+        deadline: Option<Instant>,
+        waker: &Waker,
+        observer: &mut Tap<'_, R::Events>,
+    ) -> Result<Begun<R>, CheckOutError> {
+        match self.pool.check_out_otherwise(now, deadline, observer)? {
+            CheckOut::Granted(lease) => Ok(Begun::Granted(self.take_socket(&lease), lease)),
+            CheckOut::Queued(id) => {
+                while self.waiters.slots().len() <= id.index() as usize {
+                    if self.waiters.try_push(None).is_err() {
+                        let waiting = self.pool.counts().waiting;
+                        self.pool.cancel(now, id, observer);
+                        return Err(CheckOutError::Busy { waiting });
+                    }
+                }
+                if let Some(place) = self.waiters.slots_mut().get_mut(id.index() as usize) {
+                    debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
+                    *place = Some(waker.clone());
+                }
+                Ok(Begun::Queued(id))
+            }
+        }
+    }
+
+    fn take_socket(&mut self, lease: &Lease) -> Option<Held<R>> {
         self.cell(lease.conn()).and_then(|cell| cell.socket.take())
     }
 }
@@ -299,17 +327,42 @@ impl<R: Runtime> Server<R> {
 
     /// Changes the pool, then does what it owes.
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, mut chore) = self.state.with(|state| {
+        let (result, chore) = self.state.with(|state| {
             let result = change(state, &mut Tap::of_server(&self.events, self.address()));
             (result, state.chore())
         });
+        self.finish(chore);
+        result
+    }
+
+    /// [`Server::step`] of what may leave the pool as it was: it tells whether there is nothing to look for.
+    #[inline]
+    fn step_lightly<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> (T, Owes)) -> T {
+        let (result, chore) = self.state.with(|state| {
+            let (result, owes) = change(state, &mut Tap::of_server(&self.events, self.address()));
+            let chore = match owes {
+                Owes::Nothing => None,
+                Owes::Perhaps => state.chore(),
+            };
+            (result, chore)
+        });
+        if chore.is_some() {
+            self.finish(chore);
+        } else {
+            self.events.deliver();
+        }
+        result
+    }
+
+    /// Does what is left to do without the lock.
+    #[inline(never)]
+    fn finish(&self, mut chore: Option<Chore<R>>) {
         while let Some(due) = chore {
             // As in `Hub::finish`.
             let _ = R::contain(|| due.run());
             chore = self.state.with(ServerState::chore);
         }
         self.events.deliver();
-        result
     }
 
     /// Does what the pool owes after it was changed quietly.
@@ -362,31 +415,12 @@ impl<R: Runtime> Server<R> {
         deadline: Option<Instant>,
         waker: &Waker,
     ) -> Result<Begun<R>, CheckOutError> {
-        let mut socket = None;
-        let place = &mut socket;
-        let begun = self.step(|state, observer| match state.pool.check_out(now, deadline, observer)? {
-            CheckOut::Granted(lease) => {
-                *place = state.take_socket(&lease);
-                Ok(CheckOut::Granted(lease))
+        self.step_lightly(|state, observer| {
+            let now = state.pool.advance(now);
+            if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
+                return (Ok(Begun::Granted(state.take_socket(&lease), lease)), Owes::Nothing);
             }
-            CheckOut::Queued(id) => {
-                while state.waiters.slots().len() <= id.index() as usize {
-                    if state.waiters.try_push(None).is_err() {
-                        let waiting = state.pool.counts().waiting;
-                        state.pool.cancel(now, id, observer);
-                        return Err(CheckOutError::Busy { waiting });
-                    }
-                }
-                if let Some(place) = state.waiters.slots_mut().get_mut(id.index() as usize) {
-                    debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
-                    *place = Some(waker.clone());
-                }
-                Ok(CheckOut::Queued(id))
-            }
-        })?;
-        Ok(match begun {
-            CheckOut::Granted(lease) => Begun::Granted(socket, lease),
-            CheckOut::Queued(id) => Begun::Queued(id),
+            (state.begin_otherwise(now, deadline, waker, observer), Owes::Perhaps)
         })
     }
 
@@ -426,11 +460,10 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.
-    pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Connection<R>>, health: Health) {
-        // A socket and its buffers are moved into their place at once: each further move costs as much as the check-in itself.
+    pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Held<R>>, health: Health) {
         let mut left = connection;
         let place = &mut left;
-        let _waker = self.step(|state, observer| {
+        let _waker = self.step_lightly(|state, observer| {
             let mut waker = None;
             let health = if place.is_none() { Health::Broken(Cause::Cancelled) } else { health };
             if let Some(cell) = state.cell(lease.conn()) {
@@ -438,9 +471,16 @@ impl<R: Runtime> Server<R> {
                 cell.deadline = None;
                 cell.socket = place.take();
             }
-            let result = state.pool.check_in(now, lease, health, observer);
+            let pool = &mut state.pool;
+            let now = pool.advance(now);
+            if pool.check_in_as_new(now, &lease, health, observer) {
+                // The one that has been idle for longest is due no sooner than before, unless there was none.
+                let is_timed = !pool.config().options().max_idle_time.is_zero() && pool.counts().available == 1;
+                return (waker, if is_timed { Owes::Perhaps } else { Owes::Nothing });
+            }
+            let result = pool.check_in(now, lease, health, observer);
             debug_assert!(result.is_ok(), "a guard returns its lease to the pool that issued it");
-            waker
+            (waker, Owes::Perhaps)
         });
     }
 
@@ -531,9 +571,9 @@ impl<R: Runtime> Server<R> {
         &self,
         now: Instant,
         id: ConnId,
-        connection: Connection<R>,
+        connection: Held<R>,
         known: Established,
-    ) -> Option<Connection<R>> {
+    ) -> Option<Held<R>> {
         let (late, _waker, _refusal) = self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
             let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
@@ -655,14 +695,20 @@ pub(super) enum Watch {
     TimedOut,
 }
 
+/// Whether a change of the pool may have left something to do.
+enum Owes {
+    Nothing,
+    Perhaps,
+}
+
 /// What a check-out has begun as.
 pub(super) enum Begun<R: Runtime> {
-    Granted(Option<Connection<R>>, Lease),
+    Granted(Option<Held<R>>, Lease),
     Queued(WaiterId),
 }
 
 /// How a check-out that waited ended.
-pub(super) type Claimed<R> = Result<(Option<Connection<R>>, Lease), CheckOutError>;
+pub(super) type Claimed<R> = Result<(Option<Held<R>>, Lease), CheckOutError>;
 
 /// Where a connection comes from.
 pub(super) struct Origin {

@@ -1,6 +1,6 @@
 //! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
 
-use super::connection::{Connection, ExchangeError, Shaken, yield_now};
+use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
 use super::hub::Hub;
@@ -252,7 +252,7 @@ impl<R: Runtime> Hub<R> {
             let deadline = self.time_limit(self.config().connect_timeout);
             let established = self.establish_by(server, conn, deadline).await;
             match established {
-                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, connection, known)),
+                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, hold(connection), known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
                 // The pool gave it up: nothing is reported.
                 None => {}

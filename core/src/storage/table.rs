@@ -183,6 +183,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         let list = &mut self.lists[from as usize];
         let index = list.tail;
         let &Slot { prev, serial, .. } = slots.get(index as usize)?;
+        let serial = NonZeroU64::new(serial.0)?;
         match slots.get_mut(prev as usize) {
             Some(before) => before.next = NIL,
             None => list.head = NIL,
@@ -190,7 +191,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         list.tail = prev;
         list.len -= 1;
         push_back(slots, &mut self.lists[to as usize], index, to);
-        Some(Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index })
+        Some(Key { serial, index })
     }
 
     /// The index that a key names, unless the key is stale.
@@ -231,6 +232,26 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
         S: Store<Slot<T>>,
     {
         self.store.slots().get(index as usize).map(|slot| &slot.value)
+    }
+
+    /// The value of the newest slot on `list`.
+    #[inline(always)]
+    pub(crate) fn last<T: Copy>(&self, list: u8) -> Option<&T>
+    where
+        S: Store<Slot<T>>,
+    {
+        // No slot has the index `NIL`.
+        self.at(self.lists[list as usize].tail)
+    }
+
+    /// The value that a key names, unless the key is stale or the slot is on another list, for hot paths.
+    #[inline(always)]
+    pub(crate) fn find_on<T: Copy>(&self, key: Key, list: u8) -> Option<&T>
+    where
+        S: Store<Slot<T>>,
+    {
+        let slot = self.store.slots().get(key.index as usize)?;
+        (slot.serial.0 == key.serial.get() && slot.list == list).then_some(&slot.value)
     }
 
     /// The value of a slot, for hot paths.

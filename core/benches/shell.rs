@@ -1,0 +1,70 @@
+//! What the shell costs around the pool, and what a second thread does to it: `cargo bench -p poolhouse-core --features client --bench shell`.
+//!
+//! The server is a stream in memory, so there is no I/O. Threads check out and drop connections of one pool, as fast as they can; the floor is a
+//! `std::sync::Mutex<Vec<_>>` of as many items, popped and pushed. Figures are medians of rounds in which all cases take turns.
+
+#[path = "support/memory.rs"]
+mod memory;
+
+use core::hint::black_box;
+use std::sync::{Barrier, Mutex};
+use std::time::Instant;
+
+/// How many figures a median is taken of.
+const ROUNDS: usize = 9;
+/// Cycles of each thread in a round.
+const CYCLES: u32 = 400_000;
+const CONNECTIONS: usize = 10;
+
+fn main() {
+    println!("machine: {} cores", std::thread::available_parallelism().map_or(1, usize::from));
+    let client = memory::warm(CONNECTIONS);
+    let floor = Mutex::new((0..CONNECTIONS).collect::<Vec<_>>());
+    let shell = || drop(black_box(memory::guard(&client)));
+    let whole = || drop(black_box(memory::now(client.check_out()).expect("a connection")));
+    let least = || {
+        let item = floor.lock().expect("not poisoned").pop();
+        floor.lock().expect("not poisoned").extend(black_box(item));
+    };
+    let cases: [(&str, &(dyn Fn() + Sync)); 3] = [
+        ("Mutex<Vec<_>> pop + push (the floor)", &least),
+        ("shell: check-out + drop", &shell),
+        ("client: check-out + drop", &whole),
+    ];
+    println!("\n{:<40}{:>12}{:>22}{:>10}", "", "ns, 1 thread", "ns, 2 threads together", "ratio");
+    let mut rounds = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        for ((_, step), figures) in cases.iter().zip(&mut rounds) {
+            figures.push((time_of(1, *step), time_of(2, *step)));
+        }
+    }
+    for ((name, _), figures) in cases.iter().zip(rounds) {
+        let one = median(figures.iter().map(|(one, _)| *one).collect());
+        let two = median(figures.iter().map(|(_, two)| *two).collect());
+        // Of throughputs: as many times as much is done by two.
+        let ratio = median(figures.iter().map(|(one, two)| one / two).collect());
+        println!("{name:<40}{one:>12.1}{two:>22.1}{ratio:>10.2}");
+    }
+}
+
+/// Nanoseconds of one cycle, of all that so many threads do together.
+fn time_of(threads: u32, step: &(dyn Fn() + Sync)) -> f64 {
+    let begin = Barrier::new(threads as usize + 1);
+    let start = std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                begin.wait();
+                (0..CYCLES).for_each(|_| step());
+            });
+        }
+        begin.wait();
+        Instant::now()
+    });
+    start.elapsed().as_secs_f64() * 1e9 / f64::from(threads * CYCLES)
+}
+
+/// The one in the middle.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
