@@ -292,7 +292,9 @@ impl Contract {
             let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
             let was_tried = dropped > 0 && lives > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
             if is_whole && !was_tried {
-                println!("contract ({name}): no future was dropped, or no trace judged: the contract has shown nothing");
+                println!(
+                    "contract ({name}): no future was dropped, or no trace judged: the contract has shown nothing"
+                );
                 return ExitCode::FAILURE;
             }
             let suite: String =
