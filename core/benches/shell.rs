@@ -3,6 +3,8 @@
 //! The server is a stream in memory, so there is no I/O. Threads check out and drop connections of one pool, as fast as they can; the floor is a
 //! `std::sync::Mutex<Vec<_>>` of as many items, popped and pushed. Figures are medians of rounds in which all cases take turns.
 
+extern crate alloc;
+
 #[path = "support/memory.rs"]
 mod memory;
 

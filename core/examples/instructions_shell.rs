@@ -4,6 +4,8 @@
 //! I/O. It panics if that allocates.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
+extern crate alloc;
+
 #[path = "../benches/support/memory.rs"]
 mod memory;
 

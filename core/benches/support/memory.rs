@@ -1,17 +1,18 @@
 //! A client whose server is a stream in memory, and whose tasks run when they are told to: nothing but the shell and its locks is left to measure.
 
+use alloc::sync::Arc;
+use core::future::{Future, pending};
+use core::net::SocketAddr;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
 use futures_io::{AsyncRead, AsyncWrite};
 use poolhouse_core::Instant;
 use poolhouse_core::client::{Client, ClientOptions, Net, Platform};
 use poolhouse_core::shell::{Guard, Wanted};
 use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
-use std::future::{Future, pending};
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::sync::Mutex;
 
 /// Everything of it.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
