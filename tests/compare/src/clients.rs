@@ -38,7 +38,7 @@ pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, setti
 pub(crate) fn instructions() -> Section {
     let server = Server::start(Kind::Mongo);
     let mut section = Section::new("clients-instructions");
-    let (title, times) = ("ping by one task: instructions of the client's process", 1_000);
+    let (title, times) = ("ping by one task: instructions of the client's process", 2_000);
     let libmongoc = libmongoc::Program::build();
     let program = |name: &str, times| match (name, &libmongoc) {
         ("libmongoc", Ok(program)) => {

@@ -82,7 +82,9 @@ fn most_in_a_second(opened: &[u64]) -> u64 {
     opened.windows(bins).map(|window| window.iter().sum()).max().unwrap_or(0)
 }
 
+/// Connections a second from just before the election on, by seconds.
 fn rate(opened: &[u64]) -> Vec<(f64, f64)> {
     let bin = world::BIN.as_secs_f64();
-    opened.iter().enumerate().map(|(place, count)| (place as f64 * bin, *count as f64 / bin)).collect()
+    let points = opened.iter().enumerate().map(|(place, count)| (place as f64 * bin, *count as f64 / bin));
+    points.filter(|(at, _)| *at >= world::OUTAGE.as_secs_f64() - 1.0).collect()
 }

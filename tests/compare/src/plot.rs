@@ -3,10 +3,14 @@
 use crate::report::{Plot, Series};
 use core::error::Error;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
 const COLOURS: [RGBColor; 4] =
     [RGBColor(0x1f, 0x77, 0xb4), RGBColor(0xd6, 0x27, 0x28), RGBColor(0x2c, 0xa0, 0x2c), RGBColor(0x94, 0x67, 0xbd)];
+
+const FLOOR: RGBColor = RGBColor(0xa0, 0xa0, 0xa0);
+const WORDS: (&str, i32) = ("sans-serif", 13);
 
 /// Writes a plot into a folder.
 pub(crate) fn draw(plot: &Plot, folder: &Path) -> Result<(), Box<dyn Error>> {
@@ -28,21 +32,26 @@ fn draw_bars(path: &Path, title: &str, unit: &str, bars: &[(String, f64)]) -> Re
         .caption(title, ("sans-serif", 18))
         .margin(12)
         .x_label_area_size(42)
-        .y_label_area_size(250)
+        .y_label_area_size(300)
         .build_cartesian_2d(0.0..most * 1.12, 0.0..rows)?;
-    chart.configure_mesh().disable_y_mesh().disable_y_axis().x_desc(unit).x_labels(8).draw()?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .x_desc(unit)
+        .x_labels(6)
+        .max_light_lines(1)
+        .x_label_formatter(&|figure| figure_of(*figure))
+        .draw()?;
     for (place, (name, figure)) in bars.iter().enumerate() {
         let middle = rows - place as f64 - 0.5;
-        let ours = ["poolhouse", "core", "Session"].iter().any(|word| name.contains(word));
-        let colour = COLOURS[usize::from(!ours)];
         let bar = [(0.0, middle - 0.35), (*figure, middle + 0.35)];
-        chart.draw_series([Rectangle::new(bar, colour.filled())])?;
+        chart.draw_series([Rectangle::new(bar, colour_of(name).filled())])?;
         let (x, y) = chart.backend_coord(&(0.0, middle));
         let (end, _) = chart.backend_coord(&(*figure, middle));
-        let font = ("sans-serif", 13).into_font();
-        let left = name.chars().count().min(42);
-        root.draw(&Text::new(name.clone(), (x - 8 - i32::try_from(left * 6)?, y - 6), font.clone()))?;
-        root.draw(&Text::new(figure_of(*figure), (end + 4, y - 6), font))?;
+        let words = |side| WORDS.into_text_style(&root).pos(Pos::new(side, VPos::Center));
+        root.draw(&Text::new(name.clone(), (x - 8, y), words(HPos::Right)))?;
+        root.draw(&Text::new(figure_of(*figure), (end + 6, y), words(HPos::Left)))?;
     }
     root.present()?;
     Ok(())
@@ -61,18 +70,32 @@ fn draw_lines(path: &Path, title: &str, (x, y): (&str, &str), series: &[Series])
         .x_label_area_size(42)
         .y_label_area_size(80)
         .build_cartesian_2d(least..last, 0.0..most * 1.05)?;
-    chart.configure_mesh().x_desc(x).y_desc(y).y_label_formatter(&|figure| figure_of(*figure)).draw()?;
+    let words = |figure: &f64| figure_of(*figure);
+    let mut mesh = chart.configure_mesh();
+    mesh.x_desc(x).y_desc(y).max_light_lines(1).x_label_formatter(&words).y_label_formatter(&words).draw()?;
     for (series, colour) in series.iter().zip(COLOURS) {
         chart
             .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(2)))?
             .label(&series.name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.9)).border_style(BLACK).draw()?;
+    let mut labels = chart.configure_series_labels();
+    labels.position(SeriesLabelPosition::UpperRight).background_style(WHITE.mix(0.9)).border_style(BLACK).draw()?;
     root.present()?;
     Ok(())
 }
 
+/// Ours, the floor's, or others'.
+fn colour_of(name: &str) -> RGBColor {
+    if name.starts_with("floor") {
+        FLOOR
+    } else if name.starts_with("poolhouse") {
+        COLOURS[0]
+    } else {
+        COLOURS[1]
+    }
+}
+
 fn figure_of(figure: f64) -> String {
-    if figure.abs() >= 100.0 { format!("{figure:.0}") } else { format!("{figure:.1}") }
+    if figure.abs() >= 100.0 || figure.fract() == 0.0 { format!("{figure:.0}") } else { format!("{figure:.1}") }
 }

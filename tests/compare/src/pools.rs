@@ -1,7 +1,7 @@
 //! Check-out and check-in of connections that do nothing: Poolhouse, generic pools, and the least that is possible.
 //!
 //! - uncontended: one thread, a connection is always there. Futures are polled once and are ready, all but those of mobc.
-//! - contended: 64 tasks, 10 connections, each kept for one turn of the executor; on one thread and on two, by the runtime of each pool's choice and, where a
+//! - contended: 64 tasks, 10 connections, each kept for one turn of the executor, and one turn between; on one thread and on two, by the runtime of each pool's choice and, where a
 //!   pool wants none, on both.
 //! - memory: bytes for each idle connection and each waiter.
 

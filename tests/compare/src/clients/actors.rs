@@ -32,13 +32,24 @@ pub(super) struct Actors {
     client: Client,
     bare: Arc<Exchange>,
     sockets: (Sender<Socket<Tcp>>, Receiver<Socket<Tcp>>),
-    runtime: tokio::runtime::Runtime,
-    driver: mongodb::Client,
+    driver: Option<Driver>,
     libmongoc: Result<Libmongoc, String>,
+}
+
+/// The official driver and what it runs on.
+struct Driver {
+    runtime: tokio::runtime::Runtime,
+    client: mongodb::Client,
 }
 
 impl Actors {
     pub(super) fn new(server: SocketAddr, threads: usize) -> Self {
+        let driver = Some(Driver::new(server, threads));
+        Self { driver, libmongoc: Libmongoc::start(server, CONNECTIONS), ..Self::without_peers(server) }
+    }
+
+    /// Only what runs on smol.
+    fn without_peers(server: SocketAddr) -> Self {
         let sockets = smol::channel::bounded(CONNECTIONS as usize);
         for _ in 0..CONNECTIONS {
             let stream = smol::block_on(Smol.connect_tcp(server)).expect("a server that listens");
@@ -46,19 +57,8 @@ impl Actors {
         }
         let options = ClientOptions::new(server.to_string());
         let client = smol::block_on(exchange::warm_client(options, CONNECTIONS, None));
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(threads).enable_all().build().expect("a runtime");
-        let driver = runtime.block_on(async {
-            let mut options = official(server);
-            options.max_pool_size = Some(CONNECTIONS);
-            options.min_pool_size = Some(CONNECTIONS);
-            options.max_connecting = Some(CONNECTIONS);
-            let driver = mongodb::Client::with_options(options).expect("valid options");
-            driver.warm_connection_pool().await;
-            driver
-        });
         let bare = Arc::new(Exchange::with(server));
-        Self { client, bare, sockets, runtime, driver, libmongoc: Libmongoc::start(server, CONNECTIONS) }
+        Self { client, bare, sockets, driver: None, libmongoc: Err("it was not asked for".to_owned()) }
     }
 
     /// Why a case cannot be measured here.
@@ -84,9 +84,9 @@ impl Actors {
         }
         let start = Instant::now();
         if name == "official" {
-            let ask = |_| self.runtime.spawn(ping_official(self.driver.clone(), each));
-            let running: Vec<_> = (0..tasks).map(ask).collect();
-            self.runtime.block_on(async {
+            let Driver { runtime, client } = self.driver.as_ref().expect("it is there");
+            let running: Vec<_> = (0..tasks).map(|_| runtime.spawn(ping_official(client.clone(), each))).collect();
+            runtime.block_on(async {
                 for task in running {
                     task.await.expect("no panic");
                 }
@@ -137,6 +137,24 @@ impl Actors {
     }
 }
 
+impl Driver {
+    /// Warm, by as many connections as the others.
+    fn new(server: SocketAddr, threads: usize) -> Self {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(threads).enable_all().build().expect("a runtime");
+        let client = runtime.block_on(async {
+            let mut options = official(server);
+            options.max_pool_size = Some(CONNECTIONS);
+            options.min_pool_size = Some(CONNECTIONS);
+            options.max_connecting = Some(CONNECTIONS);
+            let client = mongodb::Client::with_options(options).expect("valid options");
+            client.warm_connection_pool().await;
+            client
+        });
+        Self { runtime, client }
+    }
+}
+
 async fn ping_official(driver: mongodb::Client, times: u32) {
     let admin = driver.database("admin");
     for _ in 0..times {
@@ -156,16 +174,11 @@ pub(crate) fn repeat(name: &str, server: SocketAddr, times: u32) {
     match name {
         // One client at a time: nothing of the others is counted.
         "official" => {
-            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-            let runtime = runtime.expect("a runtime");
-            runtime.block_on(async {
-                let driver = mongodb::Client::with_options(official(server)).expect("valid options");
-                tokio::spawn(ping_official(driver, times)).await.expect("no panic");
-            });
+            let Driver { runtime, client } = Driver::new(server, 1);
+            runtime.block_on(runtime.spawn(ping_official(client, times))).expect("no panic");
         }
         "raw" | "bson" | "own" | "channel" => {
-            let mut actors = Actors::new(server, 1);
-            actors.round(name, 1, times);
+            Actors::without_peers(server).round(name, 1, times);
         }
         other => panic!("no case is called {other}"),
     }

@@ -17,6 +17,7 @@ const TASKS: usize = 64;
 /// What the tasks of one turn did.
 struct Tally {
     seconds: f64,
+    cycles: f64,
     waits: Waits,
     /// How many cycles each task made.
     shares: Vec<f64>,
@@ -39,7 +40,7 @@ pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Se
     let mut tallies: Vec<Vec<Tally>> = cases.iter().map(|_| Vec::new()).collect();
     let rounds = Rounds::of(settings.rounds(), cases.len(), |case| {
         let tally = cases[case].1(turn);
-        let rate = tally.waits.total as f64 / tally.seconds;
+        let rate = tally.cycles / tally.seconds;
         tallies[case].push(tally);
         rate
     });
@@ -140,10 +141,11 @@ async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
     let mut waits = Waits::new();
     loop {
         let (waited, at) = cycle(&pool).await;
+        // A wait that outlasts the turn is the last one, and one like the others.
+        waits.add(waited);
         if at >= end {
             return waits;
         }
-        waits.add(waited);
     }
 }
 
@@ -159,10 +161,11 @@ fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
             let granted = Instant::now();
             std::thread::yield_now();
             drop(held);
+            std::thread::yield_now();
+            waits.add(granted - begun);
             if granted >= end {
                 return waits;
             }
-            waits.add(granted - begun);
         }
     };
     let waits: Vec<Waits> = std::thread::scope(|scope| {
@@ -174,8 +177,9 @@ fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
 
 fn sum(start: Instant, waits: &[Waits]) -> Tally {
     let seconds = start.elapsed().as_secs_f64();
-    let shares = waits.iter().map(|waits| waits.total as f64).collect();
+    // The last cycle of each ended too late.
+    let shares: Vec<f64> = waits.iter().map(|waits| waits.total as f64 - 1.0).collect();
     let mut all = Waits::new();
     waits.iter().for_each(|waits| all.merge(waits));
-    Tally { seconds, waits: all, shares }
+    Tally { seconds, cycles: shares.iter().sum(), waits: all, shares }
 }
