@@ -1,7 +1,8 @@
 //! The least that a pool with a fair queue and time limits is, by hand: a lock, a stack of connections, a list of those who wait, who are handed what comes
 //! back, and a timer wheel for their deadlines.
 //!
-//! It cannot make a connection, nor find one broken, nor be closed. Its wheel turns when somebody begins to wait.
+//! It cannot make a connection, nor find one broken, nor be closed. Each check-out has a deadline, for which the clock is read; there is one besides that reads it only
+//! where somebody must wait. The wheel turns when somebody begins to wait.
 
 use super::peer::{LIMIT, Peer};
 use super::wheel::{Arena, List, QUEUE, Wheel};
@@ -18,6 +19,8 @@ pub(crate) struct Floor {
 
 struct Shared {
     origin: Instant,
+    /// Whether the clock is read for each check-out.
+    reads_clock: bool,
     state: Mutex<State>,
 }
 
@@ -42,9 +45,18 @@ enum Verdict {
 
 impl Floor {
     pub(crate) fn new(connections: u64) -> Self {
+        Self::with_clock(connections, true)
+    }
+
+    /// One that reads the clock only where somebody must wait.
+    pub(crate) fn lazy(connections: u64) -> Self {
+        Self::with_clock(connections, false)
+    }
+
+    fn with_clock(connections: u64, reads_clock: bool) -> Self {
         let free = (0..connections).collect();
         let state = State { free, waiters: Arena::new(), queue: List::new(), wheel: Wheel::new() };
-        Self { shared: Arc::new(Shared { origin: Instant::now(), state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { origin: Instant::now(), reads_clock, state: Mutex::new(state) }) }
     }
 }
 
@@ -108,12 +120,14 @@ impl<'p> Future for Get<'p> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Held<'p>> {
         let shared = self.shared;
+        let asked_at = (self.place.is_none() && shared.reads_clock).then(|| shared.now_ns());
         let mut state = shared.lock();
         let Some(place) = self.place else {
             return match state.free.pop() {
                 Some(connection) => Poll::Ready(Held { shared, connection }),
                 None => {
-                    self.place = Some(state.enter(shared.now_ns(), context.waker().clone()));
+                    let now_ns = asked_at.unwrap_or_else(|| shared.now_ns());
+                    self.place = Some(state.enter(now_ns, context.waker().clone()));
                     Poll::Pending
                 }
             };

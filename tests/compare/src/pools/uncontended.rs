@@ -16,6 +16,7 @@ use poolhouse_core::pool::{CheckOut, Health, OnHeap, Pool, PoolId};
 /// The cases, by their names. The floor comes first.
 pub(super) const NAMES: &[(&str, &str)] = &[
     ("floor", "floor: mutex, FIFO hand-off, timer wheel"),
+    ("floor-lazy", "floor that reads no clock"),
     ("core", "poolhouse-core, no lock, no clock"),
     ("locked", "poolhouse-core behind a mutex"),
     ("shell", "poolhouse-smol, Client::check_out"),
@@ -60,6 +61,7 @@ fn case(name: &str, server: SocketAddr, runtime: &::tokio::runtime::Runtime) -> 
     let shell = |limit| Shell { client: smol::block_on(client(server)), limit };
     match name {
         "floor" => case_of(Floor::new(u64::from(CONNECTIONS)), runtime),
+        "floor-lazy" => case_of(Floor::lazy(u64::from(CONNECTIONS)), runtime),
         "core" => bare(),
         "locked" => case_of(Locked::new(CONNECTIONS), runtime),
         "shell" => case_of(shell(None), runtime),
