@@ -25,12 +25,9 @@ use core::num::NonZeroUsize;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU32, Ordering};
 use core::task::{Poll, Waker};
-use poolhouse_smol::mux::cql::{
-    Consistency, Direction, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Parameters, Request, Startup, Version,
-    decode_header,
-};
+use poolhouse_smol::mux::cql::{Consistency, HEADER_BYTES, Limits, Outgoing, Parameters, Request, Version};
 use poolhouse_smol::mux::{HostOptions, MuxOptions, Session, SessionOptions};
-use poolhouse_smol::poolhouse_core::wire::Decoded;
+use poolhouse_tests::cql_exchange::{Bare, INPUT_BYTES, envelope};
 use poolhouse_tests::cql_server::{CqlServer, CqlServerOptions, cell_of};
 use poolhouse_tests::exchange::median;
 use scylla::client::PoolSize;
@@ -50,8 +47,6 @@ const THREADS: [&str; 2] = ["1", "2"];
 /// What is asked, and what comes back in one cell.
 const STATEMENT: &str = "echo a cell of twenty-four.";
 const CELL: &[u8] = b"a cell of twenty-four.";
-/// What one read of a session takes in.
-const INPUT_BYTES: usize = 32 * 1024;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -166,7 +161,7 @@ fn tables() {
 
 /// One that asks, connected.
 enum Bench {
-    Bare(Mutex<Option<Bare>>),
+    Bare(Mutex<Option<Bare<Async<TcpStream>>>>),
     Futures(Arc<Mutex<Common>>),
     Session(Session),
     Scylla(tokio::runtime::Runtime, Arc<scylla::client::session::Session>),
@@ -190,8 +185,8 @@ impl Bench {
             Self::Session(session)
         };
         match case {
-            Case::Bare => Self::Bare(Mutex::new(Some(smol::block_on(Bare::connect(address))))),
-            Case::Futures => Self::Futures(smol::block_on(Bare::connect(address)).share()),
+            Case::Bare => Self::Bare(Mutex::new(Some(smol::block_on(connect(address))))),
+            Case::Futures => Self::Futures(share(smol::block_on(connect(address)).into_stream())),
             Case::Session => session(Version::V4),
             Case::Session5 => session(Version::V5),
             Case::Scylla => {
@@ -316,147 +311,58 @@ struct Common {
     task: Option<Waker>,
 }
 
-/// A socket in version 4, and nothing around it.
-struct Bare {
-    stream: Async<TcpStream>,
-    /// The request, with stream id 0.
-    request: Vec<u8>,
-    input: Vec<u8>,
-    output: Vec<u8>,
+/// A socket in version 4, greeted.
+async fn connect(address: SocketAddr) -> Bare<Async<TcpStream>> {
+    let stream = Async::<TcpStream>::connect(address).await.expect("a server that listens");
+    stream.get_ref().set_nodelay(true).expect("a socket");
+    Bare::over(stream, STATEMENT).await
 }
 
-impl Bare {
-    async fn connect(address: SocketAddr) -> Self {
-        let stream = Async::<TcpStream>::connect(address).await.expect("a server that listens");
-        stream.get_ref().set_nodelay(true).expect("a socket");
-        let mut request = Vec::new();
-        let parameters = Parameters::new(Consistency::One);
-        let encode = |request: Request<'_>, bytes: &mut Vec<u8>| {
-            request.encode(bytes, Outgoing::new(Version::V4, 0), &Limits::DEFAULT).expect("a request");
-        };
-        encode(Request::Query { text: STATEMENT, parameters }, &mut request);
-        let startup = Startup { compression: None, driver_name: None, driver_version: None, options: &[] };
-        let mut output = Vec::new();
-        encode(Request::Startup(startup), &mut output);
-        let mut bare = Self { stream, request, input: vec![0; INPUT_BYTES], output };
-        assert_eq!(bare.converse(1, 0, Vec::new()).await, Some(Opcode::Ready));
-        bare
-    }
-
-    /// Reads and writes in a task of its own, as long as the program runs.
-    fn share(mut self) -> Arc<Mutex<Common>> {
-        let places = (0..=i16::MAX).map(|_| (None, None)).collect();
-        let common = Common { out: Vec::new(), free: (0..=i16::MAX).collect(), places, task: None };
-        let common = Arc::new(Mutex::new(common));
-        let shared = Arc::clone(&common);
-        let (mut sent, mut end, mut wakers) = (0, 0, Vec::new());
-        let serving = poll_fn(move |context| {
-            let Self { stream, input, output, .. } = &mut self;
-            if sent == output.len() {
-                sent = 0;
-                output.clear();
-                let mut common = shared.lock().expect("no panic");
-                core::mem::swap(&mut common.out, output);
-                common.task = Some(context.waker().clone());
-            }
-            while sent < output.len() {
-                match Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
-                    Poll::Ready(count) => sent += count.expect("written"),
-                    Poll::Pending => break,
-                }
-            }
-            let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) else {
-                return Poll::Pending;
-            };
-            let Ok(count @ 1..) = count else {
-                // The server is gone: it is over.
-                return Poll::Ready(());
-            };
-            end += count;
+/// Reads and writes in a task of its own, as long as the program runs.
+fn share(mut stream: Async<TcpStream>) -> Arc<Mutex<Common>> {
+    let places = (0..=i16::MAX).map(|_| (None, None)).collect();
+    let common = Common { out: Vec::new(), free: (0..=i16::MAX).collect(), places, task: None };
+    let common = Arc::new(Mutex::new(common));
+    let shared = Arc::clone(&common);
+    let (mut sent, mut end, mut wakers) = (0, 0, Vec::new());
+    let (mut input, mut output) = (vec![0; INPUT_BYTES], Vec::new());
+    let serving = poll_fn(move |context| {
+        if sent == output.len() {
+            sent = 0;
+            output.clear();
             let mut common = shared.lock().expect("no panic");
-            let mut start = 0;
-            while let Some((header, length)) = envelope(&input[start..end]) {
-                let (waker, body) = &mut common.places[header.stream as usize];
-                *body = Some(input[start + HEADER_BYTES..start + length].to_vec());
-                wakers.extend(waker.take());
-                start += length;
+            core::mem::swap(&mut common.out, &mut output);
+            common.task = Some(context.waker().clone());
+        }
+        while sent < output.len() {
+            match Pin::new(&mut stream).poll_write(context, &output[sent..]) {
+                Poll::Ready(count) => sent += count.expect("written"),
+                Poll::Pending => break,
             }
-            drop(common);
-            wakers.drain(..).for_each(Waker::wake);
-            input.copy_within(start..end, 0);
-            end -= start;
-            context.waker().wake_by_ref();
-            Poll::Pending
-        });
-        smol::spawn(serving).detach();
-        common
-    }
-
-    async fn exchange(&mut self, in_flight: u32, operations: u32) {
-        let first = in_flight.min(operations);
-        let ids = (0..i16::MAX).chain([i16::MAX]).take(first as usize).collect();
-        assert_eq!(self.converse(operations, operations, ids).await, Some(Opcode::Result));
-    }
-
-    /// Sends what is there to be sent and `requests` requests, by ids that are free, until so many replies are there. What the last one is.
-    async fn converse(&mut self, replies: u32, requests: u32, mut free: Vec<i16>) -> Option<Opcode> {
-        let Self { stream, request, input, output } = self;
-        let (mut left, mut unsent) = (replies, requests);
-        let (mut sent, mut start, mut end) = (0, 0, 0);
-        let mut opcode = None;
-        poll_fn(|context| {
-            loop {
-                let mut progress = false;
-                if sent == output.len() {
-                    sent = 0;
-                    output.clear();
-                    for id in free.drain(..) {
-                        if unsent > 0 {
-                            unsent -= 1;
-                            let at = output.len();
-                            output.extend_from_slice(request);
-                            output[at + 2..at + 4].copy_from_slice(&id.to_be_bytes());
-                        }
-                    }
-                }
-                if sent < output.len() {
-                    if let Poll::Ready(count) = Pin::new(&mut *stream).poll_write(context, &output[sent..]) {
-                        sent += count.expect("written");
-                        progress = true;
-                    }
-                }
-                if let Poll::Ready(count) = Pin::new(&mut *stream).poll_read(context, &mut input[end..]) {
-                    let count = count.expect("read");
-                    assert!(count > 0, "the server hung up");
-                    end += count;
-                    progress = true;
-                }
-                while let Some((header, length)) = envelope(&input[start..end]) {
-                    start += length;
-                    opcode = Some(header.opcode);
-                    free.push(header.stream);
-                    left -= 1;
-                }
-                input.copy_within(start..end, 0);
-                (start, end) = (0, end - start);
-                if left == 0 {
-                    assert!(sent == output.len() && unsent == 0 && start == end, "a reply to each request");
-                    output.clear();
-                    return Poll::Ready(opcode);
-                }
-                if !progress {
-                    return Poll::Pending;
-                }
-            }
-        })
-        .await
-    }
-}
-
-/// The header of a reply, and how long it is with its body, if it is there.
-fn envelope(bytes: &[u8]) -> Option<(Header, usize)> {
-    let decoded = decode_header(bytes.get(..HEADER_BYTES)?, Some(Version::V4), Direction::Response, &Limits::DEFAULT);
-    let Decoded::Done { value: header, .. } = decoded.expect("a header") else { unreachable!("it is whole") };
-    let length = HEADER_BYTES + header.length_bytes as usize;
-    (bytes.len() >= length).then_some((header, length))
+        }
+        let Poll::Ready(count) = Pin::new(&mut stream).poll_read(context, &mut input[end..]) else {
+            return Poll::Pending;
+        };
+        let Ok(count @ 1..) = count else {
+            // The server is gone: it is over.
+            return Poll::Ready(());
+        };
+        end += count;
+        let mut common = shared.lock().expect("no panic");
+        let mut start = 0;
+        while let Some((header, length)) = envelope(&input[start..end]) {
+            let (waker, body) = &mut common.places[header.stream as usize];
+            *body = Some(input[start + HEADER_BYTES..start + length].to_vec());
+            wakers.extend(waker.take());
+            start += length;
+        }
+        drop(common);
+        wakers.drain(..).for_each(Waker::wake);
+        input.copy_within(start..end, 0);
+        end -= start;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    });
+    smol::spawn(serving).detach();
+    common
 }

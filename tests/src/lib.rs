@@ -6,6 +6,7 @@ extern crate alloc;
 pub mod choices;
 pub mod cmap;
 pub mod contract;
+pub mod cql_exchange;
 pub mod cql_server;
 pub mod dns;
 pub mod exchange;

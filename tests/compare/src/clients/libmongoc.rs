@@ -1,0 +1,90 @@
+//! libmongoc, by a small C program, where it can be built.
+
+use core::net::SocketAddr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+const SOURCE: &str = include_str!("libmongoc.c");
+
+/// The program, running.
+pub(super) struct Libmongoc {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Libmongoc {
+    /// Builds and starts it.
+    pub(super) fn start(server: SocketAddr, connections: u32) -> Result<Self, String> {
+        let program = Program::build()?;
+        let child = Command::new(&program.path)
+            .arg(uri(server, connections))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = child.map_err(|error| format!("its program does not run: {error}"))?;
+        let output = child.stdout.take().ok_or("it has no output")?;
+        Ok(Self { child, output: BufReader::new(output) })
+    }
+
+    /// So many pings by each of some threads: seconds for one.
+    pub(super) fn round(&mut self, tasks: u32, each: u32) -> f64 {
+        let mut input = self.child.stdin.as_ref().expect("it is a pipe");
+        writeln!(input, "{tasks} {each}").expect("it runs");
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("it answers");
+        let seconds: f64 = line.trim().parse().expect("seconds");
+        seconds / f64::from(tasks * each)
+    }
+}
+
+impl Drop for Libmongoc {
+    fn drop(&mut self) {
+        // It ends when its standard input does.
+        drop(self.child.stdin.take());
+        // One that is gone already is none the less gone.
+        let _ = self.child.wait();
+    }
+}
+
+/// The connection string.
+pub(super) fn uri(server: SocketAddr, connections: u32) -> String {
+    format!("mongodb://{server}/?maxPoolSize={connections}&directConnection=true")
+}
+
+/// The program, which is removed when this is dropped; one that runs goes on.
+pub(super) struct Program {
+    pub(super) path: PathBuf,
+}
+
+impl Program {
+    /// The program, or why there is none.
+    pub(super) fn build() -> Result<Self, String> {
+        let found = Command::new("pkg-config").args(["--cflags", "--libs", "libmongoc-1.0"]).output();
+        let found = found.map_err(|_| "pkg-config is not installed".to_owned())?;
+        if !found.status.success() {
+            return Err("libmongoc-dev is not installed".to_owned());
+        }
+        let flags = String::from_utf8(found.stdout).map_err(|error| error.to_string())?;
+        let this = std::env::current_exe().map_err(|error| error.to_string())?;
+        let folder = this.parent().ok_or("this program is nowhere")?;
+        // A process's own, since another one may be building it, too.
+        let path = folder.join(format!("libmongoc-{}", std::process::id()));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O2", "-pthread", "-o"]).arg(&path).args(["-x", "c", "-"]).args(["-x", "none"]);
+        compiler.args(flags.split_whitespace()).stdin(Stdio::piped()).stderr(Stdio::null());
+        let mut compiler = compiler.spawn().map_err(|_| "there is no C compiler".to_owned())?;
+        if let Some(mut input) = compiler.stdin.take() {
+            input.write_all(SOURCE.as_bytes()).map_err(|error| error.to_string())?;
+        }
+        let status = compiler.wait().map_err(|error| error.to_string())?;
+        status.success().then_some(Self { path }).ok_or_else(|| "its program could not be built".to_owned())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // What is gone need not be removed.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,90 @@
+//! A fleet of clients on a replica set of three whose primary dies, on virtual time: how many connections a second its successor is asked for, with `maxConnecting` 2 and
+//! without a limit.
+//!
+//! Each client is a control machine with its three monitors and three pools, as every adapter drives them. Network and servers are a model: see [`world`]. Nothing is random but
+//! the times at which tasks want something, and those come from a seed.
+
+mod client;
+mod world;
+
+use crate::measure::Waits;
+use crate::report::{Plot, Section, Series, Table};
+use crate::settings::Settings;
+use core::time::Duration;
+use world::{Outcome, World};
+
+/// Clients of the fleet.
+const CLIENTS: usize = 10_000;
+/// What a pool may have; no more than there are tasks.
+const MAX_POOL_SIZE: u32 = 100;
+
+/// The whole section.
+pub(crate) fn run(settings: &Settings) -> Section {
+    let clients = settings.of(500, CLIENTS);
+    let cases = [("maxConnecting 2", 2), ("no limit", MAX_POOL_SIZE)];
+    let outcomes = cases.map(|(name, max_connecting)| (name, World::new(clients, max_connecting).run()));
+    let columns = [
+        "connections opened",
+        "most in a second",
+        "attempts that failed",
+        "queue gone after s",
+        "never served",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+    ];
+    let title = format!("a fail-over with {clients} clients of {} tasks: the new primary", world::TASKS);
+    let mut table = Table::new(title, &columns);
+    for (name, outcome) in &outcomes {
+        let Outcome { opened, failed, served_at, unserved, waits } = outcome;
+        let ms = |waits: &Waits, share| waits.quantile_ns(share) / 1e6;
+        let figures = [
+            opened.iter().sum::<u64>() as f64,
+            most_in_a_second(opened) as f64,
+            *failed as f64,
+            served_at.as_secs_f64(),
+            *unserved as f64,
+            ms(waits, 0.5),
+            ms(waits, 0.99),
+            waits.max_ns as f64 / 1e6,
+        ];
+        table.row(*name, &figures);
+    }
+    let mut section = Section::new("fleet");
+    section.tables.push(table);
+    let series = |(name, outcome): &(&str, Outcome)| Series { name: (*name).to_owned(), points: rate(&outcome.opened) };
+    section.plots.push(Plot::Lines {
+        file: "fleet.svg".to_owned(),
+        title: format!("{clients} clients: connections opened at the new primary"),
+        x: "s since the old one died".to_owned(),
+        y: "connections a second".to_owned(),
+        series: outcomes.iter().map(series).collect(),
+    });
+    section.note(format!(
+        "The model: a round trip of {} us, {} ms for an operation, {} s between the operations of a task, {} handshakes a second at a server, an election after {} s, connectTimeoutMS {}.",
+        world::ROUND_TRIP.as_micros(),
+        world::OPERATION.as_millis(),
+        world::PAUSE.as_secs_f64(),
+        Duration::from_secs(1).as_nanos() / world::HANDSHAKE.as_nanos(),
+        world::OUTAGE.as_secs(),
+        world::CONNECT_TIMEOUT.as_millis(),
+    ));
+    section.note(
+        "The queue is gone when the last operation that was wanted before the election has ended, counted from there.",
+    );
+    section.note("p50, p99 and max are of the operations that were begun between the death and four seconds after the election: from when a task wanted them to their end.");
+    section
+}
+
+/// The most connections of any ten bins in a row.
+fn most_in_a_second(opened: &[u64]) -> u64 {
+    let bins = usize::try_from(Duration::from_secs(1).as_nanos() / world::BIN.as_nanos()).unwrap_or(1);
+    opened.windows(bins).map(|window| window.iter().sum()).max().unwrap_or(0)
+}
+
+/// Connections a second from just before the election on, by seconds.
+fn rate(opened: &[u64]) -> Vec<(f64, f64)> {
+    let bin = world::BIN.as_secs_f64();
+    let points = opened.iter().enumerate().map(|(place, count)| (place as f64 * bin, *count as f64 / bin));
+    points.filter(|(at, _)| *at >= world::OUTAGE.as_secs_f64() - 1.0).collect()
+}

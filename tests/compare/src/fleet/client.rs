@@ -1,0 +1,410 @@
+//! One client of the fleet: its machines, and tasks that want operations.
+
+use super::MAX_POOL_SIZE;
+use super::world::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
+use core::time::Duration;
+use poolhouse_core::control::{Control, ControlAction};
+use poolhouse_core::machine::Machine;
+use poolhouse_core::monitor::{CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorOptions};
+use poolhouse_core::pool::{
+    CheckOut, Claim, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
+};
+use poolhouse_core::topology::{
+    self, AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, PoolCommand, TopologyId, TopologyOptions,
+};
+use poolhouse_core::{Cause, ObjectId, ServerId, ServerType, TopologyVersion};
+
+const NAMES: [&str; MEMBERS] = ["a.example:27017", "b.example:27017", "c.example:27017"];
+
+/// Each hello names all members.
+#[derive(Clone, Copy, Default)]
+struct Hosts;
+
+impl HelloLists for Hosts {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        NAMES.into_iter()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        core::iter::empty()
+    }
+}
+
+/// A server of the client's view: there is one for each member.
+struct Server {
+    id: ServerId,
+    pool: Pool<OnHeap>,
+    /// The connections of its monitor, and which question of each is open.
+    lines: [Option<(LineId, u64)>; 2],
+    /// Which task has which place in the queue.
+    waiters: Vec<usize>,
+}
+
+/// What a task does.
+enum Doing {
+    Nothing,
+    /// It wants a primary.
+    Selects,
+    /// It waits for a connection; the queue knows whose place is whose.
+    Waits,
+    /// Its operation is under way there.
+    Works(usize, Lease),
+}
+
+struct Task {
+    doing: Doing,
+    /// When it wanted its operation, or its last one.
+    wanted_at: u64,
+}
+
+pub(super) struct Client {
+    place: u32,
+    control: Control<topology::OnHeap>,
+    servers: Vec<Server>,
+    tasks: Vec<Task>,
+    questions: u64,
+    /// The news of the clock that is on its way.
+    armed: u64,
+}
+
+const fn place_of(line: Line) -> usize {
+    match line {
+        Line::Check => 0,
+        Line::Rtt => 1,
+    }
+}
+
+impl Client {
+    pub(super) fn new(place: u32, net: &mut Net) -> Self {
+        let now = net.instant();
+        let options = TopologyOptions { seeds: &NAMES, replica_set: Some("rs"), ..TopologyOptions::default() };
+        let topology = options.validate().expect("valid");
+        let monitor = MonitorOptions::DEFAULT.validate().expect("valid");
+        let control = Control::new(now, TopologyId::new(1), topology, monitor, &mut ()).expect("room");
+        let tasks = (0..TASKS).map(|_| Task { doing: Doing::Nothing, wanted_at: 0 }).collect();
+        let mut client = Self { place, control, servers: Vec::new(), tasks, questions: 0, armed: u64::MAX };
+        for task in 0..TASKS {
+            let pause = net.pause();
+            net.after(pause, place, News::Wants(task));
+        }
+        client.settle(net);
+        client
+    }
+
+    pub(super) const fn place(&self) -> u32 {
+        self.place
+    }
+
+    /// Since when those of its tasks want an operation that have none yet.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = u64> {
+        let waits = |task: &&Task| matches!(task.doing, Doing::Selects | Doing::Waits);
+        self.tasks.iter().filter(waits).map(|task| task.wanted_at)
+    }
+
+    /// Its monitor's connections to a member.
+    pub(super) fn lines_to(&self, member: usize) -> impl Iterator<Item = LineId> {
+        self.servers.get(member).into_iter().flat_map(|server| server.lines.into_iter().flatten().map(|(line, _)| line))
+    }
+
+    pub(super) fn hear(&mut self, news: News, net: &mut Net) {
+        let now = net.instant();
+        match news {
+            News::Begin => {}
+            News::Clock => self.turn_clock(net),
+            // Whoever was on the way to a server that has died meanwhile.
+            News::Dialed(member, line) | News::Reply(member, line, _) if !net.members[member].is_up => {
+                self.fail_line(member, line, net);
+            }
+            News::Dialed(member, line) => {
+                let server = self.servers[member].id;
+                // What was given up meanwhile is dropped.
+                let _ = self.control.handle_dialed(now, server, line, &mut ());
+            }
+            News::Reply(member, line, question) => self.hear_hello(member, line, question, net),
+            News::LineFailed(member, line) => self.fail_line(member, line, net),
+            News::Established(member, conn) if net.members[member].is_up => {
+                let _ = self.servers[member].pool.handle_established(now, conn, &mut ());
+            }
+            News::Established(member, conn) => self.fail_establish(member, conn, false, net),
+            News::NotEstablished(member, conn, late) => self.fail_establish(member, conn, late, net),
+            News::Done(task) => self.end(task, net),
+            News::Wants(task) => {
+                self.tasks[task].wanted_at = net.now;
+                self.tasks[task].doing = Doing::Selects;
+                self.go_on(task, net);
+            }
+        }
+        self.settle(net);
+    }
+
+    fn turn_clock(&mut self, net: &Net) {
+        let now = net.instant();
+        self.armed = u64::MAX;
+        if self.control.poll_timeout().is_some_and(|at| at <= now) {
+            self.control.handle_timeout(now, &mut ());
+        }
+        for server in &mut self.servers {
+            if server.pool.poll_timeout().is_some_and(|at| at <= now) {
+                server.pool.handle_timeout(now, &mut ());
+            }
+        }
+    }
+
+    fn fail_line(&mut self, member: usize, line: LineId, net: &Net) {
+        let server = &mut self.servers[member];
+        let own = &mut server.lines[place_of(line.line())];
+        if own.is_some_and(|(own, _)| own == line) {
+            *own = None;
+        }
+        // One that was given up meanwhile is stale.
+        let _ = self.control.handle_failed(net.instant(), server.id, line, Cause::Network, &mut ());
+    }
+
+    fn hear_hello(&mut self, place: usize, line: LineId, question: u64, net: &Net) {
+        let server = &mut self.servers[place];
+        // Asked anew since, or answered.
+        if server.lines[place_of(line.line())] != Some((line, question)) {
+            return;
+        }
+        server.lines[place_of(line.line())] = Some((line, 0));
+        let member = &net.members[place];
+        let mut process = [0; 12];
+        process[11] = u8::try_from(place).expect("three");
+        let mut term = [0; 12];
+        term[11] = member.term;
+        let version = TopologyVersion { process_id: ObjectId(process), counter: member.counter };
+        let hello = HelloInfo {
+            is_writable_primary: member.is_primary,
+            secondary: !member.is_primary,
+            set_name: Some("rs"),
+            set_version: Some(1),
+            election_id: member.is_primary.then_some(ObjectId(term)),
+            me: Some(NAMES[place]),
+            max_wire_version: 21,
+            topology_version: Some(version),
+            lists: Hosts,
+            ..HelloInfo::default()
+        };
+        // Every question that waited for news is answered for ever.
+        let more_to_come = question % 2 == 1;
+        let reply = CheckReply { topology_version: Some(version), more_to_come, ..CheckReply::OK };
+        let _ = self.control.handle_reply(net.instant(), server.id, line, &reply, Some(&hello), &mut ());
+    }
+
+    fn fail_establish(&mut self, member: usize, conn: poolhouse_core::pool::ConnId, late: bool, net: &mut Net) {
+        let now = net.instant();
+        let server = &mut self.servers[member];
+        let Some(generation) = server.pool.conn_generation(conn) else { return };
+        net.note_failure();
+        // A server that lets handshakes wait has too many of them.
+        let (kind, cause) = if late {
+            (AppErrorKind::NetworkTimeout, Cause::NetworkTimeout)
+        } else {
+            (AppErrorKind::Network, Cause::Network)
+        };
+        let error = AppError {
+            generation: generation.get(),
+            pool_generation: server.pool.generation().get(),
+            phase: HandshakePhase::Before,
+            kind,
+            overloaded: late,
+            service_id: None,
+        };
+        let clear = self.control.handle_app_error(now, server.id, &error, &mut ()).clear;
+        let failed = EstablishError { cause, overloaded: late, clear };
+        let _ = server.pool.handle_establish_failed(now, conn, failed, &mut ());
+    }
+
+    /// A task that wants an operation looks for the primary and for a connection to it.
+    fn go_on(&mut self, task: usize, net: &mut Net) {
+        let now = net.instant();
+        let primary = |server: &Server| {
+            let known = self.control.topology().server(server.id);
+            known.is_some_and(|server| server.server_type() == ServerType::RsPrimary)
+        };
+        let Some(member) = self.servers.iter().position(primary) else {
+            self.control.request_check(now);
+            return;
+        };
+        let server = &mut self.servers[member];
+        match server.pool.check_out(now, None, &mut ()) {
+            Ok(CheckOut::Granted(lease)) => self.work(task, member, lease, net),
+            Ok(CheckOut::Queued(id)) => {
+                let place = id.index() as usize;
+                if server.waiters.len() <= place {
+                    server.waiters.resize(place + 1, 0);
+                }
+                server.waiters[place] = task;
+                self.tasks[task].doing = Doing::Waits;
+            }
+            // It was cleared: the next check makes it ready.
+            Err(_) => self.control.request_check(now),
+        }
+    }
+
+    fn work(&mut self, task: usize, member: usize, lease: Lease, net: &mut Net) {
+        self.tasks[task].doing = Doing::Works(member, lease);
+        net.after(OPERATION + ROUND_TRIP, self.place, News::Done(task));
+    }
+
+    /// An operation ends, by its server's end perhaps.
+    fn end(&mut self, task: usize, net: &mut Net) {
+        let now = net.instant();
+        let Doing::Works(member, lease) = core::mem::replace(&mut self.tasks[task].doing, Doing::Nothing) else {
+            unreachable!("only operations end")
+        };
+        let server = &mut self.servers[member];
+        if net.members[member].is_up {
+            server.pool.check_in(now, lease, Health::Healthy, &mut ()).expect("it is this pool's");
+            net.note_done(self.tasks[task].wanted_at);
+            let pause = net.pause();
+            net.after(pause, self.place, News::Wants(task));
+            return;
+        }
+        let error = AppError {
+            generation: server.pool.conn_generation(lease.conn()).expect("it is leased").get(),
+            pool_generation: server.pool.generation().get(),
+            phase: HandshakePhase::After,
+            kind: AppErrorKind::Network,
+            overloaded: false,
+            service_id: None,
+        };
+        let verdict = self.control.handle_app_error(now, server.id, &error, &mut ());
+        if let Some(clear) = verdict.clear {
+            server.pool.clear(now, clear, Some(Cause::Network), &mut ()).expect("the mode");
+        }
+        server.pool.check_in(now, lease, Health::Broken(Cause::Network), &mut ()).expect("it is this pool's");
+        // It tries again.
+        self.tasks[task].doing = Doing::Selects;
+        self.go_on(task, net);
+    }
+
+    /// Does what the machines want until they want nothing.
+    fn settle(&mut self, net: &mut Net) {
+        let mut busy = true;
+        while busy {
+            busy = self.act(net);
+            for member in 0..self.servers.len() {
+                busy |= self.drive_lines(member, net);
+                busy |= self.drive_pool(member, net);
+            }
+        }
+        let pools = self.servers.iter().filter_map(|server| server.pool.poll_timeout());
+        let due = pools.chain(self.control.poll_timeout()).min().map_or(u64::MAX, |at| at.as_nanos());
+        if due < self.armed {
+            self.armed = due;
+            net.at(due, self.place, News::Clock);
+        }
+    }
+
+    fn act(&mut self, net: &mut Net) -> bool {
+        let now = net.instant();
+        let mut did = false;
+        while let Some(action) = self.control.poll_action() {
+            did = true;
+            match action {
+                ControlAction::ServerAdded(id) => {
+                    let options = PoolOptions {
+                        max_pool_size: MAX_POOL_SIZE,
+                        max_connecting: net.max_connecting,
+                        ..PoolOptions::DEFAULT
+                    };
+                    let config = options.validate().expect("valid");
+                    let pool = Pool::new(now, PoolId::new(id.index()), config, &mut ());
+                    assert_eq!(id.index() as usize, self.servers.len(), "servers are the seeds, in their order");
+                    self.servers.push(Server { id, pool, lines: [None; 2], waiters: Vec::new() });
+                }
+                ControlAction::Pool(id, PoolCommand::Ready) => {
+                    self.servers[id.index() as usize].pool.ready(now, &mut ());
+                }
+                ControlAction::Pool(id, PoolCommand::Clear { interrupt_in_use_connections, cause }) => {
+                    let clear = poolhouse_core::pool::Clear::All { interrupt_in_use_connections };
+                    let pool = &mut self.servers[id.index() as usize].pool;
+                    pool.clear(now, clear, Some(cause), &mut ()).expect("the mode");
+                }
+                ControlAction::ServerRemoved(_) => unreachable!("every hello names all members"),
+                ControlAction::WakeSelectors => {
+                    for task in 0..TASKS {
+                        if matches!(self.tasks[task].doing, Doing::Selects) {
+                            self.go_on(task, net);
+                        }
+                    }
+                }
+            }
+        }
+        did
+    }
+
+    fn drive_lines(&mut self, member: usize, net: &mut Net) -> bool {
+        let now = net.instant();
+        let id = self.servers[member].id;
+        let mut did = false;
+        for line in [Line::Check, Line::Rtt] {
+            while let Some(action) = self.control.poll_line(now, id, line) {
+                did = true;
+                // Odd numbers are questions that wait for news.
+                self.questions += 2;
+                let place = &mut self.servers[member].lines[place_of(line)];
+                match action {
+                    MonitorAction::Dial(line) => {
+                        *place = Some((line, 0));
+                        let is_up = net.members[member].is_up;
+                        let news = if is_up { News::Dialed(member, line) } else { News::LineFailed(member, line) };
+                        net.after_a_round_trip(self.place, news);
+                    }
+                    MonitorAction::SendHello { line, hello: HelloKind::Handshake { .. } | HelloKind::Poll { .. } } => {
+                        *place = Some((line, self.questions));
+                        net.after_a_round_trip(self.place, News::Reply(member, line, self.questions));
+                    }
+                    MonitorAction::SendHello { line, hello: HelloKind::Awaitable { topology_version, .. } } => {
+                        *place = Some((line, self.questions + 1));
+                        // News that the client has not heard of is told at once.
+                        let known = topology_version.counter == net.members[member].counter;
+                        let at_most = if known { Duration::from_secs(10) } else { ROUND_TRIP };
+                        net.watch(member, self.place, line, self.questions + 1, at_most);
+                    }
+                    MonitorAction::ReadNext { line } => {
+                        *place = Some((line, self.questions + 1));
+                        net.watch(member, self.place, line, self.questions + 1, Duration::from_secs(10));
+                    }
+                    MonitorAction::Hangup(_) => *place = None,
+                }
+            }
+        }
+        did
+    }
+
+    fn drive_pool(&mut self, member: usize, net: &mut Net) -> bool {
+        let now = net.instant();
+        let mut did = false;
+        while let Some(action) = self.servers[member].pool.poll_action(now) {
+            did = true;
+            match action {
+                PoolAction::Establish(conn) => net.establish(member, self.place, conn),
+                // News of it that come are stale.
+                PoolAction::Interrupt(_) | PoolAction::Close(_) => {}
+                PoolAction::Wake(id) => {
+                    let server = &mut self.servers[member];
+                    let task = server.waiters[id.index() as usize];
+                    match server.pool.claim(now, id) {
+                        Claim::Granted(lease) => self.work(task, member, lease, net),
+                        Claim::Failed(_) => {
+                            self.tasks[task].doing = Doing::Selects;
+                            self.go_on(task, net);
+                        }
+                        Claim::Waiting | Claim::Stale => unreachable!("it was woken for its outcome"),
+                    }
+                }
+            }
+        }
+        did
+    }
+}

@@ -1,0 +1,53 @@
+//! Requests on one multiplexed connection of Cassandra's protocol: Poolhouse's `Session` and the `scylla` crate against a bare exchange of the same bytes, which looks at
+//! nothing of a reply but its header. Version 4 on both sides; the server is a process of its own.
+
+mod askers;
+
+use crate::measure::Rounds;
+use crate::process::{Kind, Server, worker};
+use crate::report::{Section, Table};
+use crate::settings::Settings;
+use askers::Askers;
+use core::net::SocketAddr;
+
+/// Requests in flight, and how many there are in a round.
+const LOADS: [(u32, u32); 3] = [(1, 3_000), (128, 40_000), (1_024, 60_000)];
+
+/// The whole section.
+pub(crate) fn run(settings: &Settings) -> Section {
+    let server = Server::start(Kind::Cql);
+    let mut section = Section::new("mux");
+    for threads in [1, 2] {
+        section.append(worker("mux", threads, Some(&server), settings));
+    }
+    section.note("The floor is one task that sends requests for all free ids in one write; the others have a task for each request in flight.");
+    section
+}
+
+/// What runs in a process of its own.
+pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
+    (name == "mux").then(|| measure(threads, server.expect("an address"), settings))
+}
+
+fn measure(threads: usize, server: SocketAddr, settings: &Settings) -> Section {
+    let mut askers = Askers::new(server, threads);
+    let mut section = Section::new("mux");
+    for (in_flight, operations) in LOADS {
+        let operations = if settings.quick { operations / 20 } else { operations };
+        let plural = if threads == 1 { "" } else { "s" };
+        let title = format!("{in_flight} in flight, {threads} thread{plural}");
+        let mut table = Table::new(title, &["us/request", "requests/s", "of the floor", "of scylla"]);
+        let names = askers::NAMES;
+        let rounds =
+            Rounds::of(settings.rounds(), names.len(), |case| 1.0 / askers.round(names[case].0, in_flight, operations));
+        let scylla = names.iter().position(|(name, _)| *name == "scylla").expect("one of them");
+        for (place, (_, title)) in names.iter().enumerate() {
+            let rate = rounds.median(place);
+            table.row(*title, &[1e6 / rate, rate, rounds.ratio(place, 0), rounds.ratio(place, scylla)]);
+        }
+        let file = format!("mux-{in_flight}-{threads}.svg");
+        section.plots.push(table.bars(1, &file, "requests a second (more is better)"));
+        section.tables.push(table);
+    }
+    section
+}

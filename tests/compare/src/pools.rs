@@ -1,0 +1,73 @@
+//! Check-out and check-in of connections that do nothing: Poolhouse, generic pools, and the least that is possible.
+//!
+//! - uncontended: one thread, a connection is always there. Futures are polled once and are ready, all but those of mobc.
+//! - contended: 64 tasks, 10 connections, each kept for one turn of the executor, and one turn between; on one thread and on two, by the runtime of each pool's choice and, where a
+//!   pool wants none, on both.
+//! - memory: bytes for each idle connection and each waiter.
+
+mod contended;
+pub(crate) mod floor;
+pub(crate) mod locked;
+mod memory;
+pub(crate) mod others;
+pub(crate) mod peer;
+mod uncontended;
+mod wheel;
+
+use crate::callgrind::{self, Program};
+use crate::process::{Kind, Server, worker};
+use crate::report::Section;
+use crate::settings::Settings;
+use core::net::SocketAddr;
+use poolhouse_smol::{Client, ClientOptions};
+
+pub(crate) use uncontended::repeat;
+
+/// What a client's pool is warmed up to, and what the others have.
+const CONNECTIONS: u32 = 10;
+
+/// The whole section.
+pub(crate) fn run(settings: &Settings) -> Section {
+    let server = Server::start(Kind::Mongo);
+    let mut section = Section::new("pools");
+    section.append(worker("pools-uncontended", 1, Some(&server), settings));
+    for threads in [1, 2] {
+        section.append(worker("pools-contended", threads, Some(&server), settings));
+    }
+    section.append(worker("pools-memory", 1, None, settings));
+    section.note("A check-out of poolhouse-smol chooses a server, too; those of the other pools do not. Its connections are sockets, at rest.");
+    section.note("mobc returns a connection by a task of its own, which the next check-out waits for.");
+    section.note("No deadline of the floor and of the core behind a lock is missed, so nothing wakes up for them.");
+    section
+}
+
+/// What runs in a process of its own.
+pub(crate) fn part(name: &str, threads: usize, server: Option<SocketAddr>, settings: &Settings) -> Option<Section> {
+    match name {
+        "pools-uncontended" => Some(uncontended::run(server.expect("an address"), settings)),
+        "pools-contended" => Some(contended::run(server.expect("an address"), threads, settings)),
+        "pools-memory" => Some(memory::run(settings)),
+        _ => None,
+    }
+}
+
+/// Instructions of one check-out and check-in.
+pub(crate) fn instructions() -> Section {
+    let server = Server::start(Kind::Mongo);
+    let mut section = Section::new("pools-instructions");
+    let (title, times) = ("check-out + check-in, uncontended: instructions", 2_000);
+    let program = |name: &str, times| Ok(Program::own("pools", name, times, server.address));
+    section.tables.push(callgrind::table(title, uncontended::NAMES, times, program));
+    section
+}
+
+/// A client with all connections established, and nobody who listens to its events.
+async fn client(server: SocketAddr) -> Client {
+    poolhouse_tests::exchange::warm_client(ClientOptions::new(server.to_string()), CONNECTIONS, None).await
+}
+
+/// A runtime of tokio.
+pub(crate) fn tokio(threads: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(threads).enable_all().build().expect("a runtime")
+}

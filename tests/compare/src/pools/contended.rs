@@ -1,0 +1,185 @@
+//! 64 tasks for 10 connections.
+
+use super::floor::Floor;
+use super::locked::Locked;
+use super::others::{self, Numbers, Shell};
+use super::peer::{LIMIT, Peer, cycle, warm};
+use super::{CONNECTIONS, client, tokio};
+use crate::measure::{Rounds, Waits, jain, median};
+use crate::report::{Section, Table};
+use crate::settings::Settings;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::time::Instant;
+
+const TASKS: usize = 64;
+
+/// What the tasks of one turn did.
+struct Tally {
+    seconds: f64,
+    cycles: f64,
+    waits: Waits,
+    /// How many cycles each task made.
+    shares: Vec<f64>,
+}
+
+/// One turn of a case.
+type Case = (&'static str, Box<dyn FnMut(Duration) -> Tally>);
+
+/// Where the tasks run.
+#[derive(Clone, Copy)]
+enum Place<'r> {
+    Smol,
+    Tokio(&'r ::tokio::runtime::Runtime),
+}
+
+pub(super) fn run(server: SocketAddr, threads: usize, settings: &Settings) -> Section {
+    let runtime: &'static _ = Box::leak(Box::new(tokio(threads)));
+    let mut cases = cases(server, runtime);
+    let turn = settings.turn();
+    let mut tallies: Vec<Vec<Tally>> = cases.iter().map(|_| Vec::new()).collect();
+    let rounds = Rounds::of(settings.rounds(), cases.len(), |case| {
+        let tally = cases[case].1(turn);
+        let rate = tally.cycles / tally.seconds;
+        tallies[case].push(tally);
+        rate
+    });
+    let columns =
+        ["cycles/s", "of the floor", "p50 us", "p99 us", "p99 of the floor", "max us", "Jain", "least/most of a task"];
+    let plural = if threads == 1 { "" } else { "s" };
+    let title = format!("{TASKS} tasks, {CONNECTIONS} connections, {threads} thread{plural}");
+    let mut table = Table::new(title, &columns);
+    let p99 = |case: usize| median(tallies[case].iter().map(|tally| tally.waits.quantile_ns(0.99)).collect());
+    for (place, (name, _)) in cases.iter().enumerate() {
+        let of = |figure: fn(&Tally) -> f64| median(tallies[place].iter().map(figure).collect());
+        // On the same runtime; threads have none, and are compared with smol's.
+        let floor = usize::from(name.ends_with("(tokio)"));
+        let figures = [
+            rounds.median(place),
+            rounds.ratio(place, floor),
+            of(|tally| tally.waits.quantile_ns(0.5)) / 1e3,
+            p99(place) / 1e3,
+            p99(place) / p99(floor),
+            of(|tally| tally.waits.max_ns as f64) / 1e3,
+            of(|tally| jain(&tally.shares)),
+            of(|tally| {
+                let least = tally.shares.iter().copied().fold(f64::INFINITY, f64::min);
+                least / tally.shares.iter().copied().fold(f64::MIN_POSITIVE, f64::max)
+            }),
+        ];
+        table.row(*name, &figures);
+    }
+    let mut section = Section::new("pools");
+    let file = |what: &str| format!("pools-{what}-{threads}.svg");
+    section.plots.push(table.bars(0, &file("throughput"), "cycles a second (more is better)"));
+    section.plots.push(table.bars(3, &file("p99"), "p99 of a check-out, us (less is better)"));
+    section.tables.push(table);
+    section
+}
+
+/// The floors come first: on smol, then on tokio.
+fn cases(server: SocketAddr, runtime: &'static ::tokio::runtime::Runtime) -> Vec<Case> {
+    let (smol, tokio) = (Place::Smol, Place::Tokio(runtime));
+    let count = CONNECTIONS as usize;
+    let client = smol::block_on(client(server));
+    let shell = |limit| Shell { client: client.clone(), limit };
+    let r2d2 = others::r2d2(CONNECTIONS);
+    vec![
+        case_of("floor (smol)", Floor::new(u64::from(CONNECTIONS)), smol),
+        case_of("floor (tokio)", Floor::new(u64::from(CONNECTIONS)), tokio),
+        case_of("poolhouse-core behind a mutex (smol)", Locked::new(CONNECTIONS), smol),
+        case_of("poolhouse-core behind a mutex (tokio)", Locked::new(CONNECTIONS), tokio),
+        case_of("poolhouse-smol, Client::check_out (smol)", shell(None), smol),
+        case_of("poolhouse-smol, with a time limit (smol)", shell(Some(LIMIT)), smol),
+        case_of("deadpool (smol)", others::deadpool(count, None), smol),
+        case_of("deadpool (tokio)", others::deadpool(count, None), tokio),
+        case_of("deadpool, with a time limit (tokio)", others::deadpool(count, Some(LIMIT)), tokio),
+        case_of("bb8 (tokio)", runtime.block_on(others::bb8(CONNECTIONS)), tokio),
+        case_of("mobc (tokio)", others::mobc(u64::from(CONNECTIONS)), tokio),
+        ("r2d2 (a thread for each task)", Box::new(move |turn| threads(&r2d2, turn))),
+    ]
+}
+
+fn case_of<P: Peer>(name: &'static str, pool: P, place: Place<'static>) -> Case {
+    match place {
+        Place::Smol => smol::block_on(warm(&pool, CONNECTIONS as usize)),
+        Place::Tokio(runtime) => runtime.block_on(warm(&pool, CONNECTIONS as usize)),
+    }
+    (name, Box::new(move |turn| tasks(&pool, place, turn)))
+}
+
+/// Has the tasks make cycles for so long.
+fn tasks<P: Peer>(pool: &P, place: Place<'_>, turn: Duration) -> Tally {
+    let start = Instant::now();
+    let end = start + turn;
+    let waits = match place {
+        Place::Smol => {
+            let running: Vec<_> = (0..TASKS).map(|_| smol::spawn(task(pool.clone(), end))).collect();
+            smol::future::block_on(async {
+                let mut waits = Vec::new();
+                for task in running {
+                    waits.push(task.await);
+                }
+                waits
+            })
+        }
+        Place::Tokio(runtime) => {
+            let running: Vec<_> = (0..TASKS).map(|_| runtime.spawn(task(pool.clone(), end))).collect();
+            runtime.block_on(async {
+                let mut waits = Vec::new();
+                for task in running {
+                    waits.push(task.await.expect("no panic"));
+                }
+                waits
+            })
+        }
+    };
+    sum(start, &waits)
+}
+
+async fn task<P: Peer>(pool: P, end: Instant) -> Waits {
+    let mut waits = Waits::new();
+    loop {
+        let (waited, at) = cycle(&pool).await;
+        // A wait that outlasts the turn is the last one, and one like the others.
+        waits.add(waited);
+        if at >= end {
+            return waits;
+        }
+    }
+}
+
+/// A thread for each task, since they block.
+fn threads(pool: &r2d2::Pool<Numbers>, turn: Duration) -> Tally {
+    let start = Instant::now();
+    let end = start + turn;
+    let work = || {
+        let mut waits = Waits::new();
+        loop {
+            let begun = Instant::now();
+            let held = pool.get().expect("nobody waits for so long");
+            let granted = Instant::now();
+            std::thread::yield_now();
+            drop(held);
+            std::thread::yield_now();
+            waits.add(granted - begun);
+            if granted >= end {
+                return waits;
+            }
+        }
+    };
+    let waits: Vec<Waits> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..TASKS).map(|_| scope.spawn(work)).collect();
+        running.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    sum(start, &waits)
+}
+
+fn sum(start: Instant, waits: &[Waits]) -> Tally {
+    let seconds = start.elapsed().as_secs_f64();
+    // The last cycle of each ended too late.
+    let shares: Vec<f64> = waits.iter().map(|waits| waits.total as f64 - 1.0).collect();
+    let mut all = Waits::new();
+    waits.iter().for_each(|waits| all.merge(waits));
+    Tally { seconds, cycles: shares.iter().sum(), waits: all, shares }
+}

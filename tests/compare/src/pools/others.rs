@@ -1,0 +1,156 @@
+//! The pools of others, with connections that do nothing, and Poolhouse's client.
+
+use super::peer::{LIMIT, Peer};
+use core::convert::Infallible;
+use core::time::Duration;
+use mobc::async_trait;
+use poolhouse_smol::{Client, Connection};
+
+/// Makes numbers, which are always well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers;
+
+impl deadpool::managed::Manager for Numbers {
+    type Type = u64;
+    type Error = Infallible;
+
+    async fn create(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+
+    async fn recycle(
+        &self,
+        _: &mut u64,
+        _: &deadpool::managed::Metrics,
+    ) -> deadpool::managed::RecycleResult<Infallible> {
+        Ok(())
+    }
+}
+
+/// deadpool; `limit` is how long a check-out may wait.
+pub(crate) fn deadpool(connections: usize, limit: Option<Duration>) -> Deadpool {
+    let builder = deadpool::managed::Pool::builder(Numbers).max_size(connections).wait_timeout(limit);
+    Deadpool(builder.runtime(deadpool::Runtime::Tokio1).build().expect("valid options"))
+}
+
+#[derive(Clone)]
+pub(crate) struct Deadpool(deadpool::managed::Pool<Numbers>);
+
+impl Peer for Deadpool {
+    type Held<'a> = deadpool::managed::Object<Numbers>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        self.0.get().await.expect("nobody waits for so long")
+    }
+}
+
+impl bb8::ManageConnection for Numbers {
+    type Connection = u64;
+    type Error = Infallible;
+
+    async fn connect(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+
+    async fn is_valid(&self, _: &mut u64) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut u64) -> bool {
+        false
+    }
+}
+
+/// bb8, which limits each wait.
+pub(crate) async fn bb8(connections: u32) -> Bb8 {
+    let builder = bb8::Pool::builder().max_size(connections).connection_timeout(LIMIT).test_on_check_out(false);
+    match builder.min_idle(connections).build(Numbers).await {
+        Ok(pool) => Bb8(pool),
+        Err(error) => match error {},
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Bb8(bb8::Pool<Numbers>);
+
+impl Peer for Bb8 {
+    type Held<'a> = bb8::PooledConnection<'a, Numbers>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        self.0.get().await.expect("nobody waits for so long")
+    }
+}
+
+#[async_trait]
+impl mobc::Manager for Numbers {
+    type Connection = u64;
+    type Error = Infallible;
+
+    async fn connect(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+
+    async fn check(&self, connection: u64) -> Result<u64, Infallible> {
+        Ok(connection)
+    }
+}
+
+/// mobc, with all its connections kept. It limits each wait.
+pub(crate) fn mobc(connections: u64) -> Mobc {
+    let builder = mobc::Pool::builder().max_open(connections).max_idle(connections).get_timeout(Some(LIMIT));
+    Mobc(builder.test_on_check_out(false).build(Numbers))
+}
+
+#[derive(Clone)]
+pub(crate) struct Mobc(mobc::Pool<Numbers>);
+
+impl Peer for Mobc {
+    type Held<'a> = mobc::Connection<Numbers>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        self.0.get().await.expect("nobody waits for so long")
+    }
+}
+
+impl r2d2::ManageConnection for Numbers {
+    type Connection = u64;
+    type Error = Infallible;
+
+    fn connect(&self) -> Result<u64, Infallible> {
+        Ok(0)
+    }
+
+    fn is_valid(&self, _: &mut u64) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn has_broken(&self, _: &mut u64) -> bool {
+        false
+    }
+}
+
+/// r2d2, which blocks threads and limits each wait.
+pub(crate) fn r2d2(connections: u32) -> r2d2::Pool<Numbers> {
+    let builder = r2d2::Pool::builder().max_size(connections).connection_timeout(LIMIT).test_on_check_out(false);
+    builder.build(Numbers).expect("connections that are always well")
+}
+
+/// Poolhouse's client on smol: a check-out selects a server first, and its connections are real.
+#[derive(Clone)]
+pub(crate) struct Shell {
+    pub(crate) client: Client,
+    /// How long a check-out may wait.
+    pub(crate) limit: Option<Duration>,
+}
+
+impl Peer for Shell {
+    type Held<'a> = Connection<'a>;
+
+    async fn get(&self) -> Self::Held<'_> {
+        let connection = match self.limit {
+            None => self.client.check_out().await,
+            limit => self.client.check_out_by(limit).await,
+        };
+        connection.expect("nobody waits for so long")
+    }
+}

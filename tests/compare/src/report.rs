@@ -1,0 +1,181 @@
+//! What was found: tables, notes and what plots are drawn of, as text and as JSON.
+
+use core::fmt::{self, Write};
+use serde::{Deserialize, Serialize};
+
+/// All sections of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Report {
+    /// What it ran on.
+    pub(crate) machine: String,
+    pub(crate) command: String,
+    /// Whether it ran for a look only: its figures are no measurements.
+    pub(crate) quick: bool,
+    pub(crate) sections: Vec<Section>,
+}
+
+/// What one section found.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Section {
+    pub(crate) name: String,
+    pub(crate) tables: Vec<Table>,
+    pub(crate) plots: Vec<Plot>,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Section {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    /// Takes over what a process of its own has found.
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.tables.append(&mut other.tables);
+        self.plots.append(&mut other.plots);
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+    }
+
+    pub(crate) fn note(&mut self, note: impl Into<String>) {
+        self.notes.push(note.into());
+    }
+}
+
+/// Rows of figures.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Table {
+    pub(crate) title: String,
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Table {
+    pub(crate) fn new(title: impl Into<String>, columns: &[&str]) -> Self {
+        let columns = columns.iter().map(|&column| column.to_owned()).collect();
+        Self { title: title.into(), columns, rows: Vec::new() }
+    }
+
+    pub(crate) fn row(&mut self, name: impl Into<String>, figures: &[f64]) {
+        assert_eq!(figures.len(), self.columns.len(), "a figure for each column");
+        let figures = figures.iter().map(|figure| figure.is_finite().then_some(*figure)).collect();
+        self.rows.push(Row { name: name.into(), figures, skipped: None });
+    }
+
+    /// A row that could not be measured, and why.
+    pub(crate) fn skip(&mut self, name: impl Into<String>, why: impl Into<String>) {
+        self.rows.push(Row { name: name.into(), figures: Vec::new(), skipped: Some(why.into()) });
+    }
+
+    /// The figures of one column, for a plot.
+    pub(crate) fn bars(&self, column: usize, file: &str, unit: &str) -> Plot {
+        let figure = |row: &Row| Some((row.name.clone(), row.figures.get(column).copied().flatten()?));
+        Plot::Bars {
+            file: file.to_owned(),
+            title: self.title.clone(),
+            unit: unit.to_owned(),
+            bars: self.rows.iter().filter_map(figure).collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    /// `None` where there is nothing to tell.
+    pub(crate) figures: Vec<Option<f64>>,
+    pub(crate) skipped: Option<String>,
+}
+
+/// What is drawn.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Plot {
+    Bars { file: String, title: String, unit: String, bars: Vec<(String, f64)> },
+    Lines { file: String, title: String, x: String, y: String, series: Vec<Series> },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+impl Plot {
+    pub(crate) fn file(&self) -> &str {
+        match self {
+            Self::Bars { file, .. } | Self::Lines { file, .. } => file,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n{}", self.command, self.machine)?;
+        if self.quick {
+            writeln!(f, "A quick run: it shows that everything works, and measures nothing.")?;
+        }
+        self.sections.iter().try_for_each(|section| write!(f, "\n{section}"))
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "== {}", self.name)?;
+        self.tables.iter().try_for_each(|table| write!(f, "\n{table}"))?;
+        if !self.notes.is_empty() {
+            writeln!(f)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "- {note}"))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name_width = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0) + 2;
+        writeln!(f, "{}", self.title)?;
+        write!(f, "{:<name_width$}", "")?;
+        let width = |column: &str| column.chars().count().max(9) + 2;
+        for column in &self.columns {
+            write!(f, "{column:>width$}", width = width(column))?;
+        }
+        writeln!(f)?;
+        for row in &self.rows {
+            write!(f, "{:<name_width$}", row.name)?;
+            if let Some(why) = &row.skipped {
+                write!(f, "  skipped: {why}")?;
+            }
+            for (figure, column) in row.figures.iter().zip(&self.columns) {
+                let text = figure.map_or_else(|| "-".to_owned(), shown);
+                write!(f, "{text:>width$}", width = width(column))?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// Three digits or more, and thousands apart.
+fn shown(figure: f64) -> String {
+    let size = figure.abs();
+    if size >= 99.95 {
+        return grouped(figure);
+    }
+    let decimals = if size >= 9.995 { 1 } else { 2 };
+    format!("{figure:.decimals$}")
+}
+
+fn grouped(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        let left = digits.len() - place;
+        if place > 0 && left.is_multiple_of(3) && !text.ends_with('-') {
+            text.push(',');
+        }
+        // A string takes everything.
+        let _ = text.write_char(digit);
+    }
+    text
+}

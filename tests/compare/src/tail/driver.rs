@@ -1,0 +1,162 @@
+//! The official driver on tokio.
+
+use super::PATIENCE;
+use crate::clients::official;
+use crate::measure::Waits;
+use core::net::SocketAddr;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use mongodb::Client;
+use mongodb::bson::doc;
+use mongodb::event::EventHandler;
+use mongodb::event::cmap::CmapEvent;
+use smol::channel::{Receiver, unbounded};
+use std::time::Instant;
+
+/// What is seen of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Ready,
+    Asked,
+    /// A check-out that took so long.
+    Out(Duration),
+}
+
+/// A client whose server is known and whose pool is ready, with so many connections at least, and what is seen of it.
+async fn ready(server: SocketAddr, min: u32, max: u32) -> (Client, Receiver<Seen>) {
+    let (put, seen) = unbounded();
+    let mut options = official(server);
+    (options.min_pool_size, options.max_pool_size) = (Some(min), Some(max));
+    options.cmap_event_handler = Some(EventHandler::callback(move |event| {
+        #[allow(
+            clippy::wildcard_enum_match_arm,
+            reason = "what else there is does not concern us, nor what there will be"
+        )]
+        let what = match event {
+            CmapEvent::PoolReady(_) => Seen::Ready,
+            CmapEvent::ConnectionCheckoutStarted(_) => Seen::Asked,
+            CmapEvent::ConnectionCheckedOut(event) => Seen::Out(event.duration),
+            _ => return,
+        };
+        // Nobody may listen any more.
+        let _ = put.try_send(what);
+    }));
+    let client = Client::with_options(options).expect("valid options");
+    // A client looks for its server when it is made.
+    until(&seen, |what| what == Seen::Ready).await;
+    (client, seen)
+}
+
+async fn until(seen: &Receiver<Seen>, wanted: impl Fn(Seen) -> bool) {
+    let found =
+        tokio::time::timeout(PATIENCE, async { while !wanted(seen.recv().await.expect("the client lives")) {} });
+    found.await.expect("it comes about in time");
+}
+
+async fn ping(client: &Client) {
+    let reply = client.database("admin").run_command(doc! { "ping": 1 }).await.expect("answered");
+    assert!(reply.contains_key("ok"));
+}
+
+/// Many tasks at once: how long each check-out took, and each operation with it.
+pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool) -> [Vec<Duration>; 2] {
+    let (client, seen) = ready(server, if warm { max } else { 0 }, max).await;
+    if warm {
+        client.warm_connection_pool().await;
+    }
+    while seen.try_recv().is_ok() {}
+    let start = Instant::now();
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                ping(&client).await;
+                start.elapsed()
+            })
+        })
+        .collect();
+    let mut done = Vec::new();
+    for task in running {
+        done.push(task.await.expect("no panic"));
+    }
+    let granted = core::iter::from_fn(|| seen.try_recv().ok()).filter_map(|what| match what {
+        Seen::Out(took) => Some(took),
+        Seen::Ready | Seen::Asked => None,
+    });
+    let granted: Vec<Duration> = granted.collect();
+    client.shutdown().await;
+    [granted, done]
+}
+
+/// A pool of one connection, which is in use; so many check-outs are given up. How long the next operation takes once it is back.
+///
+/// The connection is in use for a ping that the server keeps for a while.
+pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duration {
+    let (client, seen) = ready(server, 0, 1).await;
+    let first = tokio::spawn({
+        let client = client.clone();
+        async move { ping(&client).await }
+    });
+    until(&seen, |what| matches!(what, Seen::Out(_))).await;
+    for _ in 0..count {
+        let waiting = client.clone();
+        let mut waiting = Box::pin(async move { ping(&waiting).await });
+        // It asks its pool within a few turns.
+        loop {
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is in use");
+            if seen.try_recv() == Ok(Seen::Asked) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+    }
+    assert!(!first.is_finished(), "the server keeps it for long enough");
+    first.await.expect("no panic");
+    let start = Instant::now();
+    ping(&client).await;
+    let took = start.elapsed();
+    client.shutdown().await;
+    took
+}
+
+/// From a client's making to the end of its first ping.
+pub(super) async fn cold(server: SocketAddr) -> Duration {
+    let start = Instant::now();
+    let client = Client::with_options(official(server)).expect("valid options");
+    ping(&client).await;
+    let took = start.elapsed();
+    client.shutdown().await;
+    took
+}
+
+/// So many tasks ping for so long.
+pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, turn: Duration) -> Vec<Waits> {
+    let (client, _seen) = ready(server, connections, connections).await;
+    client.warm_connection_pool().await;
+    let end = Instant::now() + turn;
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                let mut waits = Waits::new();
+                loop {
+                    let begun = Instant::now();
+                    ping(&client).await;
+                    let done = Instant::now();
+                    // One that outlasts the turn is the last one, and one like the others.
+                    waits.add(done - begun);
+                    if done >= end {
+                        return waits;
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for task in running {
+        all.push(task.await.expect("no panic"));
+    }
+    client.shutdown().await;
+    all
+}

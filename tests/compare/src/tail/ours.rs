@@ -1,0 +1,110 @@
+//! Poolhouse on smol.
+
+use super::PATIENCE;
+use crate::measure::Waits;
+use core::net::SocketAddr;
+use core::task::{Context, Waker};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::pool::PoolState;
+use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_tests::exchange;
+use std::time::Instant;
+
+/// A client whose server is known and whose pool is ready, with so many connections at least.
+async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
+    let options = ClientOptions::new(server.to_string()).max_pool_size(max).min_pool_size(min);
+    let (client, mut events) = Client::new_subscribed(options).expect("valid options");
+    let is_ready = || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready);
+    while !is_ready() {
+        events.next().await.expect("the client lives");
+    }
+    client
+}
+
+/// Many tasks at once: how long each check-out took, and each operation with it.
+pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool) -> [Vec<Duration>; 2] {
+    let client = ready(server, if warm { max } else { 0 }, max).await;
+    if warm {
+        client.warm_up(PATIENCE).await.expect("a server that answers");
+    }
+    let start = Instant::now();
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let client = client.clone();
+            smol::spawn(async move {
+                let begun = Instant::now();
+                let mut connection = client.check_out().await.expect("a connection");
+                let granted = begun.elapsed();
+                let ping = connection.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
+                assert!(!ping.expect("answered").is_empty());
+                (granted, start.elapsed())
+            })
+        })
+        .collect();
+    let mut times = [Vec::new(), Vec::new()];
+    for task in running {
+        let (granted, done) = task.await;
+        times[0].push(granted);
+        times[1].push(done);
+    }
+    client.close().await;
+    times
+}
+
+/// A pool of one connection, which is in use; so many check-outs are given up. How long the next operation takes once it is back.
+pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duration {
+    let client = ready(server, 0, 1).await;
+    let held = client.check_out().await.expect("a connection");
+    for _ in 0..count {
+        let mut waiting = Box::pin(client.check_out());
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it is in use");
+        drop(waiting);
+    }
+    drop(held);
+    let start = Instant::now();
+    exchange::ping(&client).await;
+    let took = start.elapsed();
+    client.close().await;
+    took
+}
+
+/// From a client's making to the end of its first ping.
+pub(super) async fn cold(server: SocketAddr) -> Duration {
+    let start = Instant::now();
+    let client = Client::new(ClientOptions::new(server.to_string())).expect("valid options");
+    exchange::ping(&client).await;
+    let took = start.elapsed();
+    client.close().await;
+    took
+}
+
+/// So many tasks ping for so long.
+pub(super) async fn fair(server: SocketAddr, tasks: usize, connections: u32, turn: Duration) -> Vec<Waits> {
+    let options = ClientOptions::new(server.to_string());
+    let client: Client = exchange::warm_client(options, connections, None).await;
+    let end = Instant::now() + turn;
+    let running: Vec<_> = (0..tasks)
+        .map(|_| {
+            let client = client.clone();
+            smol::spawn(async move {
+                let mut waits = Waits::new();
+                loop {
+                    let begun = Instant::now();
+                    exchange::ping(&client).await;
+                    let done = Instant::now();
+                    // One that outlasts the turn is the last one, and one like the others.
+                    waits.add(done - begun);
+                    if done >= end {
+                        return waits;
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for task in running {
+        all.push(task.await);
+    }
+    client.close().await;
+    all
+}
