@@ -23,19 +23,22 @@ pub struct Hunted {
     pub found: Option<String>,
 }
 
+/// A generator: it is told how many seeds, lives or states there are for it.
+pub type Generator = fn(u64) -> Hunted;
+
 /// The generators that are no fuzz targets.
-pub const GENERATORS: [&str; 11] = [
-    "pool",
-    "mux",
-    "world",
-    "monitor",
-    "topology",
-    "control",
-    "every_life",
-    "search_pool",
-    "search_mux",
-    "search_monitor",
-    "search_control",
+pub const GENERATORS: [(&str, Generator); 11] = [
+    ("pool", |budget| lives(budget, sim::seed)),
+    ("mux", |budget| lives(budget, sim::mux::seed)),
+    ("world", |budget| lives(budget, world::seed)),
+    ("monitor", |budget| seeds(budget, |seed| random(seed, 520, fuzz::monitor))),
+    ("topology", |budget| seeds(budget, |seed| random(seed, 400, fuzz::topology))),
+    ("control", |budget| seeds(budget, |seed| random(seed, 2_000, fuzz::control))),
+    ("every_life", every_life),
+    ("search_pool", |budget| scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to)),
+    ("search_mux", |budget| scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to)),
+    ("search_monitor", |budget| scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to)),
+    ("search_control", |budget| scopes(budget, &search::control::scopes(), search::control::Shape::run_up_to)),
 ];
 
 /// Goes on until something is found, or the budget is used up.
@@ -51,20 +54,16 @@ pub fn hunt(generator: &str, budget: u64, corpus: &Path) -> Result<Hunted, Strin
         let (_, body) = target.ok_or_else(|| format!("there is no target {name}"))?;
         return Ok(inputs(name, *body, budget, corpus));
     }
-    Ok(match generator {
-        "pool" => lives(budget, sim::seed),
-        "mux" => lives(budget, sim::mux::seed),
-        "world" => lives(budget, world::seed),
-        "monitor" => seeds(budget, |seed| random(seed, 520, fuzz::monitor)),
-        "topology" => seeds(budget, |seed| random(seed, 400, fuzz::topology)),
-        "control" => seeds(budget, |seed| random(seed, 2_000, fuzz::control)),
-        "every_life" => every_life(budget),
-        "search_pool" => scopes(budget, &search::pool::scopes(), search::pool::Shape::run_up_to),
-        "search_mux" => scopes(budget, &search::mux::scopes(), search::mux::Shape::run_up_to),
-        "search_monitor" => scopes(budget, &search::monitor::scopes(), search::monitor::Shape::run_up_to),
-        "search_control" => scopes(budget, &search::control::scopes(), search::control::Shape::run_up_to),
-        _ => return Err(format!("there is no generator {generator}")),
-    })
+    let found = GENERATORS.iter().find(|(name, _)| *name == generator);
+    let (_, run) = found.ok_or_else(|| format!("there is no generator {generator}: {}", names().join(", ")))?;
+    Ok(run(budget))
+}
+
+/// The names of all generators.
+#[must_use]
+pub fn names() -> Vec<String> {
+    let targets = TARGETS.iter().map(|(target, _)| format!("fuzz_{target}"));
+    GENERATORS.iter().map(|(name, _)| (*name).to_owned()).chain(targets).collect()
 }
 
 fn lives<C: Default>(budget: u64, live: Life<C>) -> Hunted {

@@ -16,13 +16,17 @@ mod mentions;
 #[cfg(test)]
 mod tests;
 
-pub use self::log::{Ran, read_log};
+pub use self::log::{Counts, Ran, read_log};
 
 /// Where the list of requirements is; else it is looked for beside the folder of the official tests.
 pub const REQUIREMENTS: &str = "POOLHOUSE_REQUIREMENTS";
 
 /// How a range of ids that is named, such as `CMAP-36..40`, may be at most: a longer one says what a file is about, not what is done.
 const RANGE_MAX: u32 = 12;
+
+/// What speaks of ids and tests none: it says what they mean, it counts how often they are named, or it is an oracle, whose work is told by the
+/// `invariants` that the figures of its generators count.
+const NO_TESTS: [&str; 3] = ["tests/src/invariants.rs", "tests/src/requirements", "tests/src/oracle"];
 
 /// A test that names a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +35,8 @@ pub struct Naming {
     pub file: String,
     /// The function, where one is to be told.
     pub function: Option<String>,
+    /// Whether that is a test by itself, and no helper of others.
+    pub is_test: bool,
 }
 
 /// What is known of one requirement or invariant.
@@ -167,15 +173,20 @@ pub fn find(root: &Path, requirements: &mut BTreeMap<String, Requirement>) -> io
         collect(folder, &mut files)?;
         for path in files {
             let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-            // What the ids mean is told there, and how they are counted here.
-            if name.starts_with("tests/src/invariants.rs") || name.starts_with("tests/src/requirements") {
+            if NO_TESTS.iter().any(|start| name.starts_with(start)) {
                 continue;
             }
             let text = fs::read_to_string(&path)?;
             for (id, function) in mentions::of(&text, RANGE_MAX) {
                 let Some(requirement) = requirements.get_mut(&id) else { continue };
                 if is_test(&name) {
-                    requirement.tests.insert(Naming { file: name.clone(), function });
+                    // The harness does not test all that it speaks of, nor what it lists.
+                    if function.is_none() && name.starts_with("tests/src/") {
+                        continue;
+                    }
+                    let is_test = function.as_ref().is_some_and(|function| function.is_test);
+                    let function = function.map(|function| function.name);
+                    requirement.tests.insert(Naming { file: name.clone(), function, is_test });
                 } else {
                     requirement.code.insert(name.clone());
                 }

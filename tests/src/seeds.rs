@@ -11,10 +11,12 @@ use crate::choices::{Choices, Decisions, Script};
 use crate::figures;
 use crate::rng::Rng;
 use crate::sim::{Trace, caught};
+use alloc::sync::Arc;
 use core::cell::RefCell;
 use core::hash::{Hash, Hasher};
 use core::iter::StepBy;
 use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering};
 use libtest_mimic::{Arguments, Failed, Trial};
 use poolhouse_core::sim::chance::{self, Point};
 use std::env;
@@ -27,6 +29,9 @@ pub type Life<C> = fn(&Decisions, &mut C, Option<&Trace>) -> Result<(), String>;
 
 /// One seed of so many is lived twice.
 pub const TWICE: u64 = 20;
+
+/// When so many seeds have failed no more are lived.
+const FAILING_MAX: u64 = 20;
 
 /// What a simulator lives.
 #[derive(Debug)]
@@ -149,6 +154,7 @@ impl<C: Default + Send> Lives<C> {
     pub fn run(&'static self, others: impl IntoIterator<Item = Trial>) -> ExitCode {
         let arguments = Arguments::from_args();
         let mut trials = Vec::new();
+        let replayed = Arc::new(AtomicU64::new(0));
         if let Ok(text) = env::var("POOLHOUSE_SCRIPT") {
             let script: Script = text.parse().unwrap_or_else(|error| panic!("POOLHOUSE_SCRIPT: {error}"));
             trials.push(Trial::test("script", move || self.replay(&Decisions::scripted(script))));
@@ -162,29 +168,46 @@ impl<C: Default + Send> Lives<C> {
             }));
             trials.push(Trial::test(self.bytes.name, move || self.bytes.try_all()));
             trials.extend(self.regressions.iter().map(|&(seed, what)| {
+                let replayed = Arc::clone(&replayed);
                 Trial::test(format!("regress::seed_{seed}_{what}"), move || {
-                    self.one(&Decisions::of_seed(seed), &mut C::default())
+                    self.regress(&Decisions::of_seed(seed), &replayed)
                 })
             }));
             trials.extend(self.scripts.iter().map(|&(text, what)| {
+                let replayed = Arc::clone(&replayed);
                 Trial::test(format!("regress::script_{what}"), move || {
                     let script: Script = text.parse()?;
-                    self.one(&Decisions::scripted(script), &mut C::default())
+                    self.regress(&Decisions::scripted(script), &replayed)
                 })
             }));
             trials.extend(others);
         }
-        libtest_mimic::run(&arguments, trials).exit_code()
+        let conclusion = libtest_mimic::run(&arguments, trials);
+        // Who has asked for others has not replayed any.
+        let (known, replayed) = (self.regressions.len() + self.scripts.len(), replayed.load(Ordering::Relaxed));
+        if replayed > 0 {
+            let figures = serde_json::json!({ "regressions": replayed, "known": known });
+            figures::record(&format!("{}_regress", self.suite), &figures);
+        }
+        conclusion.exit_code()
     }
 
-    /// Lives one life; when it fails, once more to tell how it came, and then what is left of it when it is shrunk.
-    fn one(&self, of: &Decisions, counters: &mut C) -> Result<(), Failed> {
-        let Err(error) = (self.live)(of, counters, None) else { return Ok(()) };
+    /// Lives a life that once failed.
+    fn regress(&self, of: &Decisions, replayed: &AtomicU64) -> Result<(), Failed> {
+        replayed.fetch_add(1, Ordering::Relaxed);
+        match (self.live)(of, &mut C::default(), None) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.story(of, &error).into()),
+        }
+    }
+
+    /// How a life that failed came to it: it is lived once more, and then what is left of it when it is shrunk.
+    fn story(&self, of: &Decisions, error: &str) -> String {
         let again = of.script();
         let again = if again.is_empty() { Decisions::of_seed(of.seed()) } else { Decisions::scripted(again) };
         let (_, lines) = told(self.live, &again);
         let mut text = format!("POOLHOUSE_SEED={} fails after {} lines:\n", of.seed(), lines.len());
-        text += &self.ends(&lines, &error);
+        text += &self.ends(&lines, error);
         // Who only asks whether there is a failure has no use for a smaller one.
         let wanted = number("POOLHOUSE_SHRINK") != Some(0);
         if let Some(shrunk) = wanted.then(|| shrunk(self.live, &again, Limits::DEFAULT)).flatten() {
@@ -193,7 +216,7 @@ impl<C: Default + Send> Lives<C> {
             text += &format!("\n\nshrunk to {count} decisions, POOLHOUSE_SCRIPT='{script}':\n");
             text += &self.ends(&lines, &shrunk.error);
         }
-        Err(text.into())
+        text
     }
 
     /// How a life began and how it ended.
@@ -210,29 +233,50 @@ impl<C: Default + Send> Lives<C> {
     }
 
     fn live_all(&self, seeds: u64) -> Result<(), Failed> {
+        let failing = AtomicU64::new(0);
         let results = on_all_cores(seeds, |mut mine| {
-            let mut counters = C::default();
-            let outcome = mine.try_for_each(|seed| self.one(&Decisions::of_seed(seed), &mut counters));
-            (counters, outcome)
+            let (mut counters, mut failures, mut lived) = (C::default(), Vec::new(), 0_u64);
+            while let Some(seed) = mine.next().filter(|_| failing.load(Ordering::Relaxed) < FAILING_MAX) {
+                lived += 1;
+                if let Err(error) = (self.live)(&Decisions::of_seed(seed), &mut counters, None) {
+                    failing.fetch_add(1, Ordering::Relaxed);
+                    failures.push((seed, error));
+                }
+            }
+            (counters, failures, lived)
         });
-        let failing = results.iter().filter(|(_, outcome)| outcome.is_err()).count();
-        figures::record(&format!("{}_failing", self.suite), &serde_json::json!({ "failing": failing }));
-        let mut counters = C::default();
-        for (counted, outcome) in results {
+        let (mut counters, mut failures, mut lived) = (C::default(), Vec::new(), 0);
+        for (counted, mut failed, count) in results {
             (self.add)(&mut counters, &counted);
-            outcome?;
+            failures.append(&mut failed);
+            lived += count;
         }
-        (self.report)(seeds, &counters)
+        // Whether assertions are on is that of this build, and not of the program that tells it.
+        let figures =
+            serde_json::json!({ "failing": failures.len(), "of": lived, "assertions": cfg!(debug_assertions) });
+        figures::record(&format!("{}_failing", self.suite), &figures);
+        failures.sort_unstable();
+        let Some(((seed, error), others)) = failures.split_first() else { return (self.report)(seeds, &counters) };
+        let mut text = self.story(&Decisions::of_seed(*seed), error);
+        for (seed, error) in others {
+            text += &format!("\nPOOLHOUSE_SEED={seed} fails too: {}", error.lines().next().unwrap_or_default());
+        }
+        Err(format!("{text}\n{} of {lived} seeds fail", failures.len()).into())
     }
 
     fn same_twice(&self, pairs: u64) -> Result<(), Failed> {
-        let outcomes = on_all_cores(pairs, |mut mine| mine.try_for_each(|pair| same_twice(self.live, pair * TWICE)));
-        outcomes.into_iter().collect::<Result<(), String>>()?;
-        println!("{pairs} seeds lived twice, and the same");
-        let regressions = self.regressions.len() + self.scripts.len();
-        let figures = serde_json::json!({ "pairs": pairs, "different": 0, "regressions": regressions });
+        let outcomes = on_all_cores(pairs, |mine| -> Vec<String> {
+            mine.filter_map(|pair| same_twice(self.live, pair * TWICE).err()).collect()
+        });
+        let different = outcomes.concat();
+        let figures =
+            serde_json::json!({ "pairs": pairs, "different": different.len(), "invariants": { "P49": pairs } });
         figures::record(&format!("{}_twice", self.suite), &figures);
-        Ok(())
+        if different.is_empty() {
+            println!("{pairs} seeds lived twice, and the same");
+            return Ok(());
+        }
+        Err(different.join("\n").into())
     }
 }
 

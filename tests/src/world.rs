@@ -50,7 +50,7 @@ pub const POINTS: [Point; 6] = [
 ];
 
 /// What a world checks besides its oracles.
-pub const CHECKED: [&str; 9] = ["P20", "P41", "P43", "P51", "P53", "P54", "S15", "S17", "S19"];
+pub const CHECKED: [&str; 10] = ["P20", "P41", "P43", "P51", "P53", "P54", "S15", "S17", "S18", "S19"];
 
 /// Lives one life.
 ///

@@ -253,6 +253,7 @@ fn after_reserve_the_first_waiters_and_connections_allocate_nothing() {
     pool.assert_invariants();
 }
 
+/// P48
 #[test]
 fn check_out_and_check_in_of_a_connection_that_is_there_allocate_nothing() {
     asks_for_none(|world| {
@@ -269,6 +270,7 @@ fn check_out_and_check_in_of_a_connection_that_is_there_allocate_nothing() {
     });
 }
 
+/// P48
 #[test]
 fn handing_on_through_the_queue_and_queueing_again_allocate_nothing() {
     asks_for_none(|world| {
@@ -571,7 +573,7 @@ fn compressors_hold_no_more_than_the_readme_says() {
     }
 }
 
-/// A multiplexed pool, once it has its connections: stream ids, replies, late ones, and those who wait.
+/// P48, of a multiplexed pool, once it has its connections: stream ids, replies, late ones, and those who wait.
 #[test]
 fn warm_multiplexed_pool_allocates_nothing() {
     use poolhouse_core::mux::{Acquire, Mux, MuxAction, MuxClaim, MuxId, MuxOnHeap, MuxOptions, Reply, Written};

@@ -117,6 +117,7 @@ fn run() {
     server.wait().expect("our child");
 }
 
+/// P48: what a warm request allocates is the body of its answer; the pool below it nothing.
 fn measure(address: &str, version: Version, in_flight: usize) {
     let options = SessionOptions::new([address]).version(version).mux(MuxOptions::DEFAULT).request_timeout(LONG);
     let session = Session::with_platform(Probe::<Smol>::default(), options, Subscribers::default()).expect("a session");

@@ -11,6 +11,7 @@ use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{CommandOptions, Error};
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::rng::Rng;
+use serde_json::{Value, json};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -25,6 +26,8 @@ const INSERTS: usize = 1 << 17;
 const TASKS: usize = 24;
 /// Errors that are kept to be shown.
 const SHOWN: usize = 20;
+/// Of fewer timeouts percentiles say nothing.
+const LATE_MIN: usize = 20;
 
 /// What became of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,12 +139,21 @@ impl Tally {
         errors
     }
 
-    /// How late timeouts were: half of them no more than the first, 99 of 100 no more than the second. Microseconds.
-    pub(crate) fn lateness_us(&self) -> (u64, u64) {
+    /// How late timeouts were, in microseconds: how many there were, the latest, those that came early; and, of enough of them, by how much half of them
+    /// and 99 of 100 were late at most.
+    pub(crate) fn lateness_us(&self) -> Value {
         let mut times = held(&self.lateness).clone();
         times.sort_unstable();
-        let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
-        (at(50).copied().unwrap_or(0), at(99).copied().unwrap_or(0))
+        let mut told = json!({ "count": times.len(), "early": self.early.load(Ordering::SeqCst) });
+        if let Some(latest) = times.last() {
+            told["max"] = (*latest).into();
+        }
+        if times.len() >= LATE_MIN {
+            for (name, percent) in [("p50", 50), ("p99", 99)] {
+                told[name] = times[times.len() * percent / 100].into();
+            }
+        }
+        told
     }
 
     fn note_wrong(&self, what: String) {

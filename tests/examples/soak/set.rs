@@ -194,7 +194,6 @@ impl Soak {
         if self.plan.time >= LONG {
             wrong.extend(faults.iter().filter(|(_, count)| **count == 0).map(|(name, _)| format!("no {name}")));
         }
-        let (late_p50, late_p99) = tally.lateness_us();
         let errors: BTreeMap<_, _> = tally.errors().into_iter().collect();
         let figures = json!({
             "seconds": self.plan.time.as_secs(), "seed": self.plan.seed, "wrong": wrong.len(),
@@ -202,7 +201,7 @@ impl Soak {
                 "started": load(&tally.started), "succeeded": load(&tally.succeeded), "failed": load(&tally.failed),
                 "dropped": load(&tally.dropped), "timed_out": load(&tally.timed_out),
             },
-            "lateness_us": { "p50": late_p50, "p99": late_p99, "max": load(&tally.latest_us), "early": load(&tally.early) },
+            "lateness_us": tally.lateness_us(),
             "inserts": {
                 "acknowledged": count(Insert::Acknowledged), "unknown": count(Insert::Unknown),
                 "never_sent": count(Insert::Never), "found": done.found,

@@ -1,8 +1,7 @@
 //! Hunts for a bug with one generator: `hunt --generator NAME --budget N [--planted NAME] [--corpus FOLDER]`.
 //!
-//! Generators: `pool`, `mux`, `world`, `monitor`, `topology`, `control`, `every_life`, `search_pool`, `search_mux`, `search_monitor`, `search_control`, and
-//! `fuzz_NAME` of each fuzz target. Only a build
-//! that tests/canaries were applied to has bugs that can be planted.
+//! Generators are those of [`poolhouse_tests::hunt::GENERATORS`], and `fuzz_NAME` of each fuzz target: one that does not exist is answered with their names. Only
+//! a build that tests/canaries were applied to has bugs that can be planted.
 //!
 //! Prints one line of JSON. The status is 0 when nothing was found, 1 when something was.
 

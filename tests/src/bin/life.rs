@@ -2,7 +2,7 @@
 //!
 //! `life --seed N [--of pool|mux|monitor|world] [--script TEXT] [--trace] [--to STEP] [--shrink]` replays one life and tells it step by step;
 //! `life --seeds FROM..TO [--of ..] [--threads N] [--json]` lives many on all cores, and ends with 1 and the seeds that failed: many by `--profile lives`, which
-//! is optimized and has every assertion on.
+//! is optimized and has every assertion on; `life --events FILE` judges events that a client has told.
 #![forbid(unsafe_code)]
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,13 @@ use core::time::Duration;
 use poolhouse_tests::choices::{Choices, Decisions, Script};
 use poolhouse_tests::figures;
 use poolhouse_tests::model::monitor;
+use poolhouse_tests::oracle::{Checks, trace};
 use poolhouse_tests::seeds::{self, Life, Limits, TWICE, shrunk, told};
 use poolhouse_tests::sim::{self, Trace, caught, mux};
 use poolhouse_tests::{fuzz, world};
 use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
@@ -23,6 +26,7 @@ const USAGE: &str = "\
 usage: life --seed N [--of KIND] [--trace] [--to STEP] [--shrink]
        life --script TEXT [--of KIND] [--trace] [--to STEP] [--shrink]
        life --seeds FROM..TO [--of KIND] [--threads N] [--json]
+       life --events FILE
 
 Replays one life of a simulator and tells it step by step, or lives many.
 
@@ -33,8 +37,9 @@ Replays one life of a simulator and tells it step by step, or lives many.
   --shrink       makes a life that fails as small as it can be, in three minutes at most
   --threads N    on so many threads; as many as there are cores by default
   --json         the totals as JSON
+  --events FILE  judges the events of pools again that a test of a client has printed as it failed
 
-Exit status 0: nothing failed. 1: something did. 2: the command line was wrong.";
+Exit status 0: nothing failed, and of a thousand lives and more none of what a simulator does was missing. 1: something did. 2: the command line was wrong.";
 
 /// Between two lines that tell how far it is.
 const PROGRESS: Duration = Duration::from_secs(10);
@@ -42,6 +47,8 @@ const PROGRESS: Duration = Duration::from_secs(10);
 const SHRINK: Limits = Limits { lives: 100_000, time: Duration::from_secs(180) };
 /// So many failing seeds are named.
 const FAILURES_MAX: usize = 100;
+/// In so many lives of a simulator everything comes that it can do.
+const MANY: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Of {
@@ -115,6 +122,22 @@ impl Totals {
         self.failures.extend(other.failures.iter().take(room).cloned());
     }
 
+    /// What never came in lives of simulators that have lived many.
+    fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        let mut note = |of: Of, kinds: Vec<String>| {
+            if self.lives[of as usize] >= MANY {
+                missing.extend(kinds.into_iter().map(|kind| format!("{} {kind}", of.name())));
+            }
+        };
+        note(Of::Pool, self.pool.missing().iter().map(|kind| format!("{kind:?}")).collect());
+        note(Of::Mux, self.mux.missing().iter().map(|kind| format!("{kind:?}")).collect());
+        note(Of::World, self.world.missing().iter().map(|kind| format!("{kind:?}")).collect());
+        let still = world::POINTS.into_iter().filter(|point| self.world.fired(*point) == 0);
+        note(Of::World, still.map(|point| format!("fault point {point:?}")).collect());
+        missing
+    }
+
     fn to_json(&self, seconds: f64) -> Value {
         let lives: Map<String, Value> =
             Of::ALL.into_iter().zip(self.lives).map(|(of, count)| (of.name().to_owned(), count.into())).collect();
@@ -135,6 +158,7 @@ impl Totals {
             "pairs": self.pairs,
             "failing": self.failed,
             "failures": failures,
+            "missing": self.missing(),
             "seconds": seconds,
             "assertions": cfg!(debug_assertions),
         })
@@ -159,6 +183,7 @@ struct Arguments {
     seed: Option<u64>,
     script: Option<Script>,
     seeds: Option<(u64, u64)>,
+    events: Option<PathBuf>,
     of: Option<Of>,
     trace: bool,
     to: Option<usize>,
@@ -178,8 +203,13 @@ impl Arguments {
                 "--seeds" => {
                     let value = value()?;
                     let (from, to) = value.split_once("..").ok_or("--seeds needs FROM..TO")?;
-                    arguments.seeds = Some((number(from)?, number(to)?));
+                    let (from, to) = (number(from)?, number(to)?);
+                    if from >= to {
+                        return Err(format!("there is no seed in {value}"));
+                    }
+                    arguments.seeds = Some((from, to));
                 }
+                "--events" => arguments.events = Some(PathBuf::from(value()?)),
                 "--of" => {
                     let value = value()?;
                     let of = Of::named(&value);
@@ -196,9 +226,10 @@ impl Arguments {
                 _ => return Err(format!("unknown argument {name}")),
             }
         }
-        let ways = [arguments.seed.is_some(), arguments.script.is_some(), arguments.seeds.is_some()];
+        let Self { seed, script, seeds, events, .. } = &arguments;
+        let ways = [seed.is_some(), script.is_some(), seeds.is_some(), events.is_some()];
         if ways.into_iter().filter(|way| *way).count() != 1 {
-            return Err("one of --seed, --script and --seeds".to_owned());
+            return Err("one of --seed, --script, --seeds and --events".to_owned());
         }
         Ok(arguments)
     }
@@ -218,6 +249,12 @@ fn main() -> ExitCode {
     };
     // Panics are told at the end, once.
     std::panic::set_hook(Box::new(|_| {}));
+    if let Some(file) = &arguments.events {
+        return judge(file).unwrap_or_else(|error| {
+            eprintln!("life: {error}");
+            ExitCode::from(2)
+        });
+    }
     match (arguments.seeds, arguments.script.clone()) {
         (Some((from, to)), _) => many(&arguments, from, to),
         (None, Some(script)) => one(&arguments, &Decisions::scripted(script)),
@@ -336,13 +373,34 @@ fn sum_up(arguments: &Arguments, totals: &Totals, seconds: f64) -> ExitCode {
             println!("  {}: {count}", of.name());
         }
         println!("  {} of them twice; {} failed", totals.pairs, totals.failed);
-        let missing = totals.world.missing();
-        if totals.lives[Of::World as usize] >= 1_000 && !missing.is_empty() {
-            println!("  what never came in worlds: {missing:?}");
-        }
+    }
+    let missing = totals.missing();
+    if !missing.is_empty() {
+        eprintln!("what never came: {}", missing.join(", "));
     }
     for (of, seed, error) in &totals.failures {
         eprintln!("cargo run -p poolhouse-tests --bin life -- --of {} --seed {seed} --shrink\n  {error}", of.name());
     }
-    if totals.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if totals.failed == 0 && missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Lets the oracle judge what was recorded: what [`trace::Trace::json`] has written, wherever it begins in what a test has printed.
+fn judge(file: &Path) -> Result<ExitCode, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let events = text.match_indices("[[").find_map(|(at, _)| {
+        // What a test says may go on behind it.
+        let value = serde_json::Deserializer::from_str(&text[at..]).into_iter::<Value>().next()?.ok()?;
+        trace::Trace::parse(&value).ok()
+    });
+    let events = events.ok_or_else(|| format!("{}: there are no events in it", file.display()))?;
+    let mut checks = Checks::default();
+    let outcome = events.judge(&mut checks);
+    println!("{} events; checked {}", events.0.len(), checks.json());
+    Ok(match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(found) => {
+            println!("{found}");
+            ExitCode::FAILURE
+        }
+    })
 }

@@ -1,11 +1,12 @@
-//! Prints where each requirement and each invariant is named in code and in tests, and how many of those tests ran; exit status 1 when one has no test.
-//! Without a list of requirements it looks at the invariants alone.
+//! Prints where each requirement and each invariant is named in code and in tests, and how many of those tests ran; exit status 1 when one has no test, or
+//! none that ran, 2 when nothing ran at all. Without a list of requirements it looks at the invariants alone.
 //!
 //! ```text
-//! cargo run -p poolhouse-tests --all-features --bin requirements -- [--json] [--all] [--log FILE]
+//! cargo run -p poolhouse-tests --all-features --bin requirements -- [--json] [--all] [--only-named] [--log FILE]
 //! ```
 //!
-//! - `--all`: a line for each, not only for those of which something is missing.
+//! - `--all`: a line for each, not only for those of which something is missing; and the requirements that are named in no code.
+//! - `--only-named`: it is enough that each has a test, for where some could not run.
 //! - `--log`: what `cargo test` has printed (target/run/tests.log).
 
 extern crate alloc;
@@ -29,15 +30,23 @@ fn main() -> ExitCode {
 
 fn run() -> Result<bool, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let (mut json, mut all, mut log) = (false, false, report::run_folder(root).join("tests.log"));
+    let (mut json, mut all, mut only_named, mut log) =
+        (false, false, false, report::run_folder(root).join("tests.log"));
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         match word.as_str() {
             "--json" => json = true,
             "--all" => all = true,
+            "--only-named" => only_named = true,
             "--log" => log = PathBuf::from(words.next().ok_or("--log wants a file")?),
-            _ => return Err("usage: requirements [--json] [--all] [--log FILE]".to_owned()),
+            _ => return Err("usage: requirements [--json] [--all] [--only-named] [--log FILE]".to_owned()),
         }
+    }
+    let text = fs::read(&log).map_err(|error| format!("{}: {error}: ./tests/run --only tests", log.display()))?;
+    let ran = requirements::read_log(&String::from_utf8_lossy(&text));
+    let totals = ran.totals();
+    if totals.passed + totals.failed == 0 {
+        return Err(format!("{}: no test ran", log.display()));
     }
     let mut found = match requirements::list() {
         Ok(list) => {
@@ -52,25 +61,30 @@ fn run() -> Result<bool, String> {
     let listed = found.len();
     found.extend(requirements::invariants());
     requirements::find(root, &mut found).map_err(|error| error.to_string())?;
-    let ran = requirements::read_log(&String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()));
     let folder = figures::folder().unwrap_or_else(|| report::run_folder(root).join("figures"));
     let checks = requirements::checks(&report::read_figures(&folder));
     let value = requirements::to_json(&found, &ran, &checks);
     if json {
         println!("{value:#}");
     }
-    let (mut tested, mut run, mut unnamed) = (0, 0, 0);
-    let mut untested = Vec::new();
+    let (mut tested, mut run, mut unnamed_invariants) = (0, 0, 0);
+    let (mut untested, mut not_run, mut unnamed) = (Vec::new(), Vec::new(), Vec::new());
     for (id, requirement) in &found {
         let runs = requirement.runs(id, &ran, &checks);
         let has_run = runs.tests + runs.official > 0 || runs.checks > 0;
         let is_tested = requirement.is_tested(&ran) || runs.checks > 0;
         tested += usize::from(is_tested);
         run += usize::from(has_run);
-        let is_named = !requirement.code.is_empty();
-        unnamed += usize::from(!is_named);
+        // Invariants are of the whole: it is for requirements to be named where they are kept.
+        if requirement.code.is_empty() && requirement.text.is_empty() {
+            unnamed_invariants += 1;
+        } else if requirement.code.is_empty() {
+            unnamed.push(id.as_str());
+        }
         if !is_tested {
-            untested.push(id.clone());
+            untested.push(id.as_str());
+        } else if !has_run {
+            not_run.push(id.as_str());
         }
         if !json && (all || !is_tested || !has_run) {
             let state = if !is_tested {
@@ -93,20 +107,30 @@ fn run() -> Result<bool, String> {
             }
         }
     }
+    if all && !json && !unnamed.is_empty() {
+        println!("requirements that no code names: {}", unnamed.join(" "));
+    }
+    let named = |ids: &[&str]| match ids {
+        [] => "0".to_owned(),
+        _ => format!("{}: {}", ids.len(), ids.join(" ")),
+    };
     println!(
-        "requirements: {listed} of the specifications and {} invariants; tested {tested}, run {run}, named in no code {unnamed}, without a test {}{}",
+        "requirements: {listed} of the specifications, {} of them named in code, and {} invariants; tested {tested}, run {run}; without a test {}; not run {}",
+        listed - unnamed.len(),
         found.len() - listed,
-        untested.len(),
-        if untested.is_empty() { String::new() } else { format!(": {}", untested.join(" ")) }
+        named(&untested),
+        named(&not_run),
     );
     let counts = BTreeMap::from([
         ("listed", listed),
         ("invariants", found.len() - listed),
         ("tested", tested),
         ("run", run),
-        ("named_in_no_code", unnamed),
+        ("requirements_named_in_no_code", unnamed.len()),
+        ("invariants_named_in_no_code", unnamed_invariants),
         ("untested", untested.len()),
+        ("not_run", not_run.len()),
     ]);
     figures::record("requirements", &serde_json::json!(counts));
-    Ok(untested.is_empty())
+    Ok(untested.is_empty() && (only_named || not_run.is_empty()))
 }

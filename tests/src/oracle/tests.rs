@@ -1,9 +1,11 @@
 //! No invariant without somebody who checks it.
 
 use super::{Checks, OWNERS, Owner, Violation, control, monitor, mux, owner_of, pool};
+use crate::{requirements, world};
 use alloc::collections::BTreeSet;
 use core::fmt::Debug;
 use core::slice;
+use std::path::Path;
 
 /// A history that is right, and a step more by which it breaks this invariant, and no other before.
 pub(super) fn breaks<S: Clone + Debug, T>(
@@ -41,6 +43,47 @@ fn what_an_oracle_is_said_to_check_it_checks() {
     let checked: BTreeSet<&str> = lists.iter().flat_map(|list| list.iter().copied()).collect();
     for (id, owners) in OWNERS {
         assert_eq!(owners.contains(&Owner::Oracle), checked.contains(id), "{id}");
+    }
+}
+
+/// A generator's part of this library, and what it demands to be counted besides what oracles check.
+fn parts_of(generator: &str) -> (&'static [&'static str], &'static [&'static str]) {
+    // All of them are run as lives by seeds, some of which are lived twice.
+    match generator {
+        "simulate" => (&["tests/src/seeds.rs", "tests/src/sim/world.rs", "tests/src/sim/ops.rs"], &[]),
+        "simulate_mux" => (&["tests/src/seeds.rs", "tests/src/sim/mux/"], &[]),
+        "world" => (&["tests/src/seeds.rs", "tests/src/world/"], &world::CHECKED),
+        _ => panic!("{generator} is no generator"),
+    }
+}
+
+#[test]
+fn who_is_said_to_check_an_invariant_names_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a folder");
+    let mut found = requirements::invariants();
+    requirements::find(root, &mut found).expect("sources");
+    for (id, owners) in OWNERS {
+        let files: Vec<&str> = found[id].tests.iter().map(|naming| naming.file.as_str()).collect();
+        let is_target = |file: &str, target: &str| {
+            let rest = file.strip_prefix("tests/tests/").and_then(|rest| rest.strip_prefix(target));
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        for owner in owners {
+            let names_it = match owner {
+                Owner::Oracle => continue,
+                Owner::Test(name) => {
+                    let unit = format!("/tests/{name}.rs");
+                    let is_unit = |file: &str| file.starts_with("core/src/") && file.ends_with(&unit);
+                    files.iter().any(|file| is_target(file, name) || is_unit(file))
+                }
+                Owner::Generator(name) => {
+                    let (parts, counted) = parts_of(name);
+                    let is_part = |file: &str| parts.iter().any(|part| file.starts_with(part));
+                    counted.contains(&id) || files.iter().any(|file| is_target(file, name) || is_part(file))
+                }
+            };
+            assert!(names_it, "{id} is not named by {owner:?}: {files:?}");
+        }
     }
 }
 

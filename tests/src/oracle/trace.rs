@@ -79,7 +79,7 @@ impl Trace {
         self.0.iter().map(|(at, pool, event)| json!([at.as_nanos(), pool, write(event)])).collect()
     }
 
-    /// What [`Trace::json`] wrote.
+    /// What [`Trace::json`] wrote; `life --events` judges it again.
     ///
     /// # Errors
     ///
@@ -121,7 +121,9 @@ fn kind_of(error: CheckOutError) -> usize {
         CheckOutError::EstablishFailed { overloaded: false, .. } => 3,
         CheckOutError::EstablishFailed { overloaded: true, .. } => 4,
         CheckOutError::Busy { .. } => 5,
-        _ => 6,
+        CheckOutError::Cancelled => 6,
+        // It would be read as another one.
+        _ => unreachable!("{error:?} has no number among ERRORS"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::sources::{self, Counted};
 use super::{Material, Row};
-use crate::requirements::Ran;
+use crate::requirements::{Counts, Ran};
 use serde_json::{Map, Value, json};
 
 /// A row in the making.
@@ -30,6 +30,22 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Tells these fields of this run, and also those of the last long run: one of hours says more than one of seconds.
+    fn take_both(&mut self, suite: &str, fields: &[&str], what: &'static str, command: &'static str) {
+        self.take(suite, fields, what, command);
+        let Material { figures, long, .. } = self.material;
+        if let Some(long) = long.get(suite).filter(|_| figures.contains_key(suite)) {
+            self.tell(format!("{what}{LONG}"), only(long, fields));
+        }
+    }
+
+    /// What a suite has left in this run, and in the last long one, each with what is said behind its name.
+    fn runs(&self, suite: &str) -> impl Iterator<Item = (&'a Value, &'static str)> + use<'a> {
+        let Material { figures, long, .. } = self.material;
+        let runs = [(figures.get(suite), ""), (long.get(suite), LONG)];
+        runs.into_iter().filter_map(|(figures, behind)| Some((figures?, behind)))
+    }
+
     /// What suites have left whose figures have this field.
     fn having(&self, field: &'a str) -> impl Iterator<Item = (&'a String, &'a Value)> {
         self.material.figures.iter().filter(move |(_, figures)| figures.get(field).is_some())
@@ -38,6 +54,9 @@ impl<'a> Draft<'a> {
 
 /// Behind the names of figures that are not of this run.
 const LONG: &str = ", in the last long run";
+
+/// Of fewer timeouts percentiles say nothing.
+const LATE_MIN: u64 = 20;
 
 /// Those fields that are there.
 fn only(figures: &Value, fields: &[&str]) -> Value {
@@ -67,6 +86,8 @@ pub(super) fn all(material: &Material, ran: &Ran) -> Vec<Row> {
 }
 
 const TESTS: &str = "./tests/run --only tests";
+const SIMULATORS: &str =
+    "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test world";
 const SOAK: &str = "./tests/run --only soak; tests/scripts/soak --minutes 30";
 
 fn tests(material: &Material, ran: &Ran) -> Row {
@@ -74,11 +95,17 @@ fn tests(material: &Material, ran: &Ran) -> Row {
     if material.log.is_empty() {
         draft.row.missing.push(("tests", TESTS));
     } else {
-        let (passed, failed, skipped) = ran.totals;
-        draft.tell("all", json!({ "passed": passed, "failed": failed, "skipped": skipped }));
+        let told =
+            |counts: Counts| json!({ "passed": counts.passed, "failed": counts.failed, "skipped": counts.skipped });
+        draft.tell("all", told(ran.totals()));
         let official = ["cmap", "sdam", "selection", "uri", "logging", "seedlist", "scram", "bson_corpus"];
         for target in official {
-            draft.tell(target, json!({ "passed": ran.of_target(target) }));
+            let counts = ran.of_target(target);
+            if counts.passed + counts.failed > 0 {
+                draft.tell(target, told(counts));
+            } else {
+                draft.row.missing.push((target, TESTS));
+            }
         }
     }
     draft.row
@@ -115,10 +142,7 @@ fn lives(material: &Material) -> Row {
         draft.tell(name.clone(), Value::Object(told));
     }
     if suites.is_empty() {
-        draft.row.missing.push((
-            "lives",
-            "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test world",
-        ));
+        draft.row.missing.push(("lives", SIMULATORS));
     }
     draft.row
 }
@@ -126,10 +150,10 @@ fn lives(material: &Material) -> Row {
 fn seeds(material: &Material) -> Row {
     let mut draft = Draft::new(material, 3, "seeds that fail, regressions replayed");
     let failing: Vec<_> = draft.having("failing").map(|(_, figures)| figures).collect();
-    let replayed = draft.having("regressions").map(|(_, figures)| number(figures, "regressions"));
-    let (replayed, is_there) = (sum(replayed), draft.having("regressions").next().is_some());
-    if is_there {
-        draft.tell("regressions replayed", replayed);
+    let total = |field| sum(draft.having("regressions").map(|(_, figures)| number(figures, field)));
+    let (replayed, known) = (total("regressions"), total("known"));
+    if draft.having("regressions").next().is_some() {
+        draft.tell("regressions replayed", json!({ "replayed": replayed, "known": known }));
     } else {
         draft
             .row
@@ -137,16 +161,13 @@ fn seeds(material: &Material) -> Row {
             .push(("regressions", "cargo test -p poolhouse-tests --all-features --test simulate --test world"));
     }
     if failing.is_empty() {
-        draft.row.missing.push((
-            "seeds that fail",
-            "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test world",
-        ));
+        draft.row.missing.push(("seeds that fail", SIMULATORS));
     } else {
         draft.tell("seeds that fail", sum(failing.iter().map(|figures| number(figures, "failing"))));
     }
     draft.take(
         "life",
-        &["lives", "lives_of", "steps", "pairs", "failing", "seconds"],
+        &["lives", "lives_of", "steps", "pairs", "failing", "missing", "seconds", "assertions"],
         "many lives",
         "cargo run --profile lives -p poolhouse-tests --all-features --bin life -- --seeds 0..5000000",
     );
@@ -161,10 +182,7 @@ fn pairs(material: &Material) -> Row {
         draft.tell("pairs", pairs);
         draft.tell("different", different);
     } else {
-        draft.row.missing.push((
-            "pairs",
-            "cargo test -p poolhouse-tests --all-features --test simulate --test simulate_mux --test world",
-        ));
+        draft.row.missing.push(("pairs", SIMULATORS));
     }
     draft.row
 }
@@ -244,7 +262,7 @@ fn canaries(material: &Material) -> Row {
 fn coverage(material: &Material) -> Row {
     let mut draft = Draft::new(material, 10, "coverage");
     draft.take("coverage", &["suites", "lines", "branches"], "of core", "tests/scripts/coverage");
-    let fields = ["listed", "invariants", "tested", "run", "untested"];
+    let fields = ["listed", "invariants", "tested", "run", "untested", "not_run", "requirements_named_in_no_code"];
     draft.take(
         "requirements",
         &fields,
@@ -256,10 +274,23 @@ fn coverage(material: &Material) -> Row {
 
 fn lateness(material: &Material) -> Row {
     let mut draft = Draft::new(material, 11, "timeouts");
-    let late = material.figures.get("soak").and_then(|figures| figures.get("lateness_us"));
-    match late {
-        Some(late) => draft.tell("late under load and faults, microseconds", late.clone()),
-        None => draft.row.missing.push(("lateness", SOAK)),
+    let mut is_there = false;
+    for (figures, behind) in draft.runs("soak") {
+        let Some(late) = figures.get("lateness_us") else { continue };
+        is_there = true;
+        // How many there were was once told elsewhere.
+        let timed_out = figures.get("operations").map_or(0, |operations| number(operations, "timed_out"));
+        let count = late.get("count").and_then(Value::as_u64).unwrap_or(timed_out);
+        let mut fields = vec!["early", "max"];
+        if count >= LATE_MIN {
+            fields.extend(["p50", "p99"]);
+        }
+        let mut told = only(late, &fields);
+        told["timeouts"] = count.into();
+        draft.tell(format!("late under load and faults, microseconds{behind}"), told);
+    }
+    if !is_there {
+        draft.row.missing.push(("lateness", SOAK));
     }
     draft.row
 }
@@ -267,11 +298,12 @@ fn lateness(material: &Material) -> Row {
 fn costs(material: &Material, ran: &Ran) -> Row {
     let mut draft = Draft::new(material, 12, "costs");
     for (target, what) in [
-        ("alloc_free", "tests that warm cycles allocate nothing"),
-        ("mux_allocations", "the same of multiplexed pools"),
+        ("alloc_free", "tests of what allocates nothing, and of what compressors hold, that passed (alloc_free)"),
+        ("mux_allocations", "tests of what a request of a session allocates that passed (mux_allocations)"),
     ] {
-        if ran.of_target(target) > 0 {
-            draft.tell(what, ran.of_target(target));
+        let passed = ran.of_target(target).passed;
+        if passed > 0 {
+            draft.tell(what, passed);
         } else {
             draft.row.missing.push((what, TESTS));
         }
@@ -292,20 +324,30 @@ fn assertions(material: &Material) -> Row {
     draft.tell("functions", functions);
     draft.tell("assertions", assertions);
     draft.tell("a function", assertions as f64 / functions.max(1) as f64);
-    draft.tell("on in this build", cfg!(debug_assertions));
+    let on: Map<String, Value> = draft
+        .having("assertions")
+        .map(|(name, figures)| (name.trim_end_matches("_failing").to_owned(), figures["assertions"].clone()))
+        .collect();
+    if on.is_empty() {
+        draft.row.missing.push(("whether those of debug builds are on in the simulators", SIMULATORS));
+    } else {
+        draft.tell("those of debug builds are on in the simulators", Value::Object(on));
+    }
     draft.row
 }
 
 fn soak(material: &Material) -> Row {
     let mut draft = Draft::new(material, 14, "soak");
     let fields = ["seconds", "wrong", "operations", "inserts"];
-    draft.take("soak", &fields, "a set of three", SOAK);
-    let drift = material.figures.get("soak").and_then(|figures| figures.get("drift")?.as_object());
-    for (name, figures) in drift.into_iter().flatten() {
-        draft.tell(format!("{name}, drift of the second half"), figures.get("drift").cloned().unwrap_or(Value::Null));
+    draft.take_both("soak", &fields, "a set of three", SOAK);
+    for (figures, behind) in draft.runs("soak") {
+        for (name, figures) in figures.get("drift").and_then(Value::as_object).into_iter().flatten() {
+            let drift = figures.get("drift").cloned().unwrap_or(Value::Null);
+            draft.tell(format!("{name}, drift of the second half{behind}"), drift);
+        }
     }
     let fields = ["seconds", "wrong", "attempts", "found", "stack", "served"];
-    draft.take(
+    draft.take_both(
         "soak_board",
         &fields,
         "the emulated board",

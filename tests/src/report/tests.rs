@@ -23,23 +23,35 @@ fn figures_of_suites_are_told_and_compared() {
                 "simulate".to_owned(),
                 json!({ "lives": 7, "steps": 70, "inputs": { "a": 3, "b": 0 }, "invariants": { "P1": 5 } }),
             ),
-            ("simulate_twice".to_owned(), json!({ "pairs": 3, "different": 0, "regressions": 4 })),
+            ("simulate_twice".to_owned(), json!({ "pairs": 3, "different": 0 })),
+            ("simulate_regress".to_owned(), json!({ "regressions": 4, "known": 5 })),
+            ("simulate_failing".to_owned(), json!({ "failing": 2, "of": 7, "assertions": false })),
+            ("soak".to_owned(), json!({ "lateness_us": { "count": 1, "max": 63, "early": 0, "p50": 63 } })),
             ("fuzz_uri".to_owned(), json!({ "execs": 10, "crashes": 1 })),
         ])
     };
-    let log = "contract (smol): 123 drop points tried\n     Running tests/cmap.rs (target/debug/deps/cmap-1)\ntest a ... ok\ntest b ... ignored\n";
+    let log = "contract (smol): 123 drop points tried\n     Running tests/cmap.rs (target/debug/deps/cmap-1)\ntest a ... ok\ntest b ... ignored\n\
+        test result: ok. 1 passed; 0 failed; 1 ignored; 0 measured\n     Running tests/uri.rs (target/debug/deps/uri-1)\ntest c ... ok\n\
+        \x20    Running tests/sdam.rs (target/debug/deps/sdam-1)\ntest d ... ignored\ntest result: ok. 0 passed; 0 failed; 1 ignored; 0 measured\n";
     let report = |states| rows(&Material { figures: figures(states), log: log.to_owned(), ..Material::default() });
     let earlier = to_json(&report(8));
     let text = to_text(&report(9), Some(&earlier));
     let wanted = [
         "scopes: complete 2, scopes 2, states 9   (was complete 2, scopes 2, states 8)",
         "inputs 2 kinds, least b 0",
-        "regressions replayed: 4",
+        "regressions replayed: known 5, replayed 4",
+        "seeds that fail: 2",
+        "in the simulators: simulate false",
+        "microseconds: early 0, max 63, timeouts 1\n",
         "pairs: 3",
         "crashes: 1",
         "drop points: smol 123",
-        "all: failed 0, passed 1, skipped 1",
-        "cmap: passed 1",
+        "all: failed 1, passed 1, skipped 2",
+        "cmap: failed 0, passed 1, skipped 1",
+        "uri: failed 1, passed 0, skipped 0",
+        // None of its tests ran; of the next one none is known.
+        "sdam: not measured (",
+        "scram: not measured (",
     ];
     for line in wanted {
         assert!(text.contains(line), "{line} is not in:\n{text}");
@@ -61,6 +73,33 @@ fn a_long_run_is_told_as_one_until_there_is_a_newer() {
     assert!(text.contains("targets: not measured (./tests/run --only fuzz)"), "the long run is not this one: {text}");
     let text = to_text(&rows(&Material { figures: of(4), ..old }), None);
     assert!(text.contains("of core: missed 4") && !text.contains("missed 3"), "{text}");
+}
+
+#[test]
+fn a_long_soak_is_told_beside_a_short_one() {
+    let soak = |seconds: u64, late: u64| {
+        let late = json!({ "max": late, "p50": 1, "early": 0 });
+        let figures = json!({
+            "seconds": seconds, "lateness_us": late, "operations": { "timed_out": seconds / 10 },
+            "drift": { "tasks": { "drift": 0.5 } },
+        });
+        BTreeMap::from([("soak".to_owned(), figures)])
+    };
+    let text = to_text(&rows(&Material { long: soak(1_800, 9), ..Material::default() }), None);
+    assert!(text.contains("a set of three, in the last long run: ") && !text.contains("a set of three: "), "{text}");
+    let both = Material { figures: soak(40, 5), long: soak(1_800, 9), ..Material::default() };
+    let text = to_text(&rows(&both), None);
+    let wanted = [
+        "a set of three: operations timed_out 4, seconds 40",
+        "a set of three, in the last long run: operations timed_out 180, seconds 1800",
+        "microseconds: early 0, max 5, timeouts 4\n",
+        "microseconds, in the last long run: early 0, max 9, p50 1, timeouts 180",
+        "tasks, drift of the second half: 0.5",
+        "tasks, drift of the second half, in the last long run: 0.5",
+    ];
+    for line in wanted {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
 }
 
 #[test]

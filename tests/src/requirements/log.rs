@@ -2,71 +2,192 @@
 
 use super::Naming;
 use alloc::collections::BTreeMap;
+use core::ops::AddAssign;
 
-/// Tests that ran, by target and name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ran {
-    /// How many of each name passed; the last part of a path (`pool::tests::name`), and the whole.
-    passed: BTreeMap<String, usize>,
-    /// How many of each target passed, by the name of its file without end.
-    targets: BTreeMap<String, usize>,
-    /// Names with their targets.
-    trials: Vec<(String, String)>,
-    /// Tests that passed, failed, and were left out.
-    pub totals: (usize, usize, usize),
+/// Tests that passed, failed, and were left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// That passed.
+    pub passed: usize,
+    /// That failed; a program that came to no end is one.
+    pub failed: usize,
+    /// That were left out.
+    pub skipped: usize,
 }
 
-/// Reads what `cargo test` has printed.
+/// Tests that ran, by program and name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    programs: Vec<Program>,
+}
+
+/// A program of tests, and what it printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Program {
+    /// Its source from the folder of its package, `tests/cmap.rs`; none of what is printed before the first one.
+    source: String,
+    /// The folder of its package, as far as it was told.
+    folder: Option<String>,
+    /// Tests by their whole names, and how often each passed: some run on several executors.
+    trials: BTreeMap<String, usize>,
+    /// How many lines say what came of it all.
+    results: usize,
+    /// It ended with an error.
+    has_ended_badly: bool,
+    counts: Counts,
+}
+
+/// Reads what `cargo test`, or tests/scripts/test-binaries, has printed. tests/run counts by the same rules.
 #[must_use]
 pub fn read_log(log: &str) -> Ran {
-    let mut ran = Ran::default();
-    let mut target = String::new();
+    let mut ran = Ran { programs: vec![Program::default()] };
     for line in log.lines() {
-        if let Some(rest) = line.trim_start().strip_prefix("Running ") {
-            let file = rest.split_whitespace().rfind(|word| !word.starts_with('(')).unwrap_or("");
-            target = file.rsplit('/').next().unwrap_or("").trim_end_matches(".rs").to_owned();
-        }
-        let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) else { continue };
-        let name = name.trim();
-        match end.split([',', ' ']).next().unwrap_or("") {
-            "ok" => {
-                ran.totals.0 += 1;
-                *ran.passed.entry(name.rsplit("::").next().unwrap_or(name).to_owned()).or_insert(0) += 1;
-                *ran.targets.entry(target.clone()).or_insert(0) += 1;
-                ran.trials.push((target.clone(), name.to_owned()));
-            }
-            "ignored" => ran.totals.2 += 1,
-            _ => ran.totals.1 += 1,
+        if let Some(program) = begins(line) {
+            ran.close();
+            ran.programs.push(program);
+        } else if let Some(program) = ran.programs.last_mut() {
+            program.read(line);
         }
     }
+    ran.close();
     ran
 }
 
-impl Ran {
-    /// How many tests passed that this one stands for: those of the function's name; where there are none, it is a helper, or a
-    /// whole file, and stands for the target of that file. What is said of the harness stands for none.
-    #[must_use]
-    pub fn passed_of(&self, naming: &Naming) -> usize {
-        let of_function = naming.function.as_ref().and_then(|name| self.passed.get(name)).copied();
-        if let Some(count) = of_function {
-            return count;
+/// The program whose output begins after this line.
+fn begins(line: &str) -> Option<Program> {
+    let line = line.strip_prefix(' ')?.trim_start();
+    if let Some(name) = line.strip_prefix("Doc-tests ") {
+        return Some(Program { source: format!("doc {name}"), ..Program::default() });
+    }
+    let mut words = line.strip_prefix("Running ")?.split_whitespace().peekable();
+    let is_of_units = words.next_if_eq(&"unittests").is_some();
+    let source = words.next()?.to_owned();
+    // target/debug/deps/poolhouse_smol-0123: adapters are in folders that say so.
+    let name = words.next().and_then(|path| path.rsplit('/').next()?.split('-').next()?.strip_prefix("poolhouse_"));
+    let folder = name.filter(|_| is_of_units).map(|name| match name {
+        "core" | "tests" => name.to_owned(),
+        _ => format!("runtime-{}", name.replace('_', "-")),
+    });
+    Some(Program { source, folder, ..Program::default() })
+}
+
+impl Program {
+    fn read(&mut self, line: &str) {
+        if let Some(rest) = line.strip_prefix("test result: ") {
+            self.results += 1;
+            let mut number = 0;
+            for word in rest.split_whitespace() {
+                match word {
+                    "passed;" => self.counts.passed += number,
+                    "failed;" => self.counts.failed += number,
+                    "ignored;" => self.counts.skipped += number,
+                    _ => number = word.parse().unwrap_or(0),
+                }
+            }
+        } else if let Some((name, end)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
+            let name = name.trim().trim_end_matches(" - should panic");
+            let passed = self.trials.entry(name.to_owned()).or_insert(0);
+            *passed += usize::from(end.split([',', ' ']).next() == Some("ok"));
+        } else if line.starts_with("error: ") && line.contains(" ended with ") {
+            self.has_ended_badly = true;
+        } else if let Some((_, folder)) = line.strip_prefix("ran for ").and_then(|rest| rest.rsplit_once(" of ")) {
+            self.folder = Some(folder.trim().to_owned());
         }
-        let name = &naming.file;
-        if let Some(scenario) = name.strip_prefix("tests/scenarios/") {
-            let stem = scenario.rsplit('/').next().unwrap_or(scenario).trim_end_matches(".json");
-            return self.trials.iter().filter(|(_, trial)| trial.rsplit("own::").next() == Some(stem)).count();
-        }
-        let target = name
-            .split_once("tests/tests/")
-            .or_else(|| name.split_once("/tests/").filter(|(of, _)| !of.contains("src")));
-        let target = target.map(|(_, rest)| rest.split('/').next().unwrap_or(rest).trim_end_matches(".rs"));
-        target.and_then(|target| self.targets.get(target)).copied().unwrap_or(0)
     }
 
-    /// How many tests of a target passed, by the name of its file without end.
+    fn is_of(&self, folder: &str) -> bool {
+        self.folder.as_ref().is_none_or(|own| own == folder)
+    }
+
+    /// How often tests passed whose names are like that; `None` if there are none.
+    fn passed_like(&self, is_like: impl Fn(&str) -> bool) -> Option<usize> {
+        let mut like = self.trials.iter().filter(|(name, _)| is_like(name)).map(|(_, passed)| *passed).peekable();
+        like.peek()?;
+        Some(like.sum())
+    }
+
+    /// How often any passed.
+    fn passed(&self) -> usize {
+        self.trials.values().sum()
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl Ran {
+    /// The last program has told all. One that crashed or was ended says nothing of what came of it, and has failed.
+    fn close(&mut self) {
+        let Some(program) = self.programs.last_mut().filter(|program| !program.source.is_empty()) else { return };
+        if program.results == 0 || program.has_ended_badly && program.counts.failed == 0 {
+            program.counts.failed += 1;
+        }
+    }
+
+    /// All tests.
     #[must_use]
-    pub fn of_target(&self, target: &str) -> usize {
-        self.targets.get(target).copied().unwrap_or(0)
+    pub fn totals(&self) -> Counts {
+        self.sum(|_| true)
+    }
+
+    /// The tests of a target of the harness, by the name of its file without end.
+    #[must_use]
+    pub fn of_target(&self, target: &str) -> Counts {
+        self.sum(|program| program.is_of("tests") && program.source == format!("tests/{target}.rs"))
+    }
+
+    fn sum(&self, is_meant: impl Fn(&Program) -> bool) -> Counts {
+        let mut sum = Counts::default();
+        for program in self.programs.iter().filter(|program| is_meant(program)) {
+            sum += program.counts;
+        }
+        sum
+    }
+
+    /// How many tests passed that this one stands for: those of the function's name in the programs of its file. Where there never was one of
+    /// that name, whatever came of it, it is a helper or a whole file, and stands for the target of that file. What is said of the
+    /// harness stands for the tests that it makes.
+    #[must_use]
+    pub fn passed_of(&self, naming: &Naming) -> usize {
+        let Some((folder, rest)) = naming.file.split_once('/') else { return 0 };
+        let stem = rest.rsplit('/').next().unwrap_or(rest).split('.').next().unwrap_or(rest);
+        let names = |trial: &str, function: &str| trial.rsplit("::").next() == Some(function);
+        let sum = |is_run_by: &dyn Fn(&Program) -> bool, is_like: &dyn Fn(&str) -> bool| {
+            let passed = self.programs.iter().filter(|program| is_run_by(program)).map(|it| it.passed_like(is_like));
+            passed.fold(None, |sum: Option<usize>, passed| sum.map_or(passed, |sum| Some(sum + passed.unwrap_or(0))))
+        };
+        if let Some(scenario) = rest.strip_prefix("scenarios/") {
+            let stem = scenario.rsplit('/').next().unwrap_or(scenario).trim_end_matches(".json");
+            return sum(&|_| true, &|trial| trial.rsplit("own::").next() == Some(stem)).unwrap_or(0);
+        }
+        if let Some(target) = rest.strip_prefix("tests/") {
+            let target = target.split('/').next().unwrap_or(target).trim_end_matches(".rs");
+            let source = format!("tests/{target}.rs");
+            let is_run_by = |program: &Program| program.is_of(folder) && program.source == source;
+            let of_function = naming.function.as_ref().map(|function| sum(&is_run_by, &|trial| names(trial, function)));
+            return match of_function.flatten() {
+                Some(passed) => passed,
+                None if naming.is_test => 0,
+                None => self.programs.iter().filter(|program| is_run_by(program)).map(Program::passed).sum(),
+            };
+        }
+        let Some(function) = &naming.function else { return 0 };
+        if folder == "tests" && !naming.is_test {
+            // A module of cases that other crates run, too.
+            let is_like = |trial: &str| {
+                let mut parts = trial.rsplit("::");
+                parts.next() == Some(function.as_str()) && parts.next() == Some(stem)
+            };
+            return sum(&|_| true, &is_like).unwrap_or(0);
+        }
+        let source = if rest.starts_with("src/bin/") { rest } else { "src/lib.rs" };
+        let is_run_by = |program: &Program| program.is_of(folder) && program.source == source;
+        sum(&is_run_by, &|trial| names(trial, function)).unwrap_or(0)
     }
 
     /// How many official files passed of those that a pattern names: `cmap/pool-clear*`.
@@ -86,12 +207,14 @@ impl Ran {
             "uni" | "cmaplog" => ("logging", ""),
             _ => return 0,
         };
-        let of_target = self.trials.iter().filter(|(of, trial)| of == target && !trial.starts_with("own::"));
-        let named = of_target.filter(|(_, trial)| {
-            let rest = trial.strip_prefix(path).map(|rest| rest.trim_start_matches('/'));
-            rest.is_some_and(|rest| fits(rest, name) || fits(rest.rsplit('/').next().unwrap_or(rest), name))
-        });
-        named.count()
+        let source = format!("tests/{target}.rs");
+        let is_named = |trial: &str| {
+            let rest = trial.strip_prefix(path).filter(|_| !trial.starts_with("own::"));
+            rest.map(|rest| rest.trim_start_matches('/'))
+                .is_some_and(|rest| fits(rest, name) || fits(rest.rsplit('/').next().unwrap_or(rest), name))
+        };
+        let of_target = self.programs.iter().filter(|program| program.is_of("tests") && program.source == source);
+        of_target.filter_map(|program| program.passed_like(is_named)).sum()
     }
 }
 

@@ -7,10 +7,18 @@ pub(super) fn is_id(text: &str) -> bool {
     found.len() == 1 && found[0] == text
 }
 
+/// A function that something is said of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// Whether it is marked as a test, so that it has a line of its own in the log whenever it runs.
+    pub(super) is_test: bool,
+}
+
 /// The ids of a file, each with the function that it is said of: the next one, for a comment before it; else the one around it.
 ///
-/// A JSON file has none. Longer ranges than `range_max` are left out.
-pub(super) fn of(text: &str, range_max: u32) -> Vec<(String, Option<String>)> {
+/// What is said of a whole file and what a constant holds has none, nor has a JSON file. Longer ranges than `range_max` are left out.
+pub(super) fn of(text: &str, range_max: u32) -> Vec<(String, Option<Function>)> {
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
     for (at, line) in lines.iter().enumerate() {
@@ -25,23 +33,50 @@ pub(super) fn of(text: &str, range_max: u32) -> Vec<(String, Option<String>)> {
     found
 }
 
-fn function_of(lines: &[&str], at: usize) -> Option<String> {
+fn function_of(lines: &[&str], at: usize) -> Option<Function> {
     let trimmed = lines[at].trim_start();
     let indent = |line: &str| line.len() - line.trim_start().len();
+    let function = |at: usize| Some(Function { name: name_of(lines[at])?, is_test: is_test(&lines[..at]) });
     if trimmed.starts_with("//!") {
         return None;
     }
     if trimmed.starts_with("//") {
         // Over more comments and attributes.
-        let next = lines[at..]
-            .iter()
-            .find(|line| !line.trim_start().starts_with("//") && !line.trim_start().starts_with("#["));
-        if let Some(name) = next.and_then(|line| name_of(line)) {
-            return Some(name);
+        let next = (at..lines.len()).find(|next| !is_aside(lines[*next]));
+        if let Some(function) = next.and_then(function) {
+            return Some(function);
         }
     }
-    let depth = indent(lines[at]);
-    lines[..at].iter().rev().filter(|line| indent(line) < depth).find_map(|line| name_of(line))
+    let mut depth = indent(lines[at]);
+    for before in (0..at).rev().filter(|before| !lines[*before].trim().is_empty()) {
+        if indent(lines[before]) < depth {
+            if let Some(function) = function(before) {
+                return Some(function);
+            }
+            // What stands in an item is not in the function before it.
+            if is_item(lines[before]) {
+                depth = indent(lines[before]);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a line is a comment or an attribute.
+fn is_aside(line: &str) -> bool {
+    line.trim_start().starts_with("//") || line.trim_start().starts_with("#[")
+}
+
+/// Whether the last of the lines are comments and attributes that make a test of what follows.
+fn is_test(before: &[&str]) -> bool {
+    before.iter().rev().take_while(|line| is_aside(line)).any(|line| line.trim() == "#[test]")
+}
+
+/// Whether a line begins an item that is no function.
+fn is_item(line: &str) -> bool {
+    let words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let first = words.map(|word| word.trim_end_matches('!')).next().unwrap_or("");
+    ["const", "static", "struct", "enum", "impl", "trait", "mod", "macro_rules", "type"].contains(&first)
 }
 
 /// The name of the function that a line declares.

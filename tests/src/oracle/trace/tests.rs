@@ -41,6 +41,13 @@ fn a_trace_is_read_as_it_was_written_and_judged_again() {
 }
 
 #[test]
+fn each_error_is_read_as_itself() {
+    for (number, error) in super::ERRORS.into_iter().enumerate() {
+        assert_eq!(super::kind_of(error), number, "{error:?}");
+    }
+}
+
+#[test]
 fn what_events_say_by_themselves_is_judged() {
     let without = |place: usize| {
         let mut events = life();
