@@ -1,6 +1,6 @@
 //! Exhaustive search, breadth first, over states of the real machines.
 //!
-//! A [`Scope`] is a machine, its reference model, the host that drives both, and what may happen to them. [`search`] goes through
+//! A [`Scope`] is a machine, its reference model, its [oracle](crate::oracle) but for control planes, the host that drives them, and what may happen to them. [`search`] goes through
 //! every state that can be reached, checks each step, and ends when there is no other state: nothing is left out but by a limit,
 //! which is an error. States are [the same](Canon) if they differ in history only, so that no limit on steps is needed: a scope of three
 //! clients is all that three clients can do to each other, for as long as they like.
@@ -18,6 +18,7 @@ pub mod pool;
 
 pub use canon::Canon;
 
+use crate::oracle::Checks;
 use crate::sim::caught;
 use core::fmt::{self, Debug};
 use core::hash::{BuildHasherDefault, Hasher};
@@ -50,6 +51,9 @@ pub trait Scope {
     /// What the last step showed, one bit each.
     fn marks(&self, state: &Self::State) -> u64;
 
+    /// Takes what the oracle has checked in the last step, if there is one.
+    fn take_checks(&self, state: &mut Self::State) -> Option<Checks>;
+
     /// What a search must show, so that it is one of what it was made for: bit and name.
     fn reaches(&self) -> Vec<(u64, &'static str)>;
 
@@ -81,7 +85,7 @@ impl Limits {
 }
 
 /// What a search went through.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Figures {
     /// Different states.
     pub states: usize,
@@ -93,11 +97,13 @@ pub struct Figures {
     pub complete: bool,
     /// CPU-seconds that it took.
     pub seconds: f64,
+    /// What its oracle checked.
+    pub checks: Checks,
 }
 
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { states, transitions, depth, complete, seconds } = self;
+        let Self { states, transitions, depth, complete, seconds, checks: _ } = self;
         let end = if *complete { "complete" } else { "to that depth" };
         write!(f, "{states} states, {transitions} transitions, depth {depth}, {seconds:.1} CPU-s, {end}")
     }
@@ -166,6 +172,7 @@ struct Search<'s, S: Scope> {
     transitions: u64,
     again: u64,
     marks: u64,
+    checks: Checks,
 }
 
 /// Goes through every state of a scope.
@@ -175,8 +182,16 @@ struct Search<'s, S: Scope> {
 /// What is wrong, and the shortest way there; or that there are more states than the limit, or that something was not reached.
 pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
     let began = cpu_seconds();
-    let mut search =
-        Search { scope, limits, seen: HashMap::default(), from: Vec::new(), transitions: 0, again: 0, marks: 0 };
+    let mut search = Search {
+        scope,
+        limits,
+        seen: HashMap::default(),
+        from: Vec::new(),
+        transitions: 0,
+        again: 0,
+        marks: 0,
+        checks: Checks::default(),
+    };
     let start = scope.start();
     search.enter(scope.print(&start), 0, None);
     let mut layer = vec![(0, start)];
@@ -200,6 +215,7 @@ pub fn search<S: Scope>(scope: &S, limits: Limits) -> Result<Figures, Stopped> {
         depth,
         complete: layer.is_empty(),
         seconds: cpu_seconds() - began,
+        checks: search.checks,
     })
 }
 
@@ -230,6 +246,9 @@ impl<S: Scope> Search<'_, S> {
             let print = print.map_err(|error| self.way(place, Some(input), &error))?;
             self.transitions += 1;
             self.marks |= scope.marks(&after);
+            if let Some(checks) = scope.take_checks(&mut after) {
+                self.checks.merge(&checks);
+            }
             match self.enter(print, place, Some(input)) {
                 Some(new) => next.push((new, after)),
                 None => {

@@ -38,8 +38,8 @@ use poolhouse_core::sim::chance::{self, Point};
 
 /// What core may do in a quarter of the lives although it hardly ever does.
 ///
-/// Not what multiplexed pools do, which no world has; nor what the pool's oracle takes for a fault: `ServeOne` (P10), `PopulateLater` (P4),
-/// `RefuseWaiter` and `RefuseConn` (P31, on the heap).
+/// Not what multiplexed pools do, which no world has; nor what the pool's oracle takes for a fault: `ServeOne` (P10), `PopulateLater` (P4) and
+/// `RefuseConn` (P31).
 pub const POINTS: [Point; 6] = [
     Point::OtherPlace,
     Point::DeadlineInTree,
@@ -47,6 +47,18 @@ pub const POINTS: [Point; 6] = [
     Point::OtherAction,
     Point::WakeSelectors,
     Point::OldestAvailable,
+];
+
+/// And where pools keep their slots in place: there is no room for one more check-out that waits. Of a pool on the heap the oracle takes that for a
+/// fault (P31).
+pub const POINTS_IN_PLACE: [Point; 7] = [
+    Point::OtherPlace,
+    Point::DeadlineInTree,
+    Point::OtherTimeout,
+    Point::OtherAction,
+    Point::WakeSelectors,
+    Point::OldestAvailable,
+    Point::RefuseWaiter,
 ];
 
 /// What a world checks besides its oracles.
@@ -62,7 +74,8 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
     let outcome = caught(|| {
         let plan = Plan::draw(&mut of.stream("plan"));
         let draws = Draws::of(of);
-        let _armed = plan.chances.then(|| chance::arm(of.seed(), &POINTS));
+        let points: &[Point] = if plan.store == Store::Heap { &POINTS } else { &POINTS_IN_PLACE };
+        let _armed = plan.chances.then(|| chance::arm(of.seed(), points));
         match plan.store {
             Store::Heap => World::<OnHeap>::new(plan, draws, counters, trace).live(),
             Store::Fixed2 => World::<Fixed<2, 2>>::new(plan, draws, counters, trace).live(),

@@ -1,8 +1,9 @@
 //! Bugs that other pools, monitors and drivers have had, planted into a copy of this one: each is found by each of the generators that it is
 //! assigned to, within its budget; and without any of them nothing is found.
 //!
-//! Each file of tests/canaries is a patch with a head: what the bug was, the invariants that it breaks (tests/src/invariants.rs), and the generators
-//! with their budgets. The bugs stand behind a switch, so that one build has them all.
+//! Each file of tests/canaries is a patch with a head: what the bug was, the invariants that it breaks (tests/src/invariants.rs), the generators
+//! with their budgets, and what is said where it is truly this bug that was found: one of these, apart by ` | `, in what one of the generators says. The
+//! bugs stand behind a switch, so that one build has them all.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -44,6 +45,8 @@ const SECONDS_MAX: &str = "120";
 struct Canary {
     name: String,
     breaks: String,
+    /// What one of its hunts says: one of these.
+    seen: Vec<String>,
     /// Generators and their budgets.
     found_by: Vec<(String, u64)>,
 }
@@ -114,7 +117,8 @@ fn canary(name: String) -> Result<Canary, String> {
         Ok((generator.to_owned(), budget.parse().map_err(|_| format!("{name}: {budget} is no number"))?))
     });
     let found_by = found_by.collect::<Result<Vec<_>, String>>()?;
-    Ok(Canary { breaks: field("breaks:")?.to_owned(), found_by, name })
+    let seen = field("seen:")?.split(" | ").map(str::to_owned).collect();
+    Ok(Canary { breaks: field("breaks:")?.to_owned(), seen, found_by, name })
 }
 
 /// No generator finds anything where nothing is planted, with the largest budget that it has.
@@ -131,7 +135,7 @@ fn without(generators: &BTreeSet<(String, u64)>) -> Result<(), String> {
     Ok(())
 }
 
-/// Each generator finds it.
+/// Each generator finds it, and by what one of them says it is this one.
 fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
     let mut hunts = Vec::new();
     let mut missed = Vec::new();
@@ -152,10 +156,19 @@ fn found(canary: &Canary, told: &Mutex<Vec<Value>>) -> Result<(), String> {
     }
     if let Ok(mut told) = told.lock() {
         told.push(json!({
-            "name": canary.name, "breaks": canary.breaks, "found": missed.is_empty(), "hunts": hunts,
+            "name": canary.name, "breaks": canary.breaks, "seen": canary.seen, "found": missed.is_empty(), "hunts": &hunts,
         }));
     }
-    if missed.is_empty() { Ok(()) } else { Err(format!("not found by {}", missed.join(", "))) }
+    if !missed.is_empty() {
+        return Err(format!("not found by {}", missed.join(", ")));
+    }
+    let said: Vec<&str> = hunts_said(&hunts).collect();
+    let is_it = said.iter().any(|said| canary.seen.iter().any(|words| said.contains(words.as_str())));
+    if is_it { Ok(()) } else { Err(format!("something else was found: none of {:?} in {said:#?}", canary.seen)) }
+}
+
+fn hunts_said(hunts: &[Value]) -> impl Iterator<Item = &str> {
+    hunts.iter().filter_map(|hunted| hunted["found"].as_str())
 }
 
 /// The programs of the copy.
@@ -164,13 +177,19 @@ struct Programs {
     hunt: PathBuf,
     interleavings: PathBuf,
     schedules: PathBuf,
+    contract_std: PathBuf,
 }
 
 /// Runs a program of the copy.
 fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, String> {
     static PROGRAMS: OnceLock<Result<Programs, String>> = OnceLock::new();
     let programs = PROGRAMS.get_or_init(build).as_ref().map_err(Clone::clone)?;
-    for (name, program) in [("interleavings", &programs.interleavings), ("schedules", &programs.schedules)] {
+    let of_tests = [
+        ("interleavings", &programs.interleavings),
+        ("schedules", &programs.schedules),
+        ("contract_std", &programs.contract_std),
+    ];
+    for (name, program) in of_tests {
         if let Some(test) = generator.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
             return one_test(generator, program, test, planted);
         }
@@ -189,24 +208,34 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
     })
 }
 
-/// Runs one test: a scenario in all its interleavings, or in some schedules.
+/// Runs one test: a scenario in all its interleavings, in some schedules, or with a future that is dropped at each of its polls.
 fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) -> Result<Value, String> {
     let begun = Instant::now();
     let mut command = Command::new("timeout");
     command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
+    // The contract is else run twice, each time in a process of its own.
+    command.env("POOLHOUSE_CONTRACT_THREADS", "1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
     let output = output.map_err(|error| format!("timeout: {error}"))?;
-    let told = String::from_utf8_lossy(&output.stdout);
+    let told = [output.stdout, output.stderr].concat();
+    let told = String::from_utf8_lossy(&told);
     let is_run = told.contains("running 1 test");
     let found = match output.status.code() {
         Some(0) if is_run => None,
         // What cargo's tests end with when one fails.
-        Some(101) if is_run => Some(told.lines().find(|line| line.contains("panicked")).unwrap_or("failed")),
+        Some(101) if is_run => Some(panic_of(&told)),
         _ => return Err(format!("{generator}: {}: {told}", output.status)),
     };
     Ok(json!({
         "generator": generator, "planted": planted, "tried": 1, "seconds": begun.elapsed().as_secs_f64(), "found": found,
     }))
+}
+
+/// What a test says that fails: the line that tells where it panicked, and what follows until something else does.
+fn panic_of(told: &str) -> String {
+    let begin = told.find(" panicked at ").or_else(|| told.find("test panicked: ")).unwrap_or_default();
+    let lines = told[begin..].lines().take_while(|line| !line.is_empty() && !line.starts_with("note: "));
+    lines.take(8).collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
 /// What went wrong with a file or a folder.
@@ -247,6 +276,7 @@ fn build() -> Result<Programs, String> {
     }
     cargo.args(["test", "--locked", "--offline", "--workspace", "--all-features", "--no-run"]);
     cargo.args(["--bin", "hunt", "--test", "interleavings", "--test", "schedules"]);
+    cargo.args(["--test", "contract_std"]);
     let output = cargo.arg("--message-format=json").output().map_err(|error| format!("cargo: {error}"))?;
     if !output.status.success() {
         return Err(format!("the copy does not build:\n{}", String::from_utf8_lossy(&output.stderr)));
@@ -258,7 +288,12 @@ fn build() -> Result<Programs, String> {
         let program = messages.filter_map(|message| message["executable"].as_str()).next_back();
         program.map(PathBuf::from).ok_or_else(|| format!("cargo does not say where {name} is"))
     };
-    Ok(Programs { hunt: program("hunt")?, interleavings: program("interleavings")?, schedules: program("schedules")? })
+    Ok(Programs {
+        hunt: program("hunt")?,
+        interleavings: program("interleavings")?,
+        schedules: program("schedules")?,
+        contract_std: program("contract_std")?,
+    })
 }
 
 /// Lends what was built of others' packages, so that it is not built twice; what is linked keeps its time. Ours all begin with one word.

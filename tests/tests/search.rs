@@ -5,6 +5,7 @@
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use poolhouse_tests::figures;
+use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::search::{Figures, Stopped, control, monitor, mux, pool};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -56,12 +57,15 @@ fn tell() {
         "{} scopes, {complete} complete, {states} states, {transitions} transitions, {seconds:.1} CPU-s",
         all.len()
     );
+    let mut checks = Checks::default();
+    all.iter().for_each(|(_, figures)| checks.merge(&figures.checks));
+    println!("invariants: {}", checks.json());
     let scopes: Value = all.iter().map(|(name, figures)| {
-        let Figures { states, transitions, depth, complete, seconds } = figures;
+        let Figures { states, transitions, depth, complete, seconds, checks: _ } = figures;
         json!({ "scope": name, "states": states, "transitions": transitions, "depth": depth, "complete": complete, "seconds": seconds })
     }).collect();
     figures::record(
         "search",
-        &json!({ "scopes": all.len(), "complete": complete, "states": states, "transitions": transitions, "seconds": seconds, "each": scopes }),
+        &json!({ "scopes": all.len(), "complete": complete, "states": states, "transitions": transitions, "seconds": seconds, "each": scopes, "invariants": checks.json() }),
     );
 }

@@ -64,7 +64,7 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
         return Err(format!("operations that never came: {missing:?}").into());
     }
     figures::record("simulate", &counters.json());
-    let unchecked = counters.checks.missing(&CHECKED);
+    let unchecked = counters.checks.missing(&[CHECKED.as_slice(), &["P43", "P51", "P52"]].concat());
     if seeds >= 1_000 && !unchecked.is_empty() {
         return Err(format!("invariants that were never checked: {unchecked:?}").into());
     }

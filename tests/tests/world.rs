@@ -51,7 +51,7 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
         println!("  {kind}: {count}");
     }
     let points: Map<String, Value> =
-        world::POINTS.into_iter().map(|point| (format!("{point:?}"), counters.fired(point).into())).collect();
+        world::POINTS_IN_PLACE.into_iter().map(|point| (format!("{point:?}"), counters.fired(point).into())).collect();
     println!("  fault points of core: {}", Value::Object(points.clone()));
     println!("  invariants: {}", counters.checks.json());
     let figures = json!({ "lives": seeds, "steps": counters.steps, "virtual_hours": hours, "bytes": counters.bytes, "inputs": kinds, "points": points, "invariants": counters.checks.json() });
@@ -60,7 +60,7 @@ fn report(seeds: u64, counters: &Counters) -> Result<(), Failed> {
     if seeds >= 1_000 && !missing.is_empty() {
         return Err(format!("what never came: {missing:?}").into());
     }
-    let still: Vec<_> = world::POINTS.into_iter().filter(|point| counters.fired(*point) == 0).collect();
+    let still: Vec<_> = world::POINTS_IN_PLACE.into_iter().filter(|point| counters.fired(*point) == 0).collect();
     if seeds >= 1_000 && !still.is_empty() {
         return Err(format!("fault points that never fired: {still:?}").into());
     }

@@ -5,6 +5,7 @@ use crate::machine::Machine;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
+mod chances;
 mod edges;
 mod pressure;
 mod report;

@@ -56,7 +56,7 @@ fn not_agreed(compressor: Compressor, input: &[u8]) {
             is_left || matches!(outcome, Err(UnpackError::Wire(_))),
             "{compressor:?} was not agreed on: {outcome:?}"
         );
-        assert_eq!(packer.buffer_bytes(), 0);
+        assert_eq!(packer.buffer_bytes(), 0, "room was made by a compressor that was not agreed on");
     }
 }
 
@@ -124,8 +124,12 @@ fn whole(packer: &mut Packer, accepted: Compressors, input: &[u8]) {
 fn same_by_others(input: &[u8], inflated: &[u8]) {
     let data = &input[COMPRESSED_HEADER_BYTES..];
     match input[COMPRESSED_HEADER_BYTES - 1] {
-        0 => assert_eq!(data, inflated),
-        1 => assert_eq!(snap::raw::Decoder::new().decompress_vec(data).as_deref(), Ok(inflated)),
+        0 => assert_eq!(data, inflated, "it inflates to something else"),
+        1 => assert_eq!(
+            snap::raw::Decoder::new().decompress_vec(data).as_deref(),
+            Ok(inflated),
+            "it inflates to something else"
+        ),
         _ => {}
     }
 }

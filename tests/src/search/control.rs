@@ -1,6 +1,7 @@
 //! A control plane of two servers that are polled: elections, failures, members that go and come back.
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
+use crate::oracle::Checks;
 use alloc::collections::BTreeMap;
 use core::hash::Hash;
 use core::time::Duration;
@@ -288,6 +289,10 @@ impl Scope for Shape {
 
     fn marks(&self, state: &State) -> u64 {
         state.marks
+    }
+
+    fn take_checks(&self, _state: &mut State) -> Option<Checks> {
+        None
     }
 
     fn reaches(&self) -> Vec<(u64, &'static str)> {

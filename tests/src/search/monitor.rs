@@ -2,6 +2,8 @@
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
+use crate::oracle::Checks;
+use crate::oracle::monitor::Watched;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::monitor::{
@@ -136,7 +138,8 @@ pub enum Input {
 /// A monitor, its model, and what the host holds.
 #[derive(Clone, Debug)]
 pub struct State {
-    monitor: Monitor,
+    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    monitor: Watched,
     model: ModelMonitor,
     trace: Trace,
     now: Instant,
@@ -177,7 +180,7 @@ impl Scope for Shape {
         let options = self.options();
         let server = ServerId::new(1);
         State {
-            monitor: Monitor::new(server, options.validate().expect("the options of a scope are valid")),
+            monitor: Watched::new(server, options.validate().expect("the options of a scope are valid")),
             model: ModelMonitor::new(server, &options),
             trace: Trace::default(),
             now: Instant::from_nanos(1_000_000_000),
@@ -271,7 +274,7 @@ impl Scope for Shape {
                 let id = state.before[place(line)].expect("there was one");
                 let before = state.monitor.clone();
                 state.fail(id, Cause::Network);
-                assert_eq!(before, state.monitor, "stale news changes nothing");
+                assert_eq!(*before, *state.monitor, "stale news changes nothing");
             }
         }
         state.apply(known);
@@ -281,7 +284,8 @@ impl Scope for Shape {
 
     fn print(&self, state: &State) -> u128 {
         let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
-        state.monitor.hash(&mut canon);
+        let monitor: &Monitor = &state.monitor;
+        monitor.hash(&mut canon);
         let is_there = |id: &Option<LineId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
         // Of a connection that the monitor has given up and the host not yet.
@@ -292,6 +296,10 @@ impl Scope for Shape {
 
     fn marks(&self, state: &State) -> u64 {
         state.marks
+    }
+
+    fn take_checks(&self, state: &mut State) -> Option<Checks> {
+        Some(state.monitor.take_checks())
     }
 
     fn reaches(&self) -> Vec<(u64, &'static str)> {

@@ -2,6 +2,8 @@
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::mux::{Event, Model, Outcome, Place, Room, Stand};
+use crate::oracle::Checks;
+use crate::oracle::mux::Watched;
 use crate::sim::mux::{same, translated};
 use core::hash::Hash;
 use core::time::Duration;
@@ -181,7 +183,8 @@ pub enum Input {
 /// A multiplexed pool, its model, and what the host holds.
 #[derive(Debug)]
 pub struct State<const CONNS: usize> {
-    mux: Mux<Memory<CONNS>>,
+    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    mux: Watched<Memory<CONNS>>,
     model: Model,
     log: Vec<(Instant, MuxEvent)>,
     now: u64,
@@ -253,7 +256,7 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
         let mut log = Vec::new();
         let config = self.0.options.validate().expect("the options of a scope are valid");
         let mut state = State {
-            mux: Mux::new(Instant::from_nanos(BEGIN), MuxId::new(1), config, &mut log),
+            mux: Watched::new(Instant::from_nanos(BEGIN), MuxId::new(1), config, &mut log),
             model: Model::new(BEGIN, self.0.options, Room { conns: CONNS, waiters: 3, ids: 64 }),
             log,
             now: BEGIN,
@@ -374,7 +377,8 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
     fn print(&self, state: &State<CONNS>) -> u128 {
         let mut canon =
             Canon::new(state.now, TICK * if self.0.options.heartbeat_interval.is_zero() { 1 } else { 3 }, None);
-        state.mux.hash(&mut canon);
+        let mux: &Mux<_> = &state.mux;
+        mux.hash(&mut canon);
         state.model.words(&mut canon);
         for conn in &state.known {
             conn.index().hash(&mut canon);
@@ -399,6 +403,10 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
         state.marks
     }
 
+    fn take_checks(&self, state: &mut State<CONNS>) -> Option<Checks> {
+        Some(state.mux.take_checks())
+    }
+
     fn reaches(&self) -> Vec<(u64, &'static str)> {
         let bits = (0..).map(|bit| 1 << bit);
         bits.zip(mark::NAMES).filter(|(bit, _)| self.0.reaches & bit != 0).collect()
@@ -418,6 +426,7 @@ impl<const CONNS: usize> Scope for MuxScope<'_, CONNS> {
         assert_eq!(state.mux.state(), HostState::default(), "something is left");
         assert!(state.known.is_empty(), "a connection is left");
         assert_eq!(state.mux.poll_timeout(), None, "something is due");
+        state.mux.assert_over();
     }
 }
 

@@ -8,12 +8,14 @@ pub use scopes::{bigger, scopes};
 
 use super::{Figures, Limits, Scope, Stopped, search};
 use crate::model::pool::{Outcome, Place, Room};
+use crate::oracle::Checks;
+use crate::oracle::pool::Bounded;
 use core::hash::Hash;
 use core::marker::PhantomData;
 use host::SERVICES;
 use poolhouse_core::Cause;
 use poolhouse_core::Machine;
-use poolhouse_core::pool::{Clear, Fixed, Health, Memory, OnHeap, Pool, PoolOptions, PoolState};
+use poolhouse_core::pool::{Clear, Fixed, Health, OnHeap, Pool, PoolOptions, PoolState};
 
 /// What searches are to show: bits and names.
 pub mod mark {
@@ -266,7 +268,7 @@ fn places(len: usize) -> impl Iterator<Item = u8> {
     0..u8::try_from(len).expect("a few")
 }
 
-impl<M: Memory + Clone> Scope for PoolScope<'_, M>
+impl<M: Bounded + Clone> Scope for PoolScope<'_, M>
 where
     Pool<M>: Hash,
 {
@@ -339,6 +341,10 @@ where
         host.marks
     }
 
+    fn take_checks(&self, host: &mut Host<M>) -> Option<Checks> {
+        Some(host.pool.take_checks())
+    }
+
     fn reaches(&self) -> Vec<(u64, &'static str)> {
         let bits = (0..).map(|bit| 1 << bit);
         bits.zip(mark::NAMES).filter(|(bit, _)| self.0.reaches & bit != 0).collect()
@@ -349,7 +355,7 @@ where
     }
 }
 
-impl<M: Memory + Clone> PoolScope<'_, M>
+impl<M: Bounded + Clone> PoolScope<'_, M>
 where
     Pool<M>: Hash,
 {

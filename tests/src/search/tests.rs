@@ -37,6 +37,14 @@ impl Scope for Counters {
         u64::from(*state == [3, 3])
     }
 
+    fn take_checks(&self, state: &mut [u8; 2]) -> Option<Checks> {
+        let mut checks = Checks::default();
+        if *state == [3, 3] {
+            checks.add("P1");
+        }
+        Some(checks)
+    }
+
     fn reaches(&self) -> Vec<(u64, &'static str)> {
         vec![(1, "three and three"), (2, "the impossible")].into_iter().take(if self.blind { 2 } else { 1 }).collect()
     }
@@ -50,6 +58,7 @@ impl Scope for Counters {
 fn every_state_is_reached_and_counted() {
     let figures = search(&Counters { broken: false, blind: false }, Limits::all(16)).expect("nothing is wrong");
     assert_eq!((figures.states, figures.transitions, figures.depth, figures.complete), (16, 48, 6, true));
+    assert_eq!(figures.checks.of("P1"), 4, "left and right of there, and the last step from either side");
 }
 
 #[test]
@@ -81,6 +90,7 @@ fn states_that_are_not_the_same_are_noticed() {
         transitions: 0,
         again: 0,
         marks: 0,
+        checks: Checks::default(),
     };
     let print = |state| search.scope.print(&state);
     let (start, one, two) = (print([0, 0]), print([1, 0]), print([2, 1]));

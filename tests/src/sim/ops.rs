@@ -1,7 +1,7 @@
 //! The operations: each is done to the pool and to the model, and what both answer is compared.
 
 use super::kind::Kind;
-use super::world::{SERVICES, World};
+use super::world::{SERVICES, TIME_MAX, World};
 use super::{Shape, same};
 use crate::choices::Choices;
 use crate::model::pool::Outcome;
@@ -204,7 +204,7 @@ impl<M: Bounded> World<'_, M> {
     fn pass_time(&mut self, kind: Kind, choices: &mut impl Choices) {
         let due = self.pool.poll_timeout().map(Instant::as_nanos);
         // Not to the end of time: after that everything is due for ever.
-        let due = due.filter(|&due| due < 1_000_000_000 * MS);
+        let due = due.filter(|&due| due < TIME_MAX);
         let was = self.now;
         if kind == Kind::TimeExact {
             self.now = due.unwrap_or(self.now).max(self.now);

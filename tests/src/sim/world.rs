@@ -10,6 +10,9 @@ use poolhouse_core::pool::{
 };
 use poolhouse_core::{Instant, Machine, ObjectId};
 
+/// No life goes on so long.
+pub(super) const TIME_MAX: u64 = 1_000_000_000 * 1_000_000;
+
 /// How many connections that are gone are still asked about.
 const GONE_MAX: usize = 8;
 
@@ -75,6 +78,10 @@ impl<'a, M: Bounded> World<'a, M> {
             self.counters.count(kind);
             self.operate(kind, choices);
             self.compare();
+        }
+        // In the other half those with a limit are left to what peace brings.
+        if self.shape.steps.is_multiple_of(2) {
+            self.silence();
         }
         self.peace();
         self.end();
@@ -172,6 +179,26 @@ impl<'a, M: Bounded> World<'a, M> {
 
     pub(super) fn drain(&mut self) {
         while self.poll(true, true) {}
+    }
+
+    /// The server answers nobody and nothing is returned: who waits for so long and no longer has its end by then (P52).
+    fn silence(&mut self) {
+        if self.pool.state() != PoolState::Ready {
+            return;
+        }
+        self.note(|| "silence".into());
+        // Not to the end of time: after that everything is due for ever.
+        let last = self.pool.oracle().last_limit().map(|at| at.as_nanos().min(TIME_MAX));
+        while let Some(due) = self.pool.poll_timeout().map(Instant::as_nanos).filter(|due| Some(*due) <= last) {
+            self.now = self.now.max(due);
+            self.tick();
+            self.compare();
+        }
+        for place in (0..self.waiters.len()).rev() {
+            self.claim(place);
+            self.compare();
+        }
+        self.pool.assert_peace(true);
     }
 
     /// No faults any more, and everything is returned: each check-out has its end soon (P51).

@@ -83,8 +83,11 @@ impl<M: Bounded> World<'_, M> {
         self.say(|| format!("== {kind:?} {what}"));
     }
 
+    /// What peace brings about besides was not drawn, and does not count.
     fn note_member(&mut self, kind: Kind, member: usize) {
-        self.counters.count(kind);
+        if !self.peace || matches!(kind, Kind::DeadForGood | Kind::Election) {
+            self.counters.count(kind);
+        }
         self.say(|| format!("== {kind:?} n{member}"));
     }
 
@@ -285,7 +288,10 @@ impl<M: Bounded> World<'_, M> {
         let id = links[self.draws.faults.index(links.len())];
         let Some(link) = self.net.links.get_mut(&id) else { return };
         let member = link.member;
+        // What does not arrive is no fault.
+        let is_lost = if kind == Kind::HalfOpen { link.lost_there } else { link.lost_back };
         match kind {
+            _ if is_lost => return,
             Kind::HalfOpen => link.lost_there = true,
             Kind::Unsolicited => self.intrude(id),
             _ => {

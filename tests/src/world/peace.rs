@@ -12,6 +12,18 @@ use poolhouse_core::pool::{Health, PoolState};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Cause, ServerId, ServerType};
 
+/// So many times in a row nobody is refused a place to wait.
+const REFUSALS_MAX: usize = 32;
+
+/// A task that is never answered, and never given up.
+#[derive(Debug)]
+pub(super) struct Hung {
+    pub(super) task: u64,
+    pub(super) server: ServerId,
+    /// How many others on its server have succeeded since.
+    pub(super) others: u32,
+}
+
 /// What is spent on members that stay dead.
 #[derive(Debug, Default)]
 pub(super) struct Dead {
@@ -55,7 +67,11 @@ impl<M: Bounded> World<'_, M> {
         assert!(left.is_empty(), "P51: tasks have no end: {left:?}");
         self.client.assert_peace();
         self.probe();
-        self.counters.checks.add("P54");
+        // Those who were probed are others, if it hangs still: a pool that is cleared may have interrupted it.
+        let is_busy = |task: &Task| task.hangs && matches!(task.stage, Stage::Busy(_));
+        if self.hung.as_ref().is_some_and(|hung| hung.others > 0 && self.tasks.get(&hung.task).is_some_and(is_busy)) {
+            self.counters.checks.add("P54");
+        }
         for (member, dials) in &self.dead.dials {
             let check_outs = self.dead.check_outs.get(member).copied().unwrap_or(0);
             // Besides, what the background does before the first check fails: it waits twice as long each time.
@@ -75,6 +91,7 @@ impl<M: Bounded> World<'_, M> {
         let id = self.next_task;
         let Some(task) = self.tasks.get_mut(&id) else { return false };
         task.hangs = true;
+        self.hung = Some(Hung { task: id, server, others: 0 });
         let Stage::Busy(op) = &task.stage else { return true };
         let link = self.net.conn(server, op.lease.conn());
         if let Some(link) = self.net.links.get_mut(&link) {
@@ -89,7 +106,14 @@ impl<M: Bounded> World<'_, M> {
         let ready: Vec<ServerId> = self.client.pools().filter(|at| at.2 == PoolState::Ready).map(|at| at.0).collect();
         let before = self.probes_done;
         for &server in &ready {
-            self.begin_task_on(server, 0, 1, true);
+            // A place to wait is refused now and then, though there is one.
+            let tasks = self.tasks.len();
+            for _ in 0..REFUSALS_MAX {
+                self.begin_task_on(server, 0, 1, true);
+                if self.tasks.len() > tasks {
+                    break;
+                }
+            }
         }
         let bound = self.now + self.plan.connect + self.plan.op_timeout;
         while self.now < bound && self.tasks.values().any(|task| task.is_probe) {

@@ -192,7 +192,12 @@ impl<M: Bounded> World<'_, M> {
         task.number = self.next_number;
         let (number, serial, hangs) = (task.number, task.serial, task.hangs);
         let is_writable = self.truth.members[link.member].is_writable();
-        let kinds = if self.peace && !is_writable { 1 } else { 3 };
+        let kinds = match self.peace {
+            true if !is_writable => 1,
+            // A write that asks for no reply shows nothing.
+            true if task.is_probe => 2,
+            _ => 3,
+        };
         let kind = self.draws.tasks.below(kinds);
         let near = &mut link.near;
         let request = near.ids.next_id();
@@ -307,6 +312,10 @@ impl<M: Bounded> World<'_, M> {
         self.counters.count(kind);
         self.say(|| format!("task {id} ends: {kind:?}"));
         self.probes_done += u32::from(is_probe && kind == Kind::OpDone);
+        let others = self.hung.as_mut().filter(|hung| hung.task != id && hung.server == op.server);
+        if let Some(hung) = others.filter(|_| kind == Kind::OpDone) {
+            hung.others += 1;
+        }
         match outcome {
             Outcome::Failed(cause) => {
                 if cause.is_network() {

@@ -50,6 +50,11 @@ impl Watched {
         &self.checks
     }
 
+    /// Takes what was checked, and counts from 0 again.
+    pub fn take_checks(&mut self) -> Checks {
+        core::mem::take(&mut self.checks)
+    }
+
     fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
         let rtt = self.monitor.rtt();
         let seen = Seen {

@@ -83,6 +83,11 @@ impl<M: Bounded> Watched<M> {
         &self.checks
     }
 
+    /// Takes what was checked, and counts from 0 again.
+    pub fn take_checks(&mut self) -> Checks {
+        core::mem::take(&mut self.checks)
+    }
+
     /// [`Oracle::at_peace`].
     ///
     /// # Panics
@@ -332,6 +337,22 @@ impl<M: Bounded> Deref for Watched<M> {
 
     fn deref(&self) -> &Mux<M> {
         &self.mux
+    }
+}
+
+impl<M: Bounded> Clone for Watched<M>
+where
+    Mux<M>: Clone,
+{
+    fn clone(&self) -> Self {
+        Self {
+            mux: self.mux.clone(),
+            oracle: self.oracle.clone(),
+            checks: self.checks.clone(),
+            events: self.events.clone(),
+            waiters: self.waiters.clone(),
+            waiter_last: self.waiter_last,
+        }
     }
 }
 

@@ -400,16 +400,26 @@ impl Oracle {
         self.total()
     }
 
+    /// Until when the last of those waits who wait for so long and no longer.
+    #[must_use]
+    pub fn last_limit(&self) -> Option<Instant> {
+        self.queue.iter().filter_map(Waiter::until).max()
+    }
+
     /// Faults have stopped, and everything was returned for as long as it takes: nobody waits any more.
     ///
-    /// - `limited`: all that wait have a limit, and it is over, whatever the server did.
+    /// - `limited`: no connection was established and none returned, and time has gone on: only those wait still who wait for ever, or whose
+    ///   limit is to come.
     ///
     /// # Errors
     ///
     /// When somebody still waits.
     pub fn at_peace(&self, limited: bool, checks: &mut Checks) -> Result<(), Violation> {
-        let id = if limited { "P52" } else { "P51" };
-        checks.check(id, self.queue.is_empty(), || format!("{} still wait", self.queue.len()))
+        if limited {
+            let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
+            return checks.check("P52", late.is_none(), || format!("{late:?} still waits"));
+        }
+        checks.check("P51", self.queue.is_empty(), || format!("{} still wait", self.queue.len()))
     }
 
     /// The pool is closed, everything was returned, claimed and polled: nothing is left.

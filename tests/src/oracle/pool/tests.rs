@@ -296,7 +296,13 @@ fn who_still_waits_in_peace_breaks_p51_or_p52() {
     let mut checks = Checks::default();
     let oracle = judge(ONE, &blocked(ONE), &mut checks).expect("right");
     assert_eq!(oracle.at_peace(false, &mut checks).expect_err("one waits").id, "P51");
-    assert_eq!(oracle.at_peace(true, &mut checks).expect_err("one waits").id, "P52");
+    oracle.at_peace(true, &mut checks).expect("it waits for ever");
+    let oracle = judge(HASTY, &blocked(HASTY), &mut checks).expect("right");
+    oracle.at_peace(true, &mut checks).expect("it has time left");
+    assert_eq!(oracle.last_limit(), Some(at(10)));
+    let later = told(10, Input::Claim { waiter: 2 }, Answer::Waiting, &[]);
+    let oracle = judge(HASTY, &[blocked(HASTY), vec![later]].concat(), &mut checks).expect("nobody has looked");
+    assert_eq!(oracle.at_peace(true, &mut checks).expect_err("it is late").id, "P52");
     let oracle = judge(ONE, &idle(ONE), &mut checks).expect("right");
     oracle.at_peace(false, &mut checks).expect("nobody waits");
 }

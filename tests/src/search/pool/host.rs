@@ -2,12 +2,13 @@
 
 use super::{Input, Shape, mark};
 use crate::model::pool::{Event, Model, Outcome};
+use crate::oracle::pool::{Bounded, Watched};
 use crate::search::Canon;
 use crate::sim::same;
 use core::hash::Hash;
 use poolhouse_core::pool::{
-    CheckOutError, Claim, Clear, ClosedReason, ConnId, EstablishError, Health, Lease, Memory, Pool, PoolAction,
-    PoolEvent, PoolId, PoolState, WaiterId,
+    CheckOutError, Claim, Clear, ClosedReason, ConnId, EstablishError, Health, Lease, Pool, PoolAction, PoolEvent,
+    PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
@@ -19,8 +20,9 @@ const BEGIN: u64 = 1_000_000_000;
 
 /// A pool, its model, and what the host holds.
 #[derive(Debug)]
-pub struct Host<M: Memory> {
-    pub(super) pool: Pool<M>,
+pub struct Host<M: Bounded> {
+    /// With its oracle, which is no part of the state: it judges each step by what came before.
+    pub(super) pool: Watched<M>,
     pub(super) model: Model,
     log: Vec<(Instant, PoolEvent)>,
     pub(super) now: u64,
@@ -39,7 +41,7 @@ pub struct Host<M: Memory> {
     pub(super) marks: u64,
 }
 
-impl<M: Memory + Clone> Clone for Host<M> {
+impl<M: Bounded + Clone> Clone for Host<M> {
     fn clone(&self) -> Self {
         Self {
             pool: self.pool.clone(),
@@ -58,12 +60,12 @@ impl<M: Memory + Clone> Clone for Host<M> {
     }
 }
 
-impl<M: Memory + Clone> Host<M> {
+impl<M: Bounded + Clone> Host<M> {
     pub(super) fn new(shape: &Shape) -> Self {
         let mut log = Vec::new();
         let config = shape.options.validate().expect("the options of a scope are valid");
         let mut host = Self {
-            pool: Pool::new(Instant::from_nanos(BEGIN), PoolId::new(1), config, &mut log),
+            pool: Watched::new(Instant::from_nanos(BEGIN), PoolId::new(1), config, &mut log),
             model: Model::new(BEGIN, shape.options, shape.room),
             log,
             now: BEGIN,
@@ -87,7 +89,8 @@ impl<M: Memory + Clone> Host<M> {
     {
         let generation = (!shape.options.load_balanced).then(|| self.pool.generation().get());
         let mut canon = Canon::new(self.now, shape.horizon, generation);
-        self.pool.hash(&mut canon);
+        let pool: &Pool<M> = &self.pool;
+        pool.hash(&mut canon);
         self.model.words(&mut canon);
         let places = |conns: &[ConnId], canon: &mut Canon| {
             conns.len().hash(canon);
@@ -348,6 +351,7 @@ impl<M: Memory + Clone> Host<M> {
         assert_eq!((counts.total(), counts.waiting, self.pool.service_count()), (0, 0, 0), "P43: something is left");
         assert_eq!(self.pool.poll_timeout(), None, "P43: something is due");
         assert_eq!(self.pool.state(), PoolState::Closed);
+        self.pool.assert_over();
     }
 }
 

@@ -1,0 +1,71 @@
+//! Fault points: what they bring about is within what is promised.
+#![cfg(feature = "sim")]
+
+use super::*;
+use crate::sim::chance::{Point, arm, fired};
+
+/// Runs a body with this point armed by many seeds, by some of which it must fire.
+fn with(point: Point, body: impl Fn()) {
+    let mut times = 0;
+    for seed in 0..400 {
+        let armed = arm(seed, &[point]);
+        let before = fired()[point as usize];
+        body();
+        let has_fired = fired()[point as usize] > before;
+        drop(armed);
+        times += u32::from(has_fired);
+    }
+    assert!(times > 0, "{point:?} never fired");
+}
+
+#[test]
+fn the_newest_of_those_that_are_as_busy_takes_a_request_and_none_is_busier_by_two() {
+    with(Point::NewestOfEqual, || {
+        let mut world = world(MuxOptions::DEFAULT_128);
+        world.establish();
+        let mut conns = Vec::new();
+        world.mux.for_each_conn(|conn, _, _| conns.push(conn));
+        let before = fired()[Point::NewestOfEqual as usize];
+        let first = world.stream();
+        let has_fired = fired()[Point::NewestOfEqual as usize] > before;
+        assert_eq!(first.conn(), conns[usize::from(has_fired)]);
+        let mut streams = vec![first];
+        for _ in 0..20 {
+            streams.push(world.stream());
+            let mut seen = Vec::new();
+            world.mux.for_each_conn(|_, in_flight, _| seen.push(in_flight));
+            assert_eq!(seen.iter().sum::<u32>() as usize, streams.len());
+            assert!(seen[0].abs_diff(seen[1]) <= 1, "of two one takes {seen:?}");
+        }
+        for stream in streams {
+            world.answer(stream);
+        }
+        assert_eq!(world.state().in_flight, 0);
+    });
+}
+
+#[test]
+fn a_request_that_is_refused_a_place_is_told_so_and_leaves_nothing() {
+    with(Point::RefuseRequest, || {
+        let mut world = world(SMALL);
+        let outcome = world.acquire();
+        let busy = AcquireError::Busy { in_flight: 0, queued: 0, queue_max: 3 };
+        let is_queued = match outcome {
+            Ok(Acquire::Queued(waiter)) => {
+                assert_eq!(world.count("RequestQueued"), 1);
+                world.act(|mux, now, seen| mux.cancel(now, waiter, seen));
+                true
+            }
+            other => {
+                assert_eq!(other, Err(busy));
+                assert_eq!((world.count("RequestQueued"), world.count("AcquireFailed")), (0, 1));
+                false
+            }
+        };
+        assert_eq!((world.state().queued, world.mux.poll_timeout()), (0, None), "queued: {is_queued}");
+        // Whoever needs no place is served.
+        world.establish();
+        let stream = world.stream();
+        world.answer(stream);
+    });
+}
