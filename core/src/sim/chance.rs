@@ -168,4 +168,4 @@ mod armed {
 }
 
 #[cfg(all(test, feature = "sim"))]
-mod tests;
+pub(crate) mod tests;

@@ -2,21 +2,8 @@
 #![cfg(feature = "sim")]
 
 use super::*;
-use crate::sim::chance::{Point, arm, fired};
-
-/// Runs a body with this point armed by many seeds, by some of which it must fire.
-fn with(point: Point, body: impl Fn()) {
-    let mut times = 0;
-    for seed in 0..400 {
-        let armed = arm(seed, &[point]);
-        let before = fired()[point as usize];
-        body();
-        let has_fired = fired()[point as usize] > before;
-        drop(armed);
-        times += u32::from(has_fired);
-    }
-    assert!(times > 0, "{point:?} never fired");
-}
+use crate::sim::chance::tests::with;
+use crate::sim::chance::{Point, fired};
 
 #[test]
 fn the_newest_of_those_that_are_as_busy_takes_a_request_and_none_is_busier_by_two() {
@@ -29,7 +16,7 @@ fn the_newest_of_those_that_are_as_busy_takes_a_request_and_none_is_busier_by_tw
         let first = world.stream();
         let has_fired = fired()[Point::NewestOfEqual as usize] > before;
         assert_eq!(first.conn(), conns[usize::from(has_fired)]);
-        let mut streams = vec![first];
+        let mut streams = Vec::from([first]);
         for _ in 0..20 {
             streams.push(world.stream());
             let mut seen = Vec::new();

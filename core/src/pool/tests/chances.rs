@@ -2,21 +2,8 @@
 #![cfg(feature = "sim")]
 
 use super::*;
-use crate::sim::chance::{Point, arm, fired};
-
-/// Runs a body with this point armed by many seeds, by some of which it must fire.
-fn with(point: Point, body: impl Fn()) {
-    let mut times = 0;
-    for seed in 0..400 {
-        let armed = arm(seed, &[point]);
-        let before = fired()[point as usize];
-        body();
-        let has_fired = fired()[point as usize] > before;
-        drop(armed);
-        times += u32::from(has_fired);
-    }
-    assert!(times > 0, "{point:?} never fired");
-}
+use crate::sim::chance::Point;
+use crate::sim::chance::tests::with;
 
 fn ready(options: PoolOptions) -> Pool<Fixed<4, 4>> {
     let at = Instant::from_nanos(1_000);

@@ -35,3 +35,17 @@ fn a_seed_fires_the_same_twice() {
     };
     assert_eq!(run(), run());
 }
+
+/// Runs a body with this point armed by many seeds, by some of which it must fire.
+pub(crate) fn with(point: Point, body: impl Fn()) {
+    let mut times = 0;
+    for seed in 0..400 {
+        let armed = arm(seed, &[point]);
+        let before = fired()[point as usize];
+        body();
+        let has_fired = fired()[point as usize] > before;
+        drop(armed);
+        times += u32::from(has_fired);
+    }
+    assert!(times > 0, "{point:?} never fired");
+}
