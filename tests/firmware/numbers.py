@@ -68,7 +68,7 @@ PANICS = re.compile(
 MISUSE = re.compile(r"^poolhouse_core::wire::cql::decoder::Decoder<S>::walk$")
 # What an operation runs through that finds a connection, or waits for one that is returned: these functions, and all that is compiled into them.
 HOT = re.compile(
-    r"::Pool<M>(>)?::(check_out|check_in|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(begin_check_out|poll_claim|check_in|watch)\b"
+    r"::Pool<M>(>)?::(check_out|check_out_at_hand|check_in|check_in_as_new|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(begin_check_out|poll_claim|check_in|watch)\b"
     r"|::(Guard|CheckingOut)<R>|::Connection<R>::(send|receive|flush|read_some|reply|rest|discard_reply|consume)\b"
 )
 

@@ -463,7 +463,7 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
         self.set_pinned(index, Pinned::No);
         let is_surplus = self.is_beyond_max();
-        let slot = self.conns.get(index);
+        let Some(slot) = self.conns.at(index) else { return };
         let closed = match health {
             Health::Broken(cause) => Some((ClosedReason::Error, Some(cause))),
             Health::Healthy if self.state == PoolState::Closed => Some((ClosedReason::PoolClosed, None)),
@@ -641,10 +641,11 @@ impl<M: Memory> Pool<M> {
     }
 
     pub(super) fn set_pinned(&mut self, index: u32, pinned: Pinned) {
-        if pinned == self.conns.get(index).pinned {
+        let Some(slot) = self.conns.at_mut(index) else { return };
+        let was = core::mem::replace(&mut slot.pinned, pinned);
+        if was == pinned {
             return;
         }
-        let was = core::mem::replace(&mut self.conns.get_mut(index).pinned, pinned);
         for (kind, change) in [(was, -1_i32), (pinned, 1)] {
             let count = match kind {
                 Pinned::No => continue,
