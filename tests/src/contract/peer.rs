@@ -32,6 +32,9 @@ pub(super) struct Peer {
     address: SocketAddr,
 }
 
+/// What the system keeps of each direction of a connection, at the peer's end.
+const BUFFER_BYTES: usize = 1 << 16;
+
 impl Peer {
     pub(super) fn listen() -> Self {
         Self::listen_on(Ipv4Addr::LOCALHOST.into()).expect("a free port")
@@ -39,6 +42,9 @@ impl Peer {
 
     pub(super) fn listen_on(ip: IpAddr) -> io::Result<Self> {
         let listener = Arc::new(TcpListener::bind((ip, 0))?);
+        // Of its connections too, and left alone by the system, which would give them megabytes: what fills them takes less time.
+        rustix::net::sockopt::set_socket_recv_buffer_size(&*listener, BUFFER_BYTES)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(&*listener, BUFFER_BYTES)?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }

@@ -17,6 +17,8 @@ use embassy_time::{Timer, with_timeout};
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use std::net::{Shutdown, TcpStream};
 
+/// Bytes that the host keeps of what a client has sent.
+const HOST_BYTES: usize = 1 << 16;
 /// Bytes of the buffers of one connection.
 const BUFFER: usize = 4096;
 /// How often a peer that says nothing is asked whether it is there, and until when it must have answered.
@@ -208,6 +210,8 @@ async fn serve(mut socket: TcpSocket<'static>, address: SocketAddr, gate: Rc<Gat
             continue;
         };
         host.get_ref().set_nodelay(true).expect("a socket of ours");
+        // Else the system gives it megabytes, which take a client of some KiB long to fill.
+        rustix::net::sockopt::set_socket_send_buffer_size(host.get_ref(), HOST_BYTES).expect("a socket of ours");
         let line = Rc::new(Line { port: address.port(), ..Line::default() });
         traffic.lines.borrow_mut().push(Rc::clone(&line));
         drop(busy);
