@@ -3,10 +3,13 @@
 use serde_json::Value;
 use std::path::PathBuf;
 
+/// The variable that names the folder. What runs a suite for another purpose than its figures takes it away.
+pub const FOLDER: &str = "POOLHOUSE_FIGURES";
+
 /// Where figures go; `None` when nobody asked for them.
 #[must_use]
 pub fn folder() -> Option<PathBuf> {
-    std::env::var_os("POOLHOUSE_FIGURES").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+    std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 /// Leaves the figures of a suite behind, in place of those of its last run.

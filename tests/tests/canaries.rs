@@ -200,7 +200,7 @@ fn hunt(generator: &str, budget: u64, planted: Option<&str>) -> Result<Value, St
     if let Some(name) = planted {
         command.args(["--planted", name]);
     }
-    let output = command.output().map_err(|error| format!("timeout: {error}"))?;
+    let output = command.env_remove(figures::FOLDER).output().map_err(|error| format!("timeout: {error}"))?;
     let told = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&told).map_err(|_| {
         let said = String::from_utf8_lossy(&output.stderr);
@@ -215,6 +215,8 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
     // The contract is else run twice, each time in a process of its own.
     command.env("POOLHOUSE_CONTRACT_THREADS", "1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
+    // Those of the whole suite stay.
+    command.env_remove(figures::FOLDER);
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
     let output = output.map_err(|error| format!("timeout: {error}"))?;
     let told = [output.stdout, output.stderr].concat();
