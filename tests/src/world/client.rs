@@ -309,9 +309,9 @@ impl<M: Bounded> Client<M> {
         at.expect("a pool stays until all is returned")
     }
 
-    /// An operation failed: its server is judged, and its pool cleared if that follows.
-    pub(super) fn report(&mut self, op: &Op, kind: AppErrorKind<'_>) {
-        let Some(at) = self.servers.get_mut(&op.server) else { return };
+    /// An operation failed: its server is judged, and its pool cleared if that follows. Whether the server is unknown from now on.
+    pub(super) fn report(&mut self, op: &Op, kind: AppErrorKind<'_>) -> bool {
+        let Some(at) = self.servers.get_mut(&op.server) else { return false };
         let generation = at.pool.conn_generation(op.lease.conn()).expect("it is leased").get();
         let pool_generation = at.pool.generation().get();
         let error = AppError {
@@ -332,6 +332,7 @@ impl<M: Bounded> Client<M> {
             at.pool_mut().clear(self.now, clear, Some(kind.cause()), &mut self.log).expect("the mode");
         }
         self.settle();
+        verdict.marked_unknown
     }
 
     /// Returns a connection.

@@ -13,7 +13,7 @@ use crate::fake::auth::Auth;
 use crate::oracle::pool::Bounded;
 use crate::sim::Trace;
 use alloc::collections::{BTreeMap, BTreeSet};
-use poolhouse_core::Instant;
+use poolhouse_core::{Instant, ServerId};
 use poolhouse_core::topology::TopologyOptions;
 use std::sync::LazyLock;
 
@@ -54,7 +54,10 @@ pub(super) struct World<'a, M: Bounded> {
     pub(super) last_fault: Option<Kind>,
     /// No task begins any more.
     pub(super) is_evening: bool,
-    pub(super) probes_done: u32,
+    /// The servers on which a probe has succeeded.
+    pub(super) probed: BTreeSet<ServerId>,
+    /// When an operation failed last that made its server unknown; 0 is never.
+    pub(super) lost_at: u64,
     pub(super) hung: Option<peace::Hung>,
     pub(super) dead: peace::Dead,
     /// Between one task and the next in peace.
@@ -104,7 +107,8 @@ impl<'a, M: Bounded> World<'a, M> {
             last_kind: None,
             last_fault: None,
             is_evening: false,
-            probes_done: 0,
+            probed: BTreeSet::new(),
+            lost_at: 0,
             hung: None,
             dead: peace::Dead::default(),
             peace_gap_ms: 100,

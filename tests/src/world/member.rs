@@ -429,7 +429,8 @@ impl<M: Bounded> World<'_, M> {
     /// Bytes that nobody asked for.
     pub(super) fn intrude(&mut self, id: u64) {
         let mut bytes = Vec::new();
-        wire::encode_msg(&mut bytes, 99, 98, 0, &doc! { "n": 1, "ok": 1.0 });
+        // A reply to what nobody asks: ids of requests are never negative.
+        wire::encode_msg(&mut bytes, 99, -98, 0, &doc! { "n": 1, "ok": 1.0 });
         self.net.send_back(id, self.now, Packet::Bytes(bytes));
     }
 }

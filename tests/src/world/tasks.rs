@@ -311,7 +311,9 @@ impl<M: Bounded> World<'_, M> {
         };
         self.counters.count(kind);
         self.say(|| format!("task {id} ends: {kind:?}"));
-        self.probes_done += u32::from(is_probe && kind == Kind::OpDone);
+        if is_probe && kind == Kind::OpDone {
+            self.probed.insert(op.server);
+        }
         let others = self.hung.as_mut().filter(|hung| hung.task != id && hung.server == op.server);
         if let Some(hung) = others.filter(|_| kind == Kind::OpDone) {
             hung.others += 1;
@@ -323,7 +325,9 @@ impl<M: Bounded> World<'_, M> {
                         Cause::NetworkTimeout => AppErrorKind::NetworkTimeout,
                         _ => AppErrorKind::Network,
                     };
-                    self.client.report(&op, kind);
+                    if self.client.report(&op, kind) {
+                        self.lost_at = self.now;
+                    }
                 }
                 self.check_in(op, Health::Broken(cause));
             }

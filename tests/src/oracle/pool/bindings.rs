@@ -1,7 +1,7 @@
 //! For whom each connection is established (the [pool's](poolhouse_core::pool) own words): a waiter that has none coming has the next one that is created, and keeps
 //! it until another one serves it; what it leaves behind is for whoever lost its own by that, or for the oldest that has none.
 
-use super::book::{Oracle, Place, Purpose, Waiter};
+use super::book::{Fate, Oracle, Place, Purpose, Waiter};
 
 impl Oracle {
     /// The place in the queue of the oldest that has no connection coming and whose time is not over.
@@ -98,6 +98,24 @@ impl Oracle {
         };
         if let Some(place) = self.queue.iter().position(|waiter| waiter.is_twin(&twin)) {
             self.change_places(place, twin);
+        }
+    }
+
+    /// This one has ended so. If it was thought to have ended otherwise, a twin of it was taken for it.
+    pub(super) fn ends_as(&mut self, number: u64, fate: Fate) {
+        let (Some(own), Some((thought, is_woken))) = (self.doubtful.get(&number), self.settled.get(&number).copied()) else {
+            return;
+        };
+        if thought == fate {
+            return;
+        }
+        let is_it = |twin: &&Waiter| {
+            twin.is_twin(own) && self.settled.get(&twin.number).is_some_and(|(other, _)| *other == fate)
+        };
+        let Some(twin) = self.doubtful.values().find(is_it).map(|twin| twin.number) else { return };
+        self.settled.insert(number, (fate, is_woken));
+        if let Some((other, _)) = self.settled.get_mut(&twin) {
+            *other = thought;
         }
     }
 

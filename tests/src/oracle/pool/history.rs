@@ -456,15 +456,14 @@ impl Oracle {
     /// Whoever has waited so long and may not; the oldest of all first, then who is late for longest.
     fn who_timed_out(&mut self, fits: impl Fn(&Waiter) -> bool) -> Option<usize> {
         let is_late = |waiter: &Waiter| waiter.until().is_some_and(|at| at <= self.now);
-        if self.queue.first().is_some_and(|oldest| fits(oldest) && is_late(oldest)) {
-            return Some(0);
-        }
         let late = || self.queue.iter().enumerate().filter(|(_, waiter)| fits(waiter) && is_late(waiter));
         let first = late().map(|(_, waiter)| waiter.until()).min();
         let Some(first) = first else { return self.queue.iter().position(fits) };
-        let mut same = late().filter(|(_, waiter)| waiter.until() == first);
-        let (place, _) = same.next()?;
-        let is_unsure = self.queue[place].bound.is_some() && same.next().is_some();
+        // Or what was left behind met the oldest that had none coming, too late.
+        let unbound = self.queue.iter().position(|waiter| waiter.bound.is_none());
+        let mut same = late().filter(|(place, waiter)| *place == 0 || waiter.until() == first || unbound == Some(*place));
+        let place = if late().next()?.0 == 0 { 0 } else { late().find(|(_, waiter)| waiter.until() == first)?.0 };
+        let is_unsure = late().nth(1).is_some() && same.clone().nth(1).is_some() && same.any(|(_, it)| it.bound.is_some());
         self.unsure |= is_unsure;
         Some(place)
     }
@@ -523,6 +522,7 @@ impl Oracle {
         let is_asked = match scene.input {
             Input::CheckIn { conn, .. } => conn == Some(number),
             Input::Cancel { waiter } => {
+                self.ends_as(waiter, Fate::Granted(number));
                 self.settled.get(&waiter).is_some_and(|(fate, _)| *fate == Fate::Granted(number))
             }
             Input::Unseen => true,

@@ -43,9 +43,10 @@ impl Oracle {
             let late = self.queue.iter().find(|waiter| waiter.until().is_some_and(|at| at <= self.now));
             scene.checks.check("P19", late.is_none(), || format!("{late:?} was to time out"))?;
         }
-        // A pause that is over is due until somebody looks; then it is forgotten, even if there is no leave to create a connection.
+        // A pause that is over is due until somebody looks; then it is forgotten, even if there is no leave to create a connection. While the
+        // memory has no place, nothing is due: whether somebody looked shows when it has one again.
         let is_told = seen.timeout.is_some_and(|at| at <= self.now);
-        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && !is_told {
+        if self.pause_until.is_some_and(|at| at <= self.now) && self.wants_more() && self.has_place() && !is_told {
             self.pause_until = None;
         }
         self.is_due(seen.timeout, scene)?;

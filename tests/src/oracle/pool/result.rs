@@ -117,6 +117,14 @@ impl Oracle {
     fn claim(&mut self, number: u64, answer: &Answer, scene: &mut Scene<'_>) -> Judged {
         match answer {
             Answer::Waiting => self.has_not_ended(number),
+            Answer::Granted(conn) => {
+                self.has_ended(number);
+                self.ends_as(number, Fate::Granted(*conn));
+            }
+            Answer::Failed(error) => {
+                self.has_ended(number);
+                self.ends_as(number, Fate::Failed(*error));
+            }
             _ => self.has_ended(number),
         }
         let expected = match self.settled.get(&number) {
