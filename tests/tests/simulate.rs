@@ -15,7 +15,7 @@ use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
 /// Seeds that once failed, and what it was.
-const REGRESSIONS: [(u64, &str); 12] = [
+const REGRESSIONS: [(u64, &str); 17] = [
     (0, "late_check_out_got_a_connection"),
     (0, "failure_of_a_stale_connection_cleared"),
     (8, "pending_connections_were_abandoned_out_of_order"),
@@ -28,6 +28,11 @@ const REGRESSIONS: [(u64, &str); 12] = [
     (12_622, "pause_that_ended_as_a_check_out_was_cancelled"),
     (262_663, "of_idle_and_stale_connections_the_stale_were_closed_first"),
     (598_536, "model_did_not_make_up_for_what_a_check_out_closed"),
+    (1_347_758, "oracle_took_the_oldest_where_another_was_late_for_longer"),
+    (1_485_462, "oracle_took_one_of_two_for_the_other_and_both_had_ended"),
+    (2_566_714, "pause_was_over_while_there_was_no_place"),
+    (3_493_032, "oracle_took_one_of_many_that_were_late_for_another"),
+    (4_878_786, "pause_was_over_and_an_idle_connection_kept_the_place"),
 ];
 
 static LIVES: Lives<Counters> = Lives {

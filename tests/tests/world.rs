@@ -13,10 +13,15 @@ use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
 /// Seeds that once failed, and what it was.
-const REGRESSIONS: [(u64, &str); 3] = [
+const REGRESSIONS: [(u64, &str); 8] = [
     (3_146, "check_out_that_closed_an_idle_connection_did_not_refill"),
     (6_624, "oracle_took_one_of_two_for_the_other_who_came_at_the_same_time"),
     (46_174, "member_that_was_an_arbiter_when_it_greeted"),
+    (1_465_124, "connection_that_broke_before_peace_was_used_late"),
+    (1_624_674, "nobody_asked_and_the_next_request_had_its_number"),
+    (2_030_824, "probe_met_a_connection_that_broke_before_peace"),
+    (2_707_924, "member_was_lost_within_a_heartbeat_of_the_end"),
+    (3_135_799, "member_was_lost_late_in_a_long_life"),
 ];
 
 static LIVES: Lives<Counters> = Lives {

@@ -13,8 +13,8 @@ use crate::fake::auth::Auth;
 use crate::oracle::pool::Bounded;
 use crate::sim::Trace;
 use alloc::collections::{BTreeMap, BTreeSet};
-use poolhouse_core::{Instant, ServerId};
 use poolhouse_core::topology::TopologyOptions;
+use poolhouse_core::{Instant, ServerId};
 use std::sync::LazyLock;
 
 const START: u64 = 1_000_000 * MS;

@@ -116,7 +116,8 @@ impl<M: Bounded> World<'_, M> {
 
     /// Every pool that is ready gives a connection that works (P51), once those that broke before peace are found.
     fn probe(&mut self) {
-        let mut left: Vec<ServerId> = self.client.pools().filter(|at| at.2 == PoolState::Ready).map(|at| at.0).collect();
+        let mut left: Vec<ServerId> =
+            self.client.pools().filter(|at| at.2 == PoolState::Ready).map(|at| at.0).collect();
         let broken = self.net.links.len();
         self.probed.clear();
         for _ in 0..=broken {

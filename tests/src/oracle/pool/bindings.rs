@@ -103,7 +103,8 @@ impl Oracle {
 
     /// This one has ended so. If it was thought to have ended otherwise, a twin of it was taken for it.
     pub(super) fn ends_as(&mut self, number: u64, fate: Fate) {
-        let (Some(own), Some((thought, is_woken))) = (self.doubtful.get(&number), self.settled.get(&number).copied()) else {
+        let (Some(own), Some((thought, is_woken))) = (self.doubtful.get(&number), self.settled.get(&number).copied())
+        else {
             return;
         };
         if thought == fate {

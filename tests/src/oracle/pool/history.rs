@@ -461,9 +461,10 @@ impl Oracle {
         let Some(first) = first else { return self.queue.iter().position(fits) };
         // Or what was left behind met the oldest that had none coming, too late.
         let unbound = self.queue.iter().position(|waiter| waiter.bound.is_none());
-        let mut same = late().filter(|(place, waiter)| *place == 0 || waiter.until() == first || unbound == Some(*place));
+        let mut same =
+            late().filter(|(place, waiter)| *place == 0 || waiter.until() == first || unbound == Some(*place));
         let place = if late().next()?.0 == 0 { 0 } else { late().find(|(_, waiter)| waiter.until() == first)?.0 };
-        let is_unsure = late().nth(1).is_some() && same.clone().nth(1).is_some() && same.any(|(_, it)| it.bound.is_some());
+        let is_unsure = same.clone().nth(1).is_some() && same.any(|(_, it)| it.bound.is_some());
         self.unsure |= is_unsure;
         Some(place)
     }
