@@ -11,14 +11,37 @@ use crate::clients::median_ms;
 use crate::process::{Kind, Server, worker};
 use crate::report::{Section, Table};
 use crate::settings::Settings;
+use alloc::sync::Arc;
 use core::net::SocketAddr;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use mongodb::bson::{Document, doc};
 use poolhouse_tests::fake::BlockingClient;
+use smol::channel::{Receiver, Sender, bounded};
 use tokio::runtime::Runtime;
 
 /// How long anything may take that is waited for; far beyond what it needs.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tells when the last of many tasks is done: who waits for one after the other is woken as often, and takes part in what is measured.
+#[derive(Clone, Debug)]
+struct LastOf {
+    left: Arc<AtomicUsize>,
+    tell: Sender<()>,
+}
+
+impl LastOf {
+    fn new(tasks: usize) -> (Self, Receiver<()>) {
+        let (tell, told) = bounded(1);
+        (Self { left: Arc::new(AtomicUsize::new(tasks)), tell }, told)
+    }
+
+    fn is_done(&self) {
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.tell.try_send(()).expect("there is a place for one");
+        }
+    }
+}
 
 /// The whole section.
 pub(crate) fn run(settings: &Settings) -> Section {

@@ -132,6 +132,8 @@ fn driver_bytes(server: SocketAddr, count: u32) -> f64 {
     let (put, ready) = smol::channel::unbounded();
     let mut options = official(server);
     (options.min_pool_size, options.max_pool_size) = (Some(count), Some(count));
+    // It fills its pool by so many each half second.
+    options.max_connecting = Some(count.div_ceil(10));
     options.cmap_event_handler = Some(EventHandler::callback(move |event| {
         if matches!(event, CmapEvent::ConnectionReady(_)) {
             // Nobody may listen any more.

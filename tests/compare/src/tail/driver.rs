@@ -1,6 +1,6 @@
 //! The official driver on tokio.
 
-use super::PATIENCE;
+use super::{LastOf, PATIENCE};
 use crate::clients::official;
 use crate::measure::Waits;
 use core::net::SocketAddr;
@@ -65,16 +65,20 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
         client.warm_connection_pool().await;
     }
     while seen.try_recv().is_ok() {}
+    let (last, all_done) = LastOf::new(tasks);
     let start = Instant::now();
     let running: Vec<_> = (0..tasks)
         .map(|_| {
-            let client = client.clone();
+            let (client, last) = (client.clone(), last.clone());
             tokio::spawn(async move {
                 ping(&client).await;
-                start.elapsed()
+                let done = start.elapsed();
+                last.is_done();
+                done
             })
         })
         .collect();
+    all_done.recv().await.expect("the last one tells");
     let mut done = Vec::new();
     for task in running {
         done.push(task.await.expect("no panic"));

@@ -1,6 +1,6 @@
 //! Poolhouse on smol.
 
-use super::PATIENCE;
+use super::{LastOf, PATIENCE};
 use crate::measure::Waits;
 use core::net::SocketAddr;
 use core::task::{Context, Waker};
@@ -27,20 +27,25 @@ pub(super) async fn burst(server: SocketAddr, tasks: usize, max: u32, warm: bool
     if warm {
         client.warm_up(PATIENCE).await.expect("a server that answers");
     }
+    let (last, all_done) = LastOf::new(tasks);
     let start = Instant::now();
     let running: Vec<_> = (0..tasks)
         .map(|_| {
-            let client = client.clone();
+            let (client, last) = (client.clone(), last.clone());
             smol::spawn(async move {
                 let begun = Instant::now();
                 let mut connection = client.check_out().await.expect("a connection");
                 let granted = begun.elapsed();
                 let ping = connection.raw().run_command("admin", |body| body.int32("ping", 1).map(drop)).await;
                 assert!(!ping.expect("answered").is_empty());
-                (granted, start.elapsed())
+                let done = start.elapsed();
+                drop(connection);
+                last.is_done();
+                (granted, done)
             })
         })
         .collect();
+    all_done.recv().await.expect("the last one tells");
     let mut times = [Vec::new(), Vec::new()];
     for task in running {
         let (granted, done) = task.await;
