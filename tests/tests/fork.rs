@@ -137,8 +137,14 @@ fn forked<W, T>(world: W, child: impl FnOnce(W, &mut Line), parent: impl FnOnce(
         drop((from_child, to_child));
         let mut line = Line { from: from_parent, to: to_parent };
         let done = catch_unwind(AssertUnwindSafe(|| child(world, &mut line)));
+        let status = i32::from(done.is_err());
+        if std::env::var_os("LLVM_PROFILE_FILE").is_some() {
+            // What has been run through is counted in the child, too.
+            // SAFETY: it takes no pointer and does not return. Counters are all that is written at the exit.
+            unsafe { libc::exit(status) };
+        }
         // SAFETY: it takes no pointer and does not return. What runs at the exit of the parent is not the child's.
-        unsafe { libc::_exit(i32::from(done.is_err())) };
+        unsafe { libc::_exit(status) };
     }
     let id = Pid::from_raw(id).expect("fork succeeds");
     drop((from_parent, to_parent));

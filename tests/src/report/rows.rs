@@ -261,7 +261,7 @@ fn canaries(material: &Material) -> Row {
 
 fn coverage(material: &Material) -> Row {
     let mut draft = Draft::new(material, 10, "coverage");
-    draft.take("coverage", &["suites", "lines", "branches"], "of core", "tests/scripts/coverage");
+    draft.take("coverage", &["suites", "lines", "branches", "assertions"], "of core", "tests/scripts/coverage");
     let fields = ["listed", "invariants", "tested", "run", "untested", "not_run", "requirements_named_in_no_code"];
     draft.take(
         "requirements",

@@ -62,6 +62,12 @@ fn file_that_is_too_long_is_not_read() {
     let mut options = TlsOptions::default();
     options.ca_file = Some(world.folder.write("long.pem", vec![b'\n'; 16 * 1024 * 1024 + 1]));
     assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::TooLong));
+    // One that says that it is empty, and has no end.
+    #[cfg(unix)]
+    {
+        options.ca_file = Some(PathBuf::from("/dev/zero"));
+        assert_eq!(fault_of(&options), ("tlsCAFile", FileFault::TooLong));
+    }
 }
 
 struct Keys<'a> {
@@ -103,6 +109,8 @@ fn certificates_and_keys_that_do_not_go_together_are_named_by_file() {
     assert_eq!(keys.fault(&format!("{}{}", client.certificates, other.key), None), FileFault::ForeignKey);
     let hollow = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     assert_eq!(keys.fault(&format!("{}{hollow}", client.certificates), None), FileFault::BadKey);
+    let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(keys.fault(&format!("{no_certificate}{}", client.key), None), FileFault::BadCertificate);
     let cut = &client.key[..client.key.len() - 10];
     assert_eq!(keys.fault(&format!("{}{cut}", client.certificates), None), FileFault::Pem);
     let old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n-----END RSA PRIVATE KEY-----\n";
@@ -134,6 +142,34 @@ fn encrypted_key_wants_its_password() {
     }
     let broken = pem.replacen("MI", "!!", 1);
     assert_eq!(keys.fault(&format!("{}{broken}", identity.certificates), Some("hunter2")), FileFault::Pem);
+}
+
+/// PKCS#8 as well, but by MD5 and DES.
+#[test]
+fn key_that_is_encrypted_in_the_old_way_is_named_as_such() {
+    let world = World::new();
+    let identity = world.root.issue(&Wanted::client("ann")).identity();
+    let mut bytes = vec![0x30, 47, 0x30, 27, 0x06, 9];
+    // pbeWithMD5AndDES-CBC, its salt and its 2048 iterations; what is encrypted by that.
+    bytes.extend([
+        0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 5, 3, 0x30, 14, 0x04, 8, 1, 2, 3, 4, 5, 6, 7, 8, 0x02, 2, 8, 0,
+    ]);
+    bytes.extend([0x04, 16]);
+    bytes.extend([9; 16]);
+    let pem = SecretDocument::try_from(bytes).unwrap().to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF).unwrap();
+    let text = format!("{}{}", identity.certificates, *pem);
+    assert_eq!(Keys { world: &world, next: 0 }.fault(&text, Some("hunter2")), FileFault::Encryption);
+}
+
+#[test]
+fn configuration_is_shown_without_keys_and_certificates() {
+    let world = World::new();
+    let client = world.root.issue(&Wanted::client("ann")).identity();
+    let mut options = Keys { world: &world, next: 0 }.options(&client.pem(), None);
+    options.allow_invalid_hostnames = true;
+    let config = TlsConfig::build(&options).unwrap();
+    assert_eq!(format!("{config:?}"), "TlsConfig { has_certificate: true, warnings: [InvalidHostnames], .. }");
+    assert_eq!(format!("{:?}", world.config()), "TlsConfig { has_certificate: false, warnings: [], .. }");
 }
 
 #[test]

@@ -138,10 +138,13 @@ fn relaxed_names_let_wrong_names_through_and_nothing_else() {
     options.allow_invalid_hostnames = true;
     let config = TlsConfig::build(&options).unwrap();
     assert_eq!(config.warnings(), [TlsWarning::InvalidHostnames]);
-    for (name, server, fault) in bad_servers(&world) {
-        let expected =
-            if fault == CertificateFault::WrongName { Ok("TLSv1_3") } else { Err(Cause::Certificate(fault)) };
-        assert_eq!(check(&config, HOST, &server), expected, "{name}");
+    for (name, mut server, fault) in bad_servers(&world) {
+        for (versions, version) in [(Versions::All, "TLSv1_3"), (Versions::Tls12, "TLSv1_2")] {
+            server.versions = versions;
+            let expected =
+                if fault == CertificateFault::WrongName { Ok(version) } else { Err(Cause::Certificate(fault)) };
+            assert_eq!(check(&config, HOST, &server), expected, "{name}");
+        }
     }
     assert_eq!(check(&config, "10.9.9.9", &world.server()), Ok("TLSv1_3"));
 }

@@ -122,3 +122,27 @@ fn client_in_plain_text_gets_nowhere() {
     // And the server is none the worse for it.
     assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
 }
+
+/// The client's own sockets: what is encrypted is private, and shows nothing.
+#[test]
+fn sockets_of_a_client_are_private_once_they_are_encrypted() {
+    use poolhouse_core::client::{Net, Stream};
+    use poolhouse_core::shell::{ConnectError, Endpoint, Runtime};
+    let world = World::new();
+    let server = fake(&world, Versions::All);
+    let net = Net::new(poolhouse_smol::Smol);
+    let port = server.address().port();
+    let endpoint = Endpoint::Tcp { host: "127.0.0.1", port };
+    let plain = block_on(net.connect(&endpoint, None)).unwrap();
+    assert_eq!((format!("{plain:?}").as_str(), net.is_private(&plain)), ("Tcp(..)", false));
+    let encrypting = net.clone().with_tls(Some(world.config()));
+    let stream = block_on(encrypting.connect(&endpoint, None)).unwrap();
+    assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
+    let Stream::Tls(stream) = stream else { panic!("it is encrypted") };
+    let socket = stream.get_ref().get_ref().expect("of this process");
+    assert_eq!(socket.get_ref().peer_addr().unwrap().port(), port);
+    // The name that it is reached by is another then.
+    let named = Endpoint::Tcp { host: "localhost", port };
+    let refused = block_on(encrypting.connect(&named, None)).map(drop);
+    assert!(matches!(refused, Err(ConnectError(Cause::Certificate(_)))), "{refused:?}");
+}

@@ -211,16 +211,50 @@ fn dropping_a_stream_tells_the_peer_that_nothing_follows() {
     }
 }
 
+/// It may be in a state that nobody knows.
+#[test]
+fn stream_that_is_dropped_by_a_panic_says_nothing_more() {
+    let world = World::new();
+    let (wire, stream) = open(&world, Versions::All, |_| {});
+    let panicked = std::panic::catch_unwind(core::panic::AssertUnwindSafe(move || {
+        let _stream = stream;
+        panic!("as the test wants it");
+    }));
+    assert!(panicked.is_err() && !wire.0.borrow_mut().side().said_goodbye());
+}
+
+#[test]
+fn socket_that_takes_no_bytes_at_all_is_an_error() {
+    let world = World::new();
+    let (wire, mut stream) = open(&world, Versions::All, |_| {});
+    wire.0.borrow_mut().chunk = 0;
+    let error = run(send(&mut stream, b"hello")).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    assert_eq!(poolhouse_core::tls::cause_of(&error), poolhouse_core::Cause::Network);
+}
+
+#[test]
+fn stream_is_shown_by_its_version_and_lends_its_socket() {
+    let world = World::new();
+    for (versions, version) in [(Versions::Tls12, "TLSv1_2"), (Versions::Tls13, "TLSv1_3")] {
+        let (wire, stream) = open(&world, versions, |_| {});
+        assert_eq!(format!("{stream:?}"), format!("TlsStream {{ protocol: Some({version:?}), .. }}"));
+        assert!(alloc::rc::Rc::ptr_eq(&stream.get_ref().0, &wire.0));
+    }
+}
+
 #[test]
 fn write_that_fails_says_why_only_if_the_peer_did() {
     let world = World::new();
-    for patient in [false, true] {
+    // A peer that has much to say is not listened to for ever.
+    for (patient, chunk) in [(false, usize::MAX), (true, usize::MAX), (false, 97)] {
         let (wire, mut stream) = open(&world, Versions::All, |_| {});
         {
             let mut far = wire.0.borrow_mut();
             far.say(&pattern(100_000));
             far.broken = true;
             far.patient = patient;
+            far.chunk = chunk;
         }
         let error = run(send(&mut stream, b"hello")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);

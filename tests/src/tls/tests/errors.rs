@@ -1,0 +1,70 @@
+//! What errors of TLS say, and what they come to in a word.
+
+use core::error::Error as _;
+use std::io;
+use std::path::PathBuf;
+
+use poolhouse_core::tls::{FileFault, TlsError, TlsHandshakeError, TlsWarning, cause_of};
+use poolhouse_core::{Cause, CertificateFault};
+use rustls::{AlertDescription, CertificateError, Error};
+
+#[test]
+fn faults_of_files_say_what_to_do_about_them() {
+    let texts = [
+        (FileFault::Io(io::ErrorKind::NotFound), "cannot be read: "),
+        (FileFault::TooLong, "is longer than 16 MiB"),
+        (FileFault::Pem, "is not PEM"),
+        (FileFault::NoCertificate, "has no certificate"),
+        (FileFault::BadCertificate, "has no certificate that can be used"),
+        (FileFault::NoKey, "has no private key"),
+        (FileFault::ManyKeys, "has more than one private key"),
+        (FileFault::BadKey, "has a private key of a kind that is not known"),
+        (FileFault::ForeignKey, "has a private key that does not belong to its first certificate"),
+        (FileFault::NoPassword, "set tlsCertificateKeyFilePassword"),
+        (FileFault::WrongPassword, "that tlsCertificateKeyFilePassword does not decrypt"),
+        (FileFault::Encryption, "openssl pkcs8 -topk8"),
+        (FileFault::NoDecryption, "build with the feature encrypted-keys"),
+    ];
+    for (fault, text) in texts {
+        let error = TlsError::File { option: "tlsCAFile", path: PathBuf::from("/x.pem"), fault };
+        let told = error.to_string();
+        assert!(told.starts_with("tlsCAFile /x.pem: ") && told.contains(text), "{told}");
+    }
+    assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile"));
+    assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
+    assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
+    assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("tlsCAFile: 3 of its certificates"));
+    for warning in [TlsWarning::InvalidCertificates, TlsWarning::InvalidHostnames] {
+        assert!(warning.to_string().starts_with("INSECURE: "), "{warning}");
+    }
+}
+
+/// CMAP-97: what is of a certificate is no sign of an overloaded server.
+#[test]
+fn handshake_that_fails_says_why_and_whose_fault_it_is() {
+    let of_certificate = |error| Error::InvalidCertificate(error);
+    let certificate = Cause::Certificate;
+    let cases = [
+        (of_certificate(CertificateError::Revoked), certificate(CertificateFault::Revoked)),
+        (of_certificate(CertificateError::Expired), certificate(CertificateFault::Expired)),
+        (of_certificate(CertificateError::NotValidYet), certificate(CertificateFault::NotYetValid)),
+        (of_certificate(CertificateError::UnknownIssuer), certificate(CertificateFault::UnknownIssuer)),
+        (of_certificate(CertificateError::BadSignature), certificate(CertificateFault::UnknownIssuer)),
+        (of_certificate(CertificateError::NotValidForName), certificate(CertificateFault::WrongName)),
+        (of_certificate(CertificateError::BadEncoding), certificate(CertificateFault::Invalid)),
+        (Error::NoCertificatesPresented, certificate(CertificateFault::Invalid)),
+        (Error::AlertReceived(AlertDescription::UnknownCA), certificate(CertificateFault::RefusedByPeer)),
+        (Error::AlertReceived(AlertDescription::HandshakeFailure), Cause::Protocol),
+        (Error::DecryptError, Cause::Protocol),
+    ];
+    for (error, cause) in cases {
+        let told = format!("TLS handshake: {error}");
+        let failed = TlsHandshakeError::from(error.clone());
+        assert_eq!((failed.cause(), failed.to_string()), (cause, told));
+        assert_eq!(cause_of(&io::Error::other(error)), cause, "as an error of a stream");
+    }
+    let failed = TlsHandshakeError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+    assert_eq!(failed.cause(), Cause::Network);
+    assert!(failed.to_string().starts_with("TLS handshake: connection reset"), "{failed}");
+    assert!(failed.source().is_none());
+}
