@@ -33,7 +33,7 @@ fn main() {
         ("shell: check-out + drop", &shell),
         ("client: check-out + drop", &whole),
     ];
-    println!("\n{:<40}{:>12}{:>22}{:>10}", "", "ns, 1 thread", "ns, 2 threads together", "ratio");
+    println!("\n{:<40}{:>14}{:>26}{:>10}", "", "ns, 1 thread", "ns, 2 threads together", "ratio");
     let mut rounds = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         for ((_, step), figures) in cases.iter().zip(&mut rounds) {
@@ -45,7 +45,7 @@ fn main() {
         let two = median(figures.iter().map(|(_, two)| *two).collect());
         // Of throughputs: as many times as much is done by two.
         let ratio = median(figures.iter().map(|(one, two)| one / two).collect());
-        println!("{name:<40}{one:>12.1}{two:>22.1}{ratio:>10.2}");
+        println!("{name:<40}{one:>14.1}{two:>26.1}{ratio:>10.2}");
     }
 }
 

@@ -39,8 +39,8 @@
 //! | the clock, held at the last value seen, twice | a twentieth |
 //! | the lease, made, returned and passed on; the caller's own loop | a quarter |
 //!
-//! Everything else goes the way round, out of line: services, pools without a background, connections that perished, waiters. The shell adds two locks, two looks at the clock
-//! and the futures around them: see the module `shell`.
+//! Everything else goes the way round, out of line: services, pools without a background, connections that perished, waiters. The shell adds two locks and
+//! the futures around them, and where the time matters two looks at the clock: see the module `shell`.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
 //!
@@ -151,6 +151,8 @@ pub struct Pool<M: Memory> {
     serve_due: bool,
     /// The limits were lowered, and connections beyond them are left.
     shrunk: bool,
+    /// A connection was returned by somebody who had not looked at the clock, and nobody has asked since for how long it has been idle.
+    untimed: bool,
     /// The timeout of the queue was changed, and some wait by an earlier one.
     timeouts_vary: bool,
     /// Leases pinned to cursors and to transactions.
@@ -189,6 +191,7 @@ impl<M: Memory> Pool<M> {
             sweep_due: false,
             serve_due: false,
             shrunk: false,
+            untimed: false,
             timeouts_vary: false,
             pinned: [0; 2],
         }

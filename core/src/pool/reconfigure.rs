@@ -31,12 +31,27 @@ impl<M: Memory> Pool<M> {
         self.timeouts_vary |= config.options.wait_queue_timeout != self.config.options.wait_queue_timeout;
         self.config = config;
         self.shrunk = true;
+        self.make_up_for_time(now);
         while self.is_beyond_max() {
             let Some(index) = self.conns.front(conn::AVAILABLE) else { break };
             let reason = self.conns.at(index).and_then(|slot| self.perished(now, slot)).unwrap_or(ClosedReason::Idle);
             self.close_conn(now, index, reason, None, observer);
         }
         self.serve(now, observer);
+    }
+
+    /// From now on it matters for how long connections are idle. Of those that were returned by somebody who had not looked at the clock it counts from now.
+    fn make_up_for_time(&mut self, now: Instant) {
+        if self.config.idle_ns == 0 || !core::mem::take(&mut self.untimed) {
+            return;
+        }
+        let mut next = self.conns.front(conn::AVAILABLE);
+        while let Some(index) = next {
+            if let Some(slot) = self.conns.at_mut(index) {
+                slot.available_since = now;
+            }
+            next = self.conns.next(index);
+        }
     }
 
     /// Whether there are more connections than `maxPoolSize`, since that was lowered.

@@ -65,6 +65,16 @@ impl<M: Memory> Pool<M> {
         self.grant_newest(now, observer)
     }
 
+    /// [`Pool::check_out_at_hand`] by somebody who has not looked at the clock, and to whom nobody listens. `None` also where the time matters.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn check_out_untimed(&mut self) -> Option<Lease> {
+        if self.config.idle_ns > 0 {
+            return None;
+        }
+        self.check_out_at_hand(self.now, &mut ())
+    }
+
     /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
     #[inline(never)]
     pub(crate) fn check_out_otherwise(
@@ -434,6 +444,17 @@ impl<M: Memory> Pool<M> {
         }
         self.conns.transfer(conn.index(), conn::IN_USE, conn::AVAILABLE);
         true
+    }
+
+    /// [`Pool::check_in_as_new`] by somebody who has not looked at the clock, and to whom nobody listens. `false` also where the time matters.
+    #[cfg(feature = "async")]
+    #[inline(always)]
+    pub(crate) fn check_in_untimed(&mut self, lease: &Lease) -> bool {
+        if self.config.idle_ns > 0 {
+            return false;
+        }
+        self.untimed = true;
+        self.check_in_as_new(self.now, lease, Health::Healthy, &mut ())
     }
 
     /// A check-in that is more; `false` is that the lease is none.

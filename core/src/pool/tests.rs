@@ -16,6 +16,7 @@ mod options;
 mod populate;
 mod reconfigure;
 mod report;
+mod scarce;
 mod time;
 mod wait_queue;
 

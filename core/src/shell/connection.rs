@@ -393,6 +393,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Makes room for the next reply; bytes behind the last one are of the next.
+    #[inline]
     pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
@@ -403,6 +404,7 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
+    #[inline]
     pub(super) fn rest(&mut self) {
         self.discard_reply();
         if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
@@ -410,12 +412,19 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
+    #[inline]
     fn consume(&mut self, count: usize) {
         let count = count.min(self.received);
         if count > 0 && count < self.received {
-            self.input.written_mut().copy_within(count..self.received, 0);
+            self.move_up(count);
         }
         self.received -= count;
+    }
+
+    /// What is behind so many bytes comes to the front. Rare: a reply is followed by nothing as long as nobody asks.
+    #[inline(never)]
+    fn move_up(&mut self, count: usize) {
+        self.input.written_mut().copy_within(count..self.received, 0);
     }
 }
 

@@ -29,6 +29,7 @@ use core::fmt;
 use core::future::{pending, poll_fn};
 use core::ops::Range;
 use core::pin::pin;
+use core::sync::atomic::AtomicBool;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
@@ -74,6 +75,8 @@ pub struct Hub<R: Runtime> {
     events: R::Events,
     #[cfg(feature = "scram-sha-256")]
     keys: Keys<R>,
+    /// Whether the last check-out had to wait, so that the next one is likely to. Written only when it changes.
+    pub(super) crowded: AtomicBool,
     pub(super) state: R::Lock<State<R>>,
 }
 
@@ -309,6 +312,7 @@ impl<R: Runtime> Hub<R> {
             events,
             #[cfg(feature = "scram-sha-256")]
             keys: Keys::<R>::new(crate::auth::KeyRing::new()),
+            crowded: AtomicBool::new(false),
             state: R::Lock::new(state),
         }
     }

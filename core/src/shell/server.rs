@@ -138,7 +138,20 @@ impl<R: Runtime> Chore<R> {
     }
 }
 
+/// The next two. Most changes ask for one thing, and the lock need not be taken again to find that out.
+struct Chores<R: Runtime> {
+    first: Option<Chore<R>>,
+    second: Option<Chore<R>>,
+}
+
 impl<R: Runtime> ServerState<R> {
+    /// The next things that the last changes ask for.
+    fn chores(&mut self) -> Chores<R> {
+        let first = self.chore();
+        let second = if first.is_some() { self.chore() } else { None };
+        Chores { first, second }
+    }
+
     /// The next thing that the last changes ask for.
     fn chore(&mut self) -> Option<Chore<R>> {
         while let Some(action) = self.pool.poll_prompt() {
@@ -269,8 +282,8 @@ impl<R: Runtime> ServerState<R> {
             CheckOut::Queued(id) => {
                 while self.waiters.slots().len() <= id.index() as usize {
                     if self.waiters.try_push(None).is_err() {
-                        let waiting = self.pool.counts().waiting;
                         self.pool.cancel(now, id, observer);
+                        let waiting = self.pool.counts().waiting;
                         return Err(CheckOutError::Busy { waiting });
                     }
                 }
@@ -327,27 +340,27 @@ impl<R: Runtime> Server<R> {
 
     /// Changes the pool, then does what it owes.
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, chore) = self.state.with(|state| {
+        let (result, chores) = self.state.with(|state| {
             let result = change(state, &mut Tap::of_server(&self.events, self.address()));
-            (result, state.chore())
+            (result, state.chores())
         });
-        self.finish(chore);
+        self.finish(chores);
         result
     }
 
     /// [`Server::step`] of what may leave the pool as it was: it tells whether there is nothing to look for.
     #[inline]
     fn step_lightly<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> (T, Owes)) -> T {
-        let (result, chore) = self.state.with(|state| {
+        let (result, chores) = self.state.with(|state| {
             let (result, owes) = change(state, &mut Tap::of_server(&self.events, self.address()));
-            let chore = match owes {
-                Owes::Nothing => None,
-                Owes::Perhaps => state.chore(),
+            let chores = match owes {
+                Owes::Nothing => Chores { first: None, second: None },
+                Owes::Perhaps => state.chores(),
             };
-            (result, chore)
+            (result, chores)
         });
-        if chore.is_some() {
-            self.finish(chore);
+        if chores.first.is_some() {
+            self.finish(chores);
         } else {
             self.events.deliver();
         }
@@ -356,11 +369,13 @@ impl<R: Runtime> Server<R> {
 
     /// Does what is left to do without the lock.
     #[inline(never)]
-    fn finish(&self, mut chore: Option<Chore<R>>) {
-        while let Some(due) = chore {
+    fn finish(&self, mut chores: Chores<R>) {
+        while let Some(first) = chores.first {
             // As in `Hub::finish`.
-            let _ = R::contain(|| due.run());
-            chore = self.state.with(ServerState::chore);
+            let _ = R::contain(|| first.run());
+            let Some(second) = chores.second else { break };
+            let _ = R::contain(|| second.run());
+            chores = self.state.with(ServerState::chores);
         }
         self.events.deliver();
     }
@@ -408,6 +423,21 @@ impl<R: Runtime> Server<R> {
         self.change_quietly(|state, observer| state.pool.close(now, observer));
     }
 
+    /// Whether somebody wants to hear when things happen.
+    #[inline]
+    pub(super) fn is_watched(&self) -> bool {
+        self.events.is_active()
+    }
+
+    /// A connection that is at hand, for somebody who has not looked at the clock, as nobody listens. `None` also where the time matters; then nothing has changed.
+    #[inline]
+    pub(super) fn check_out_untimed(&self) -> Option<(Option<Held<R>>, Lease)> {
+        self.state.with(|state| {
+            let lease = state.pool.check_out_untimed()?;
+            Some((state.take_socket(&lease), lease))
+        })
+    }
+
     /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
     pub(super) fn begin_check_out(
         &self,
@@ -424,9 +454,10 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    pub(super) fn poll_claim(&self, now: Instant, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
+    /// The outcome of a check-out that waits, or waits on. It came about before, so that nobody looks at the clock for it.
+    pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
         let (claimed, _left) = self.step(|state, _| {
-            let claim = state.pool.claim(now, id);
+            let claim = state.pool.claim(Instant::ORIGIN, id);
             let place = state.waiters.slots_mut().get_mut(id.index() as usize);
             let left = match claim {
                 Claim::Waiting => place.and_then(|place| register(place, waker)),
@@ -457,6 +488,22 @@ impl<R: Runtime> Server<R> {
     pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
         let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
         debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
+    }
+
+    /// [`Server::check_in`] of a connection in good health by somebody who has not looked at the clock. `false` is that the time matters, and that nothing has
+    /// changed.
+    #[inline]
+    pub(super) fn check_in_untimed(&self, lease: &Lease, connection: &mut Option<Held<R>>) -> bool {
+        let (done, _waker) = self.state.with(|state| {
+            if !state.pool.check_in_untimed(lease) {
+                return (false, None);
+            }
+            let Some(cell) = state.cell(lease.conn()) else { return (true, None) };
+            cell.deadline = None;
+            cell.socket = connection.take();
+            (true, cell.waker.take())
+        });
+        done
     }
 
     /// Puts the socket back where the next owner finds it, and returns the lease.

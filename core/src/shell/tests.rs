@@ -1,5 +1,26 @@
 //! A hub over sockets of the test's own, polled by hand.
 
+/// What a runtime has of the [`Bench`] that is this field of it: clock, entropy, timers and sockets.
+macro_rules! of_the_bench {
+    ($bench:tt) => {
+        fn now(&self) -> Instant {
+            self.$bench.now()
+        }
+
+        fn entropy(&self) -> u32 {
+            self.$bench.entropy()
+        }
+
+        async fn sleep_until(&self, at: Instant) {
+            self.$bench.sleep_until(at).await;
+        }
+
+        async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+            self.$bench.connect(endpoint, deadline).await
+        }
+    };
+}
+
 mod abandoned;
 mod crowd;
 mod fork;
@@ -10,6 +31,10 @@ mod monitor;
 mod panics;
 mod places;
 mod report;
+mod scant;
+mod shown;
+mod stale;
+mod time;
 mod wakers;
 mod warm_up;
 mod wide;
@@ -58,6 +83,8 @@ pub(super) enum Answer {
     Accepts,
     Refuses(String),
     KeepsSilent,
+    /// With what is no reply.
+    Babbles,
     /// Plays SCRAM-SHA-256 with this salt.
     #[cfg(feature = "auth")]
     Scram(&'static str),
@@ -70,6 +97,8 @@ pub(super) struct Bench {
     /// Whether the peer keeps silent.
     mute: Arc<Mutex<bool>>,
     now: Arc<AtomicU64>,
+    /// How many times somebody looked at the clock.
+    looks: Arc<AtomicUsize>,
     /// How long the peer thinks, in nanoseconds.
     delay: Arc<AtomicU64>,
     /// Bytes that were written to all sockets.
@@ -79,6 +108,8 @@ pub(super) struct Bench {
     flood: Arc<AtomicUsize>,
     has_entropy: Arc<AtomicBool>,
     is_private: Arc<AtomicBool>,
+    /// Whether sockets take no byte.
+    deaf: Arc<AtomicBool>,
     /// Whether the process was forked.
     inherited: Arc<AtomicBool>,
     /// What memory held when it was given back.
@@ -235,6 +266,9 @@ impl Read for Stream {
 impl Write for Stream {
     /// Takes one whole message.
     async fn write(&mut self, buf: &[u8]) -> Result<usize, Infallible> {
+        if self.bench.deaf.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
         self.bench.written.fetch_add(buf.len(), Ordering::Relaxed);
         let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
             panic!("no whole message")
@@ -260,6 +294,7 @@ impl Write for Stream {
             let outgoing = Outgoing::reply(1, message.header().request_id);
             encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
                 message.body(|body| match &answer {
+                    Some(Answer::Babbles) => body.str("ok", "perhaps").map(drop),
                     Some(Answer::Refuses(text)) => {
                         body.double("ok", 0.0)?.int32("code", 18)?.str("errmsg", text).map(drop)
                     }
@@ -300,6 +335,7 @@ impl Runtime for Bench {
     type Events = Subscribers;
 
     fn now(&self) -> Instant {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         Instant::from_nanos(self.now.load(Ordering::Relaxed))
     }
 
@@ -358,12 +394,14 @@ impl Bench {
             dial: Arc::new(Mutex::new(Dial::Stands)),
             mute: Arc::new(Mutex::new(false)),
             now: Arc::new(AtomicU64::new(1)),
+            looks: Arc::default(),
             delay: Arc::default(),
             written: Arc::new(AtomicUsize::new(0)),
             answer: Arc::new(Mutex::new(Answer::Accepts)),
             flood: Arc::default(),
             has_entropy: Arc::new(AtomicBool::new(true)),
             is_private: Arc::new(AtomicBool::new(true)),
+            deaf: Arc::default(),
             inherited: Arc::default(),
             left: Arc::default(),
             faulty: Arc::default(),

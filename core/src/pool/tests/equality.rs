@@ -91,3 +91,21 @@ fn population_without_memory_is_tried_again_after_a_pause() {
     }
     assert!(refused > 0, "memory was never refused");
 }
+
+/// A lease goes back to its pool, and the same lease to the pool's copy.
+#[cfg(feature = "sim")]
+#[test]
+fn lease_for_a_copy_is_taken_by_it_once() {
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let same = lease.cloned();
+    assert_eq!((&same, same.conn(), same.pool()), (&lease, lease.conn(), lease.pool()));
+    let mut copy = world.pool.clone();
+    world.give_back(lease);
+    assert_eq!((world.pool.counts().in_use, copy.counts().in_use), (0, 1));
+    let again = same.cloned();
+    assert_eq!(copy.check_in(world.now, same, Health::Healthy, &mut ()), Ok(()));
+    assert!(copy.check_in(world.now, again, Health::Healthy, &mut ()).is_err(), "it is none any more");
+    assert!(copy == world.pool);
+}

@@ -254,3 +254,22 @@ fn every_cause_says_what_happened_and_each_something_else() {
     assert_eq!(Full.to_string(), "no place left in the store");
     assert_eq!(Stale.to_string(), "late news of a connection that is given up");
 }
+
+#[test]
+fn debug_of_a_pool_shows_who_it_is_its_state_and_its_counts() {
+    on_each_memory!(PoolOptions { max_pool_size: 2, ..DEFAULT }, |world| {
+        assert_eq!(
+            alloc::format!("{:?}", world.pool),
+            "Pool { id: PoolId(7), state: Paused, generation: 0, counts: PoolCounts { pending: 0, available: 0, in_use: 0, waiting: 0 }, .. }"
+        );
+        world.ready();
+        let [one, _two] = world.leases::<2>();
+        let _waiter = world.queue();
+        world.give_back(one);
+        world.clear(ALL);
+        assert_eq!(
+            alloc::format!("{:?}", world.pool),
+            "Pool { id: PoolId(7), state: Paused, generation: 1, counts: PoolCounts { pending: 0, available: 0, in_use: 2, waiting: 0 }, .. }"
+        );
+    });
+}

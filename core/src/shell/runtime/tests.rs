@@ -42,3 +42,32 @@ fn heap_buffer_grows_and_shrinks_as_told() {
     assert_eq!(Buffer::resize(&mut buffer, usize::MAX), Err(Full));
     assert_eq!(buffer.len(), 10);
 }
+
+/// Of a runtime that says nothing of forks: nobody can be found to hold it.
+#[test]
+fn lock_that_says_nothing_else_is_never_found_held() {
+    struct Own(core::cell::RefCell<u32>);
+    impl Locked<u32> for Own {
+        fn with<R>(&self, f: impl FnOnce(&mut u32) -> R) -> R {
+            f(&mut self.0.borrow_mut())
+        }
+    }
+    let own = Own(7.into());
+    assert_eq!(own.try_with(|value| core::mem::replace(value, 8)), Some(7));
+    assert_eq!(own.with(|value| *value), 8);
+}
+
+#[cfg(feature = "std")]
+#[test]
+fn mutex_is_had_after_a_panic_under_it_and_not_while_somebody_holds_it() {
+    use core::panic::AssertUnwindSafe;
+    use std::panic::catch_unwind;
+    let mutex = std::sync::Mutex::new(1);
+    let held = mutex.lock().expect("free");
+    assert_eq!(mutex.try_with(|value| *value), None);
+    drop(held);
+    assert_eq!(mutex.try_with(|value| *value), Some(1));
+    let panicked = catch_unwind(AssertUnwindSafe(|| mutex.with(|value| *value = 1 / (*value - 1))));
+    assert!(panicked.is_err() && mutex.is_poisoned());
+    assert_eq!((mutex.try_with(|value| *value), mutex.with(|value| *value)), (Some(1), 1));
+}

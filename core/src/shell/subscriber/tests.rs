@@ -119,3 +119,14 @@ fn subscription_ends_after_its_last_event_when_the_client_closes_or_is_gone() {
         assert!(matches!(subscription.poll_next(&mut context), Poll::Ready(None)));
     }
 }
+
+#[test]
+fn subscription_is_shown_by_how_far_behind_it_is() {
+    let subscribers = Subscribers::default();
+    let subscription = subscribers.subscribe(2, |_| true);
+    for each in 1..=5 {
+        publish(&subscribers, each);
+    }
+    let shown = alloc::format!("{subscription:?}");
+    assert!(shown.contains("Queue { len: 2, lost: 3, .. }") && !shown.contains("PoolReady"), "{shown}");
+}

@@ -245,6 +245,39 @@ fn login_that_can_never_be_used_is_refused() {
     assert!(!Login::new(Credential::new("ada", "p")).unwrap().needs_privacy());
 }
 
+/// The work that a server can demand is the user's to limit.
+#[test]
+fn more_iterations_than_the_user_allows_are_refused() {
+    for (iterations_max, refused) in [(4095, Some(AuthError::IterationsTooMany { max: 4095 })), (4096, None)] {
+        let scram = Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+        let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap().with_iterations_max(iterations_max)));
+        *bench.answer.lock().unwrap() = Answer::Scram("salt");
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        assert!(poll(&mut waiting).is_pending());
+        let mut establishing = worker(&hub, &server);
+        let outcome = loop {
+            assert!(poll(&mut establishing).is_pending());
+            if let Poll::Ready(outcome) = poll(&mut waiting) {
+                break outcome.map(drop);
+            }
+        };
+        assert_eq!(outcome.err().map(|error| failure(&error).error), refused);
+    }
+}
+
+/// A check-out that failed for something else is not explained by what a server has said of an authentication.
+#[test]
+fn refusal_explains_only_what_it_is_of() {
+    let (bench, hub, server) = open_with(Some(plain()));
+    *bench.answer.lock().unwrap() = Answer::Refuses("no".to_string());
+    assert!(matches!(check_out(&bench, &hub, &server), Err(OperationError::Authentication(_))));
+    let of = |cause| CheckOutError::EstablishFailed { cause, overloaded: false };
+    assert!(matches!(server.explain(of(Cause::Authentication)), OperationError::Authentication(_)));
+    for error in [of(Cause::Network), CheckOutError::PoolClosed, CheckOutError::Busy { waiting: 1 }] {
+        assert_eq!(server.explain(error), OperationError::check_out_of("a:27017", error));
+    }
+}
+
 /// Another worker fails in another way before anybody asks why the first one did.
 #[test]
 fn refusal_is_told_although_another_connection_fails_after_it() {

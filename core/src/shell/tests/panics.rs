@@ -279,3 +279,23 @@ fn subscription_that_waits_when_its_filter_panics_is_woken() {
     assert_eq!(bell.rings(), 1);
     assert!(matches!(bell.poll(&mut next), Poll::Ready(None)));
 }
+
+/// Before there is anything that could be polled.
+#[test]
+fn work_that_panics_when_it_is_made_is_made_again_after_a_rest() {
+    let bench = Bench::new();
+    let mut times = 0;
+    let begin = || {
+        times += 1;
+        assert!(times > 1, "as the test wants it");
+        async {}
+    };
+    let mut kept = Box::pin(restart(&bench, begin));
+    assert!(poll(&mut kept).is_pending());
+    pass(&bench, REST - Duration::from_nanos(1));
+    assert!(poll(&mut kept).is_pending(), "it rests");
+    pass(&bench, Duration::from_nanos(1));
+    assert_eq!(poll(&mut kept), Poll::Ready(true));
+    drop(kept);
+    assert_eq!(times, 2);
+}

@@ -27,21 +27,7 @@ impl Runtime for Narrow {
     type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
-    fn now(&self) -> Instant {
-        self.bench.now()
-    }
-
-    fn entropy(&self) -> u32 {
-        self.bench.entropy()
-    }
-
-    async fn sleep_until(&self, at: Instant) {
-        self.bench.sleep_until(at).await;
-    }
-
-    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-        self.bench.connect(endpoint, deadline).await
-    }
+    of_the_bench!(bench);
 
     fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
         self.bench.buffers(stream)
@@ -132,4 +118,44 @@ fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
     assert_eq!(rings, [0, 0, 0, 0, 1], "whoever polled last is woken, and nobody else");
     drop(next);
     assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1), "no waker is kept");
+}
+
+/// There is nothing that it could start. It is not heard of, and takes nobody's place.
+#[test]
+fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() {
+    let hub = narrow(&["a"]);
+    assert_eq!(take_all(&hub).len(), 1);
+    let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
+    let mut waiting: Vec<_> = bells.iter().map(|_| Box::pin(hub.next_server())).collect();
+    for (bell, next) in bells.iter().zip(&mut waiting) {
+        assert!(bell.poll(next).is_pending());
+    }
+    change_seeds(&hub, &["a", "b"]);
+    let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
+    assert_eq!(rings, [1, 1, 1, 1, 0], "those who have a place are");
+    assert!(matches!(bells[0].poll(&mut waiting[0]), Poll::Ready(Some(_))));
+    drop(waiting.remove(0));
+    // A place is free now for whoever asks once more.
+    assert!(bells[SERVERS].poll(&mut waiting[SERVERS - 1]).is_pending());
+    change_seeds(&hub, &["a", "b", "c"]);
+    assert_eq!(bells[SERVERS].rings(), 1);
+}
+
+/// Random bytes that nobody can guess are not there unless a runtime has some.
+#[cfg(feature = "auth")]
+#[test]
+fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
+    use crate::auth::Credential;
+    let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
+    let written = Arc::clone(&runtime.bench.written);
+    let (hub, server) = hub_of(runtime, |config| {
+        config.login = Some(Login::new(Credential::new("ada", "secret")).unwrap());
+    });
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut establishing = Box::pin(hub.keep_establishing(&server));
+    assert!(poll(&mut waiting).is_pending() && poll(&mut establishing).is_pending());
+    let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has no nonce") };
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
+    assert_eq!(error, OperationError::check_out_of("a:27017", failed));
+    assert_eq!(written.load(Ordering::Relaxed), 0);
 }

@@ -18,21 +18,7 @@ impl Runtime for Wide {
     type ServerHandle = Arc<Server<Self>>;
     type Events = Subscribers;
 
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn entropy(&self) -> u32 {
-        self.0.entropy()
-    }
-
-    async fn sleep_until(&self, at: Instant) {
-        self.0.sleep_until(at).await;
-    }
-
-    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-        self.0.connect(endpoint, deadline).await
-    }
+    of_the_bench!(0);
 
     fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
         self.0.buffers(stream)

@@ -1,0 +1,124 @@
+//! Memory that is out, at each place where it is asked for.
+
+use super::*;
+use crate::pool::memory::{ServiceSlot, Stores};
+use crate::storage::deadlines::Node;
+use crate::storage::table::Slot;
+use crate::storage::tests::{Scarce, with_memory_for};
+
+/// The heap of an allocator that refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OnScarce;
+
+impl Stores for OnScarce {
+    type Conns = Scarce<Slot<ConnSlot>>;
+    type Waiters = Scarce<Slot<WaiterSlot>>;
+    type Nodes = Scarce<Node>;
+    type Deadlines = Scarce<Instant>;
+    type Minima = Scarce<Instant>;
+    type Services = Scarce<Slot<ServiceSlot>>;
+    type PerConn<T> = Scarce<T>;
+    type PerWaiter<T> = Scarce<T>;
+}
+
+impl Memory for OnScarce {}
+
+const NO_CONN: CheckOutError = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
+
+/// Three check-outs, for each of which memory is out somewhere: no place to wait, none for its deadline, none for a connection. Nobody waits without need,
+/// and once memory is there again all goes on as if nothing had been.
+#[test]
+fn check_out_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
+    let (mut busy, mut without_conn) = (0, 0);
+    for count in 0.. {
+        let options = PoolOptions { max_pool_size: 2, wait_queue_timeout: ms(5), ..DEFAULT };
+        let mut world = World::<OnScarce>::new(options);
+        world.ready();
+        world.events();
+        let (outcomes, is_out) = with_memory_for(count, || [(); 3].map(|()| (world.counts(), world.check_out(None))));
+        let mut waiting = Vec::new();
+        let mut expected = Vec::new();
+        for (before, outcome) in outcomes {
+            match outcome {
+                Ok(CheckOut::Queued(waiter)) => match world.claim(waiter) {
+                    Claim::Waiting => waiting.push(waiter),
+                    claim => {
+                        assert_eq!(claim, Claim::Failed(NO_CONN));
+                        expected.push((NO_CONN, "connectionError"));
+                        without_conn += 1;
+                    }
+                },
+                outcome => {
+                    let error = CheckOutError::Busy { waiting: before[3] };
+                    assert_eq!(outcome, Err(error));
+                    expected.push((error, "connectionError"));
+                    busy += 1;
+                }
+            }
+        }
+        assert_eq!(failures(&world.events()), expected);
+        assert_eq!(world.counts()[3] as usize, waiting.len(), "those who were refused have left");
+
+        // Memory is there again.
+        while waiting.len() < 3 {
+            waiting.push(world.queue());
+        }
+        let [one, two, three] = waiting[..] else { panic!("three wait") };
+        assert_eq!(world.counts(), [2, 0, 0, 3]);
+        world.establish();
+        world.establish();
+        let lease = world.granted(one);
+        let _second = world.granted(two);
+        world.give_back(lease);
+        let _third = world.granted(three);
+        if !is_out {
+            assert!(busy > 2 && without_conn > 1, "{busy} had no place to wait, {without_conn} no connection");
+            return;
+        }
+    }
+}
+
+#[test]
+fn population_without_memory_is_put_off_and_room_that_was_reserved_needs_none() {
+    let options = PoolOptions { min_pool_size: 1, wait_queue_timeout: ms(500), ..DEFAULT };
+    let mut world = World::<OnScarce>::new(options);
+    let ((), is_out) = with_memory_for(0, || world.ready());
+    assert!(is_out);
+    assert_eq!((world.counts(), world.pool.poll_timeout()), ([0; 4], Some(at(100))));
+    let ((), is_out) = with_memory_for(0, || world.tick(100));
+    assert!(is_out);
+    assert_eq!((world.counts(), world.pool.poll_timeout()), ([0; 4], Some(at(300))), "each pause is longer");
+    for count in 0..5 {
+        let mut copy = world.pool.clone();
+        let (refused, is_out) = with_memory_for(count, || copy.reserve(3, 20));
+        assert_eq!((refused, is_out), (Err(Full), true), "{count}");
+        copy.assert_invariants();
+        assert_eq!(copy.reserve(3, 20), Ok(()));
+    }
+    assert_eq!(world.pool.reserve(3, 20), Ok(()));
+    let ((), is_out) = with_memory_for(0, || world.tick(300));
+    assert_eq!((is_out, world.counts()), (false, [1, 0, 0, 0]));
+}
+
+/// Whoever has not looked at the clock is not served where the time decides.
+#[cfg(feature = "async")]
+#[test]
+fn without_a_clock_nothing_is_handed_out_or_taken_back_where_idle_connections_perish() {
+    for (max_idle_time, is_served) in [(Duration::ZERO, true), (ms(10), false)] {
+        let mut world = World::<OnHeap>::new(PoolOptions { max_idle_time, ..DEFAULT });
+        world.ready();
+        let lease = world.lease();
+        let before = world.pool.clone();
+        assert_eq!(world.act(|pool, _, _| pool.check_in_untimed(&lease)), is_served);
+        if is_served {
+            assert_eq!(world.counts(), [0, 1, 0, 0]);
+        } else {
+            assert!(world.pool == before, "nothing has changed");
+            world.give_back(lease);
+        }
+        let before = world.pool.clone();
+        let lease = world.act(|pool, _, _| pool.check_out_untimed());
+        assert_eq!(lease.is_some(), is_served);
+        assert_eq!(world.pool == before, !is_served);
+    }
+}
