@@ -22,6 +22,8 @@ mod platform;
 mod resolver;
 mod srv;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 pub use command::CommandOptions;
 pub use connection::Connection;

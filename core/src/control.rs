@@ -511,7 +511,8 @@ impl<M: Memory> Control<M> {
             return Ok(());
         }
         let Self { topology, monitors, due, config, touched, .. } = self;
-        for server in topology.servers().map(|description| description.server()) {
+        for description in topology.servers() {
+            let server = description.server();
             let place = server.index() as usize;
             while monitors.slots().len() <= place {
                 monitors.try_push(None)?;
@@ -520,6 +521,8 @@ impl<M: Memory> Control<M> {
             let Some(kept) = monitors.slots_mut().get_mut(place) else { continue };
             if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
                 let monitor = kept.insert(Monitor::new(server, *config));
+                // It may be, where memory for its monitor came late.
+                monitor.set_server_known(description.server_type().is_known());
                 monitor.start(now, &mut There { topology, server, observer });
                 widen(touched, place);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());

@@ -151,11 +151,7 @@ impl ServerId {
     /// The server of this number, at the place of the same number: for hosts that know a single server, and for tests.
     #[must_use]
     pub const fn new(number: u32) -> Self {
-        let serial = match NonZeroU32::new(number.saturating_add(1)) {
-            Some(serial) => serial,
-            None => NonZeroU32::MIN,
-        };
-        Self::at(number, serial)
+        Self::at(number, NonZeroU32::MIN.saturating_add(number))
     }
 
     /// The server with this serial number at this place.

@@ -2,6 +2,8 @@
 
 pub(crate) mod deadlines;
 pub(crate) mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 pub(crate) mod tree;
 
 use core::fmt;

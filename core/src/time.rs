@@ -22,10 +22,7 @@ impl Instant {
     /// The instant `nanos` nanoseconds after the origin, saturating at [`Instant::MAX`].
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
-        match NonZeroU64::new(nanos.saturating_add(1)) {
-            Some(value) => Self(value),
-            None => Self::ORIGIN,
-        }
+        Self(NonZeroU64::MIN.saturating_add(nanos))
     }
 
     /// Nanoseconds since the origin.

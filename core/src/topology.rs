@@ -67,7 +67,7 @@ mod parse;
 mod seeds;
 mod tell;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod texts;
 mod update;
 
@@ -265,8 +265,7 @@ impl<M: Memory> Topology<M> {
         if let Some(name) = options.replica_set {
             self.meta.set_name = Some(self.texts.intern([name.as_bytes(), &[], &[]])?);
         }
-        for seed in options.seeds {
-            let Some(address) = Address::parse(seed) else { continue };
+        for address in options.seeds.iter().copied().filter_map(Address::parse) {
             let address = self.texts.intern_address(address.as_bytes())?;
             if self.member_at(address).is_none() {
                 self.add(address)?;

@@ -76,13 +76,10 @@ fn saslprep(password: &str) -> Result<Prepared<'_>, AuthError> {
 
 #[cfg(feature = "std")]
 fn beyond_ascii(password: &str) -> Result<Prepared<'_>, AuthError> {
-    use alloc::borrow::Cow;
-
-    match stringprep::saslprep(password) {
+    match stringprep::saslprep(password).map(alloc::borrow::Cow::into_owned) {
         Err(_) => Err(AuthError::PasswordProhibited),
-        Ok(Cow::Borrowed(text)) => Ok(Prepared::Borrowed(text)),
-        Ok(Cow::Owned(text)) if text.is_empty() => Err(AuthError::PasswordMissing),
-        Ok(Cow::Owned(text)) => Ok(Prepared::Owned(Zeroizing::new(text))),
+        Ok(text) if text.is_empty() => Err(AuthError::PasswordMissing),
+        Ok(text) => Ok(Prepared::Owned(Zeroizing::new(text))),
     }
 }
 

@@ -4,6 +4,7 @@
 mod app;
 mod lines;
 mod members;
+mod scarce;
 mod step;
 mod time;
 

@@ -104,10 +104,7 @@ impl<M: MuxMemory> Mux<M> {
             self.streams.try_push(Streams::empty())?;
         }
         let ids = self.config.options().streams_per_connection;
-        match self.streams.slots_mut().get_mut(index as usize) {
-            Some(streams) => streams.reset(ids),
-            None => Err(Full),
-        }
+        self.streams.slots_mut().get_mut(index as usize).ok_or(Full)?.reset(ids)
     }
 
     /// The newest connection in the trash that may still be used.

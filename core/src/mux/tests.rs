@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 mod chances;
 mod edges;
+mod equality;
 mod pressure;
 mod report;
+mod scarce;
 
 type Events = Vec<(Instant, MuxEvent)>;
 

@@ -229,5 +229,6 @@ fn fail_command(world: &mut World, socket: SocketId, code: i32) -> Verdict {
 mod options;
 mod order;
 mod random;
+mod scarce;
 mod selecting;
 mod trouble;

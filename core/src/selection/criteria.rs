@@ -231,8 +231,9 @@ impl<'a> SelectionCriteria<'a> {
     /// Source: Max Staleness, "Smallest allowed value for maxStalenessSeconds".
     pub fn check(&self, topology_type: TopologyType) -> Result<(), ConfigError> {
         let is_set = matches!(topology_type, TopologyType::ReplicaSetNoPrimary | TopologyType::ReplicaSetWithPrimary);
+        // A write has none.
         let Some(seconds) = self.read_preference.options.max_staleness_seconds else { return Ok(()) };
-        if !is_set || self.operation == Operation::Write {
+        if !is_set {
             return Ok(());
         }
         if seconds < MAX_STALENESS_MIN {

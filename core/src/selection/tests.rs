@@ -252,6 +252,11 @@ fn criteria_show_all_that_they_want() {
     let text = "read from secondary, tag sets [{dc: ny, rack: 1}, {}], maxStalenessSeconds 120";
     assert_eq!(criteria.to_string(), text);
     assert_eq!(SelectionCriteria::write().to_string(), "write");
+    let plain = ReadPreferenceOptions { tag_sets: &[], max_staleness_seconds: None, ..options };
+    let untagged = ReadPreferenceOptions { tag_sets: &[], ..options };
+    let lenient = ReadPreferenceOptions { tag_sets: &[&[]], max_staleness_seconds: None, ..options };
+    let shown = [plain, untagged, lenient].map(|options| options.validate().expect("valid").to_string());
+    assert_eq!(shown, ["secondary", "secondary, maxStalenessSeconds 120", "secondary, tag sets [{}]"]);
 }
 
 /// LOG-18, and the same of the topology's own accessors.

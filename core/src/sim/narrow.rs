@@ -4,6 +4,9 @@
 //! marks its texts, the scans of a [`Scan`](crate::scan). What counts in 64 bits (connections, check-outs, generations, times) would take centuries, and stream ids
 //! are as few as the options of a pool say.
 
+#[cfg(all(test, feature = "sim"))]
+mod tests;
+
 /// How many numbers are left.
 #[cfg(feature = "sim")]
 const LEFT: u32 = 2;

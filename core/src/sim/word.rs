@@ -4,6 +4,9 @@
 //! feature `sim` these write to a hasher what kind of number they are, as one word of 128 bits, which nothing else does: a search
 //! has a hasher that counts times from now and passes over what is only history. Any other hasher takes them as they are.
 
+#[cfg(all(test, feature = "sim"))]
+mod tests;
+
 use crate::Instant;
 use core::fmt;
 use core::hash::{Hash, Hasher};

@@ -1,5 +1,8 @@
 //! What TLS options come to.
 
+#[cfg(all(test, feature = "webpki-roots"))]
+mod tests;
+
 use super::error::{FileFault, TlsError};
 use super::options::{TlsOptions, TlsWarning};
 use super::verify::{AnyCertificate, AnyName};

@@ -6,6 +6,9 @@ use crate::storage::Store;
 use crate::{Cause, Instant};
 use core::fmt;
 
+#[cfg(test)]
+mod tests;
+
 /// A server's description: what every build has of it, and its names (hosts, passives, arbiters, tags).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Description<N> {

@@ -4,6 +4,7 @@ mod errors;
 mod events;
 mod hostile;
 mod members;
+pub(crate) mod scarce;
 mod seeds;
 mod table;
 mod update;

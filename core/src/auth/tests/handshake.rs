@@ -602,3 +602,47 @@ fn only_scram_has_keys_and_work() {
         assert_eq!(authentication.work(), Err(AuthError::Ended));
     }
 }
+
+/// Before the server has said what it has, and nothing can be begun, there is nothing to say and no reply to anything.
+#[test]
+fn authentication_that_is_not_settled_says_nothing_and_takes_no_reply() {
+    let options = AuthenticationOptions::new([7; ENTROPY_BYTES]);
+    let mut unsettled = Authentication::new(Credential::new("user", "\u{7}"), options).expect("SHA-1 may do");
+    assert_eq!((unsettled.mechanism(), unsettled.keys().is_some()), (None, false));
+    let written = |write: &dyn Fn(&mut Writer<'_>) -> Written| {
+        let mut sink = Vec::new();
+        DocumentWriter::write(&mut sink, write).expect("it grows");
+        keys(&sink)
+    };
+    assert_eq!(written(&|d| unsettled.write_hello(d)), ["saslSupportedMechs"]);
+    assert!(written(&|d| unsettled.write_command(d)).is_empty());
+    let mut answer = Vec::new();
+    DocumentWriter::write(&mut answer, |d| sasl(d, 1, "", true)).expect("it grows");
+    let answer = RawDocument::new(&answer).expect("well-formed");
+    assert_eq!(unsettled.handle_reply(answer), Err(AuthError::Ended));
+    assert_eq!(unsettled.work(), Err(AuthError::Ended));
+    let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", b"salt", 4096).expect("good");
+    assert!(!unsettled.offer_keys(&keys));
+}
+
+/// The server numbers its conversations as it likes: the number goes back as it came, in as many bytes as it takes.
+#[test]
+fn conversation_has_the_number_that_the_server_gave_it_however_large() {
+    let client = client();
+    for id in [-1, 7, i64::from(i32::MAX), i64::from(i32::MAX) + 1, i64::MIN] {
+        let mut talk = Talk::new(&client, authentication(Some(Mechanism::SCRAM_SHA_256), false));
+        talk.sent();
+        assert_eq!(talk.told(hello), Ok(Next::Transmit));
+        assert_eq!(keys(&talk.sent()).first().map(String::as_str), Some("saslStart"));
+        let answer = |d: &mut Writer<'_>, id: i64, payload: &str, done| {
+            d.int64("conversationId", id)?.boolean("done", done)?.binary("payload", 0, payload.as_bytes())?;
+            d.double("ok", 1.0).map(drop)
+        };
+        assert_eq!(talk.told(|d| answer(d, id, SHA_256.server_first, false)), Ok(Next::Transmit));
+        let sent = talk.sent();
+        let number = i32::try_from(id).map_or(RawValue::Int64(id), RawValue::Int32);
+        assert_eq!(at(&sent, "conversationId"), Some(number));
+        assert_eq!(payload(&sent, "payload"), SHA_256.client_final);
+        assert_refused(talk.told(|d| answer(d, id ^ 1, SHA_256.server_final, true)), AuthError::ConversationId);
+    }
+}

@@ -382,6 +382,75 @@ impl Resolver for Empty {
     }
 }
 
+/// A resolver of a user's that has nothing to do with hosts.
+#[derive(Debug)]
+struct SrvOnly;
+
+#[async_trait::async_trait]
+impl Resolver for SrvOnly {
+    async fn lookup_srv(&self, _: &str) -> Result<SrvAnswer, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+
+    async fn lookup_txt(&self, _: &str) -> Result<Vec<String>, LookupError> {
+        Err(LookupError::NoRecords)
+    }
+}
+
+#[test]
+fn host_that_the_resolver_leaves_to_the_platform_is_resolved_there() {
+    let mock = Mock::default();
+    let address = socket_address("10.0.0.1:7");
+    mock.with(|world| {
+        world.hosts = vec![("a.test", vec![address])];
+        world.answers = vec![(address, Accepts { after_ms: 0 })];
+    });
+    let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(SrvOnly)));
+    let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
+    assert!(mock.run(net.connect(&endpoint, None)).expect("an end").is_ok());
+    assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test"]);
+}
+
+#[test]
+fn host_that_is_an_address_is_looked_up_by_nobody() {
+    let mock = Mock::default();
+    let addresses = ["10.0.0.1:7", "[::1]:7"].map(socket_address);
+    mock.with(|world| world.answers = addresses.map(|address| (address, Accepts { after_ms: 0 })).to_vec());
+    // Whoever asked this one would wait for ever.
+    let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Silent)));
+    for host in ["10.0.0.1", "::1"] {
+        let connected = mock.run(net.connect(&Endpoint::Tcp { host, port: 7 }, None));
+        assert!(connected.expect("an end").is_ok(), "{host}");
+    }
+    assert_eq!(mock.begun(), log(&[(0, "10.0.0.1:7"), (0, "[::1]:7")]));
+}
+
+/// What is on the way of a Unix domain socket is this machine's kernel.
+#[test]
+fn sockets_are_shown_by_their_kind_and_private_by_it() {
+    use super::super::Stream;
+    let mock = Mock::default();
+    let address = socket_address("10.0.0.1:7");
+    mock.with(|world| world.answers = vec![(address, Accepts { after_ms: 0 })]);
+    let net = super::super::Net::new(mock.clone());
+    assert_eq!(std::format!("{net:?}"), "Net { platform: \"mock\", .. }");
+    let endpoints = [
+        (Endpoint::Tcp { host: "10.0.0.1", port: 7 }, "Tcp(..)", false),
+        (Endpoint::Unix { path: "/a.sock" }, "Unix(..)", true),
+    ];
+    for (endpoint, shown, is_private) in endpoints {
+        let stream = mock.run(net.connect(&endpoint, None)).expect("an end").expect("connected");
+        assert_eq!((std::format!("{stream:?}").as_str(), net.is_private(&stream)), (shown, is_private));
+        let socket = match stream {
+            Stream::Tcp(socket) | Stream::Unix(socket) => socket,
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => panic!("nobody has asked for it"),
+        };
+        assert_eq!(std::format!("{socket:?}"), "Socket(..)", "of whom it is connected to nothing");
+        assert_eq!(socket.get_ref().is_some_and(|inner| inner.0 == address), !is_private);
+    }
+}
+
 /// CMAP-97: it is no sign of an overloaded server.
 #[test]
 fn resolver_without_addresses_has_not_resolved_the_name() {

@@ -115,3 +115,22 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
     }
     assert_eq!(establishing(Cause::Dns).check_out().map(CheckOutError::name), Some("ConnectionError"));
 }
+
+#[test]
+fn error_of_a_command_says_what_the_server_has_said_and_no_more() {
+    use alloc::string::ToString;
+    let error =
+        CommandError { code: 13, code_name: None, message: None, labels: Vec::new(), reply: bson::Document::new() };
+    let named = CommandError { code_name: Some("Unauthorized".into()), ..error.clone() };
+    let told = CommandError { message: Some("not you".into()), ..error.clone() };
+    let whole = CommandError { message: told.message.clone(), ..named.clone() };
+    let texts = [
+        (error, "the command failed with code 13"),
+        (named, "the command failed with code 13 (Unauthorized)"),
+        (told, "the command failed with code 13: not you"),
+        (whole, "the command failed with code 13 (Unauthorized): not you"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+}

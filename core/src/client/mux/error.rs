@@ -150,7 +150,8 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::Server(error) => Some(error),
+            // Not the box that it is in, so that it can be told what it is.
+            Self::Server(error) => Some(&**error),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::NoHost(_)

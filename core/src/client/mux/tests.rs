@@ -1,5 +1,7 @@
 //! Hosts and plans without a network: the tests are the connections.
 
+mod session;
+
 use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
 use super::link::Incoming;
 use super::options::HostAddress;
@@ -504,4 +506,140 @@ fn what_may_have_been_executed_is_told_from_what_was_not() {
     for (error, is_timeout, may_have_executed) in cases {
         assert_eq!((error.is_timeout(), error.may_have_executed()), (is_timeout, may_have_executed), "{error}");
     }
+}
+
+#[test]
+fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
+    use super::{HostAddress, SessionOptions};
+    let built = || SessionOptions::new(["db:1"]);
+    let startup = |options: &[(&str, usize)]| {
+        let options = options.iter().map(|(name, length)| ((*name).into(), "x".repeat(*length))).collect();
+        SessionOptions { startup_options: options, ..built() }
+    };
+    let hosts = |count: u32| SessionOptions::new((0..count).map(|number| alloc::format!("db{number}")));
+    let good = [
+        SessionOptions { body_bytes_max: 1, ..built() },
+        SessionOptions { body_bytes_max: 268_435_456, ..built() },
+        startup(&[("APPLICATION_NAME", 32_768 - 16 - 4)]),
+        hosts(4096),
+        SessionOptions::new(["db", "db:9043", "other", "/db.sock"]),
+    ];
+    for options in good {
+        options.validate().expect("within the limits");
+    }
+    let host_rule = "hosts is \"db:x\", but must be host, host:port, [ipv6]:port, or the path of a unix socket";
+    let bad = [
+        (SessionOptions { body_bytes_max: 0, ..built() }, "bodyBytesMax is 0, but must be from 1 to 268435456"),
+        (
+            SessionOptions { body_bytes_max: 268_435_457, ..built() },
+            "bodyBytesMax is 268435457, but must be from 1 to 268435456",
+        ),
+        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0"),
+        (startup(&[("COMPRESSION", 1)]), "startupOptions is \"COMPRESSION\", but must leave that to the session"),
+        (
+            startup(&[("A", 1), ("APPLICATION_NAME", 32_768 - 16 - 4)]),
+            "startupOptions is \"[too long]\", but must be at most 32768 bytes long in all",
+        ),
+        (hosts(0), "hosts is 0, but must be from 1 to 4096"),
+        (hosts(4097), "hosts is 4097, but must be from 1 to 4096"),
+        (SessionOptions::new(["db", "db:x"]), host_rule),
+        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be there once"),
+    ];
+    for (options, told) in bad {
+        assert_eq!(options.validate().expect_err(told).to_string(), told);
+    }
+    // A whole connection string may have a password in it.
+    let error = SessionOptions::new(["cql://ann:hunter2@db"]).validate().expect_err("no host").to_string();
+    assert!(error.contains("[redacted]") && !error.contains("hunter2"), "{error}");
+    let shown = alloc::format!("{:?}", built().credential("ann", "hunter2"));
+    assert!(shown.contains("CqlCredential([redacted])") && !shown.contains("ann"), "{shown}");
+    assert_eq!(HostAddress::remote("db"), HostAddress { address: "db".into(), distance: Distance::Remote });
+}
+
+fn reply_of(opcode: Opcode, body: &[u8]) -> super::Reply {
+    let header = crate::wire::cql::Header {
+        version: Version::V4,
+        direction: Direction::Response,
+        flags: Flags::NONE,
+        stream: 3,
+        opcode,
+        length_bytes: u32::try_from(body.len()).expect("short"),
+    };
+    super::Reply { host: MuxId::new(7), header, body: body.to_vec() }
+}
+
+#[test]
+fn reply_is_shown_without_its_body() {
+    let reply = reply_of(Opcode::Result, b"hunter2");
+    assert_eq!((reply.host(), reply.body()), (MuxId::new(7), &b"hunter2"[..]));
+    let shown = alloc::format!("{reply:?}");
+    assert!(shown.starts_with("Reply { host: MuxId(7), envelope: "), "{shown}");
+    let numbers = alloc::format!("{:?}", b"hunter2");
+    assert!(!shown.contains("hunter2") && !shown.contains(&numbers), "{shown}");
+    assert_eq!(reply.into_body(), b"hunter2");
+}
+
+#[test]
+fn error_of_a_server_is_told_in_its_words_and_is_the_source() {
+    use super::ServerError;
+    use crate::wire::cql::ErrorCode;
+    use core::error::Error as _;
+    let (code, message) = (ErrorCode::OVERLOADED, String::from("later"));
+    let server = ServerError { code, message, reply: reply_of(Opcode::Error, &[]) };
+    let told = alloc::format!("{code}: later");
+    assert_eq!(server.to_string(), told);
+    let error = RequestError::Server(alloc::boxed::Box::new(server.clone()));
+    assert_eq!(error.to_string(), told);
+    assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&server));
+    assert!(error.may_have_executed() && !error.is_timeout());
+    let wrong = reply_of(Opcode::Error, &[0, 0]).response().expect_err("that is no code");
+    let error = RequestError::Reply(wrong);
+    assert_eq!(error.to_string(), alloc::format!("the answer makes no sense: {wrong}"));
+    assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&wrong));
+    assert!(error.may_have_executed() && !error.is_timeout());
+}
+
+/// Where a text has no room it is cut off, and said to be.
+#[test]
+fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
+    let reasons = [
+        RejectionReason::Pool(AcquireError::Closed),
+        RejectionReason::Lost { cause: Cause::Network, sent: false },
+        RejectionReason::Refused(crate::wire::cql::ErrorCode::OVERLOADED),
+    ];
+    for reason in reasons {
+        let rejection = Rejection { refusal: Some("no".into()), ..rejection(reason) };
+        crate::storage::tests::assert_never_cut_silently(&rejection);
+    }
+}
+
+/// A slot that nobody has, or that its owner has given up already, is nobody's.
+#[test]
+fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let lost = rig.poll(9, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }))));
+    rig.turn(|turn| turn.give_up(9));
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.reply(conn, &[stream]);
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    assert!(matches!(rig.poll(slot, "a"), Poll::Pending), "its answer was taken");
+    assert!(rig.is_idle());
+}
+
+/// Its task has read on before it heard that it is closed.
+#[test]
+fn replies_of_a_connection_that_is_gone_are_nobodys() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    rig.reply(conn, &[stream]);
+    let lost = rig.poll(slot, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    assert!(rig.is_idle());
+    assert_eq!(rig.establish.len(), 1, "one in its place is wanted");
 }

@@ -281,6 +281,14 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
     assert_eq!(*error, OptionError::new("hosts", "[redacted]", error.rule()));
 }
 
+#[test]
+fn what_stands_before_an_at_sign_of_a_host_is_not_shown() {
+    let error = ClientOptions::new("ann:hunter2@a").validate().unwrap_err();
+    let Error::Option(error) = error else { panic!("{error}") };
+    assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
+    assert!(!error.rule().contains("ClientOptions::parse"), "it is no connection string: {error}");
+}
+
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
 fn libraries_on_top_are_told_in_their_order_and_once() {
@@ -288,4 +296,20 @@ fn libraries_on_top_are_told_in_their_order_and_once() {
     let options = built().driver_info(inner.clone()).driver_info(DriverInfo::new("outer")).driver_info(inner);
     let told = options.driver("poolhouse", "0.1", "Rust");
     assert_eq!(told, ("poolhouse|inner|outer".to_string(), "0.1|1.2".to_string(), "Rust|p".to_string()));
+}
+
+/// What no connection string says.
+#[test]
+fn late_replies_are_waited_for_as_long_as_is_said() {
+    assert_eq!(built().late_reply, secs(1));
+    assert_eq!(built().late_reply(secs(7)).late_reply, secs(7));
+    built().late_reply(Duration::ZERO).validate().expect("not at all");
+}
+
+#[cfg(feature = "tracing")]
+#[test]
+fn log_is_as_the_options_say() {
+    use crate::observe::log::LogStyle;
+    let log = LogOptions { style: LogStyle::Text, ..LogOptions::OFF };
+    assert_eq!(built().log(log).log, log);
 }

@@ -56,3 +56,41 @@ fn families_are_looked_up_side_by_side() {
         assert_eq!((found, mock.now()), (Some(expected), Instant::from_nanos(expected_ms * 1_000_000)), "{shown}");
     }
 }
+
+fn resolver(config: ResolverConfig) -> (Mock, DnsResolver<Mock>) {
+    let mock = Mock::default();
+    (mock.clone(), DnsResolver::with_config(mock, config))
+}
+
+fn one_server() -> ResolverConfig {
+    ResolverConfig::new(vec![([10, 0, 0, 1], 53).into()])
+}
+
+/// Nothing is asked for which there is no time.
+#[test]
+fn lookup_that_has_no_time_ends_before_it_has_begun() {
+    let (mock, resolver) = resolver(ResolverConfig { timeout: Duration::ZERO, ..one_server() });
+    assert_eq!(mock.run(resolver.lookup_srv("_mongodb._tcp.a.test")), Some(Err(LookupError::Timeout)));
+    assert_eq!(mock.now(), Instant::ORIGIN);
+}
+
+/// The platform of these tests has no datagrams.
+#[test]
+fn host_whose_servers_cannot_be_asked_is_not_looked_for_in_other_domains() {
+    let config = ResolverConfig { search: vec!["b.test".into(), "c.test".into()], ..one_server() };
+    let (mock, resolver) = resolver(config);
+    let found = mock.run(resolver.lookup_addresses("host-that-is-in-no-file"));
+    assert_eq!(found, Some(Some(Err(LookupError::Unreachable))));
+    let txt = mock.run(resolver.lookup_txt("a.test")).expect("an end");
+    assert_eq!(txt, Err(LookupError::Unreachable));
+}
+
+#[test]
+fn resolver_of_the_system_leaves_hosts_to_the_platform_and_asks_for_all_else() {
+    let mock = Mock::default();
+    let resolver = DnsResolver::new(mock.clone());
+    assert_eq!(mock.run(resolver.lookup_addresses("a.test")), Some(None));
+    let srv = mock.run(resolver.lookup_srv("_mongodb._tcp.a.test")).expect("an end");
+    assert_eq!(srv, Err(LookupError::Unreachable), "whoever the servers of this machine are");
+    assert_eq!(std::format!("{resolver:?}"), "DnsResolver { config: None, .. }");
+}

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Instant;
 use crate::client::resolver::tests::timers::Hasty;
 use crate::client::{Client, ClientOptions};
 use crate::dns::{LookupError, SrvAnswer, SrvRecord};
@@ -104,4 +105,19 @@ fn lookups_are_logged_as_the_options_say_and_good_ones_not_at_all() {
     assert!(failed.message().ends_with(". Failure: SRV lookup: no host"));
     assert!(ignored.message().ends_with(", the first of them: evil.test"));
     assert!(text.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY));
+}
+
+/// The tasks of this platform are dropped at once, so that the client is closed.
+#[test]
+fn client_that_is_closed_looks_nothing_up() {
+    let client = Client::with_platform(Hasty::default(), ClientOptions::new("a.b.test:1"), Subscribers::default());
+    let client = client.expect("the options are right");
+    assert!(client.hub().is_closed());
+    let uri = ConnectionString::parse("mongodb+srv://cluster.b.test/").expect("a string");
+    let question = SrvQuestion::of(&uri).expect("of that kind");
+    let poll = SrvPoll::new(Instant::ORIGIN, question, Duration::ZERO, Duration::from_secs(10));
+    // Without an answer to any question.
+    let resolver = Arc::new(Told(Mutex::new(Vec::new())));
+    let run = pin!(run(Arc::clone(&client.inner.hub), Arc::default(), resolver, poll));
+    assert_eq!(run.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }

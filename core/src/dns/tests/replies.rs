@@ -221,3 +221,17 @@ fn reply_to_something_else_than_a_question_is_not_ours() {
     lookup.handle_datagram(at(1), server(1), &bytes);
     assert!(!lookup.is_done());
 }
+
+/// A record that has its kind and nothing else.
+#[test]
+fn record_without_data_is_none() {
+    for (kind, of_kind) in [
+        (RecordKind::A, TYPE::A),
+        (RecordKind::Aaaa, TYPE::AAAA),
+        (RecordKind::Srv, TYPE::SRV),
+        (RecordKind::Txt, TYPE::TXT),
+    ] {
+        let hollow = record("a.b", 1, RData::Empty(of_kind));
+        assert_eq!(of("a.b", kind, vec![hollow]), Some(Err(LookupError::NoRecords)), "{kind:?}");
+    }
+}

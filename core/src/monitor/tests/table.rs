@@ -211,3 +211,15 @@ fn the_rtt_line_takes_every_input_too() {
         }
     }
 }
+
+/// Only what the host was told to do is under way.
+#[test]
+fn dial_is_under_way_from_when_the_host_was_told() {
+    let mut rig = Rig::streaming();
+    rig.start();
+    let line = &rig.monitor.check;
+    assert!(line.owes() && !line.is_dialing() && !line.is_idle() && !line.is_down());
+    assert!(matches!(rig.actions()[..], [MonitorAction::Dial(_)]));
+    let line = &rig.monitor.check;
+    assert!(!line.owes() && line.is_dialing() && !line.is_idle() && !line.is_down());
+}

@@ -162,3 +162,30 @@ fn a_fixed_store_has_room_for_what_it_says() {
     let mut streams = Streams::<heapless::Vec<u64, { words(32_768) }>>::empty();
     streams.reset(32_768).expect("there is room");
 }
+
+#[test]
+fn what_is_free_is_not_freed_again_and_an_id_that_is_not_there_is_free() {
+    let mut streams = streams(4096);
+    let taken = streams.take().expect("one is free");
+    let before = streams.clone();
+    assert_eq!([taken + 1, 4095, 4096, 40_000].map(|id| streams.of(id)), [Use::Free; 4]);
+    streams.free(taken + 1, Use::Free);
+    assert_eq!(streams, before);
+    assert_eq!(streams.of(taken), Use::Waiting);
+    streams.assert_invariants();
+}
+
+/// The last 64 ids under a word have nobody behind them there: the turn goes on elsewhere.
+#[test]
+fn behind_the_last_ids_under_a_word_the_turn_goes_on_with_the_next_ones() {
+    let mut streams = streams(8192);
+    while streams.take().is_some() {}
+    for wanted in [4094, 5000, 1] {
+        free(&mut streams, 4090);
+        assert_eq!(streams.take(), Some(4090));
+        free(&mut streams, wanted);
+        assert_eq!(streams.take(), Some(wanted), "behind 4090, wherever it is");
+        assert_eq!(streams.take(), None);
+        streams.assert_invariants();
+    }
+}

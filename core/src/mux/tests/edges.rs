@@ -242,3 +242,13 @@ fn room_that_was_made_is_there() {
     world.establish();
     assert!(matches!(world.acquire(), Ok(Acquire::Granted(_))));
 }
+
+#[test]
+fn host_that_is_ignored_needs_no_connection_whatever_the_load() {
+    let mut world = world(SMALL);
+    assert_eq!([0, 4, 9].map(|load| world.mux.needed(load)), [1, 2, 3]);
+    let ignored = MuxOptions { distance: Distance::Ignored, ..SMALL };
+    world.act(|mux, now, seen| mux.reconfigure(now, ignored.validate().expect("right"), seen));
+    assert_eq!([0, 4, 9].map(|load| world.mux.needed(load)), [0; 3]);
+    assert_eq!((world.state(), world.mux.poll_timeout()), (HostState::default(), None));
+}

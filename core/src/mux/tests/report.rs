@@ -109,3 +109,31 @@ fn options_that_contradict_each_other_are_refused_by_name() {
     assert_eq!(MuxOptions::default(), MuxOptions::DEFAULT);
     assert_eq!(MuxConfig::default().options(), MuxConfig::DEFAULT.options());
 }
+
+/// Whoever writes an event to a place that is too short learns of it, wherever it ends.
+#[test]
+fn events_that_do_not_fit_are_not_cut_silently() {
+    struct Short(usize);
+    impl core::fmt::Write for Short {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0 = self.0.checked_sub(text.len()).ok_or(core::fmt::Error)?;
+            Ok(())
+        }
+    }
+    let conn = world(SMALL).establish.pop().expect("a core connection");
+    let mux = MuxId::new(7);
+    let closed = |reason| MuxEvent::ConnectionClosed { mux, conn, reason, in_flight: 4 };
+    let events = [
+        closed(MuxClosed::Idle),
+        closed(MuxClosed::Error(Cause::Network)),
+        MuxEvent::StreamOrphaned { mux, conn, stream: 5, orphaned: 1 },
+        MuxEvent::AcquireFailed { mux, error: AcquireError::Closed, duration: Duration::ZERO },
+    ];
+    for event in events {
+        let len = event.to_string().len();
+        for room in 0..=len {
+            let result = core::fmt::write(&mut Short(room), format_args!("{event}"));
+            assert_eq!(result.is_ok(), room == len, "{event} in {room}");
+        }
+    }
+}

@@ -349,3 +349,17 @@ mod panicking {
         }
     }
 }
+
+/// As when somebody listens only since a connection was checked out.
+#[test]
+fn connection_that_comes_back_without_having_been_seen_to_go_has_no_time_of_use() {
+    let kept = Kept::default();
+    let mut late = with_local_recorder(&kept, || PoolMetrics::new("a:1"));
+    let conn = World::new(PoolOptions::DEFAULT).lease_new().conn();
+    for _ in 0..2 {
+        late.on_event(Instant::ORIGIN, &PoolEvent::ConnectionCheckedIn { pool: PoolId::new(1), conn });
+        assert_eq!(kept.counts(), (1.0, 0.0), "it is there, and idle");
+    }
+    assert_eq!(kept.values("use_time", None), []);
+    assert_eq!(format!("{late:?}"), "PoolMetrics { name: \"a:1\", .. }");
+}

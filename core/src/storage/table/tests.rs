@@ -43,3 +43,43 @@ fn lists_keep_order_when_slots_move() {
     assert_eq!(table.next(2), Some(0));
     table.assert_invariants();
 }
+
+#[test]
+fn a_place_that_was_never_made_is_moved_and_removed_without_effect() {
+    let mut table = Small::new(Store::EMPTY);
+    table.insert(0, 10).expect("room");
+    let before = table.clone();
+    table.move_to(7, 1);
+    table.move_to(NIL, 0);
+    table.remove(7);
+    assert_eq!(table, before);
+    assert_eq!((table.list_of(7), table.at(7), table.next(7)), (FREE, None, None));
+    table.assert_invariants();
+
+    let (mut slots, mut list) = ([] as [Slot<u32>; 0], List::EMPTY);
+    unlink(&mut slots, &mut list, 0);
+    push_back(&mut slots, &mut list, 0, 1);
+    push_front(&mut slots, &mut list, NIL);
+    assert_eq!(list, List::EMPTY, "what is not there is on no list");
+}
+
+#[test]
+fn hashes_tell_keys_and_tables_apart_but_not_by_what_free_slots_were_used_for() {
+    use crate::storage::tests::hash;
+    let mut table = Small::new(Store::EMPTY);
+    let first = table.insert(0, 10).expect("room");
+    let second = table.insert(0, 20).expect("room");
+    let keys = [first, second, Key { index: 1, ..first }, Key { index: 0, ..second }];
+    for (at, key) in keys.iter().enumerate() {
+        assert_eq!(hash(key), hash(&key.clone()));
+        assert!(keys[..at].iter().all(|other| hash(other) != hash(key)), "{key:?}");
+    }
+    let mut copy = table.clone();
+    assert_eq!(hash(&copy), hash(&table));
+    *copy.get_mut(1) = 21;
+    assert_ne!(hash(&copy), hash(&table), "a value in use counts");
+    table.remove(1);
+    copy.remove(1);
+    assert_ne!(copy, table);
+    assert_eq!(hash(&copy), hash(&table), "what it was is history");
+}

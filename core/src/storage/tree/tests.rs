@@ -95,3 +95,26 @@ fn a_deadline_at_the_end_of_time_is_none() {
     assert_eq!((deadlines.earliest(), deadlines.of(3)), (None, None));
     deadlines.remove(3);
 }
+
+#[test]
+fn room_that_is_there_is_not_made_again_and_room_that_is_refused_changes_nothing() {
+    use crate::storage::tests::{Scarce, with_memory_for};
+    let mut deadlines = Tree::<Scarce<Instant>, Scarce<Instant>>::empty();
+    deadlines.reserve(20).expect("memory");
+    let (done, is_out) = with_memory_for(0, || {
+        for waiter in (0..20).rev() {
+            deadlines.insert(waiter, at(u64::from(waiter))).expect("there is room");
+        }
+        deadlines.reserve(8)
+    });
+    assert_eq!((done, is_out, deadlines.room), (Ok(()), false, 20));
+    let before = deadlines.clone();
+    // Of more than it has room for leaves and minima are asked for, one after the other.
+    for count in 0..2 {
+        let (refused, is_out) = with_memory_for(count, || deadlines.reserve(30));
+        assert_eq!((refused, is_out), (Err(Full), true));
+        assert_eq!(deadlines, before);
+    }
+    assert_eq!((deadlines.reserve(30), deadlines.first()), (Ok(()), Some(0)));
+    deadlines.assert_invariants(|waiter| (waiter < 20).then(|| at(u64::from(waiter))));
+}

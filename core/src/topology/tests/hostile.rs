@@ -253,3 +253,51 @@ fn growable_memory_forgets_names_of_the_past() {
         assert!(net.topology.servers.slots().len() <= 102);
     }
 }
+
+/// Serial numbers are not used twice, so that they may run out.
+#[test]
+fn members_beyond_the_last_serial_number_are_refused() {
+    let mut net = ready(&["a"]);
+    net.topology.last_serial = u32::MAX - 1;
+    assert!(!net.hello("a", &primary(&["a", "b", "c"])));
+    assert_eq!(net.see("a").error(), Some(ServerError::Beyond { limit: Limit::Servers, count: 2048 }));
+    assert_eq!(net.topology.server_count(), 1);
+    assert!(net.hello("a", &primary(&["a", "b"])), "the last number is one too");
+    assert_eq!(net.at("b").number(), u32::MAX);
+    assert!(!net.hello("a", &primary(&["a", "b", "c"])));
+}
+
+#[test]
+fn tag_that_is_said_twice_is_one() {
+    let mut net = ready(&["a"]);
+    let tags = &[("dc", "ny"), ("rack", "1"), ("dc", "ny"), ("dc", "la")];
+    net.hello("a", &HelloInfo { lists: Lists { hosts: &["a"], tags, ..Lists::default() }, ..primary(&[]) });
+    assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [("dc", "ny"), ("rack", "1"), ("dc", "la")]);
+}
+
+/// Routers and ghosts are what they are with a set's name and without.
+#[test]
+fn set_name_that_comes_or_goes_is_a_change() {
+    let mut net = ready(&["a"]);
+    let named = HelloInfo { set_name: Some("rs"), ..mongos() };
+    for (hello, name) in
+        [(mongos(), None), (named, Some("rs")), (mongos(), None), (mongos(), None), (named, Some("rs"))]
+    {
+        assert!(net.hello("a", &hello));
+        let see = net.see("a");
+        assert_eq!((see.set_name(), see.server_type()), (name, ServerType::Mongos));
+    }
+    assert_eq!(net.lines().iter().filter(|line| line.starts_with("a:27017")).count(), 4, "one reply said nothing new");
+}
+
+/// Whoever writes an error to a place that is too short learns of it, wherever it ends.
+#[test]
+fn errors_that_do_not_fit_are_not_cut_silently() {
+    let errors = [
+        ServerError::StateChange { change: StateChange::Recovering, code: 91 },
+        ServerError::Beyond { limit: Limit::Texts, count: 64 },
+        ServerError::BadAddress { field: AddressField::Hosts, place: 3 },
+        ServerError::WrongSetName,
+    ];
+    errors.iter().for_each(crate::storage::tests::assert_never_cut_silently);
+}

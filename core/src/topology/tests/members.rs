@@ -310,6 +310,21 @@ fn copies_show_the_topology_as_it_was() {
     assert!(matches!(event, OwnedSdamEvent::ServerClosed { address, .. } if address == "x"));
 }
 
+/// A copy has its servers without gaps: the id finds a server there all the same, and one that is gone is not found.
+#[test]
+fn copies_find_servers_by_their_ids_wherever_they_are() {
+    let mut net = ready(&["a", "b", "c"]);
+    let [a, b, c] = ["a", "b", "c"].map(|address| net.at(address));
+    net.hello("b", &primary(&["b", "c"]));
+    net.actions();
+    let copy = net.topology.description().to_owned();
+    for description in [copy.get(), net.topology.description()] {
+        let found = [a, b, c].map(|id| description.server(id).map(|server| (server.server(), server.address().len())));
+        assert_eq!(found, [None, Some((b, 7)), Some((c, 7))]);
+        assert!(description.server(ServerId::new(9)).is_none());
+    }
+}
+
 #[test]
 fn descriptions_show_the_fields_that_tell_servers_apart() {
     let mut net = ready(&["a", "b"]);

@@ -64,3 +64,103 @@ fn rounds_of_marks_begin_anew_when_they_run_out() {
     assert!(!texts.is_marked(id));
     assert!(texts.mark(id));
 }
+
+/// Two texts of one hash (FNV-1a makes the same of them) are two texts, in one bucket.
+#[test]
+fn texts_of_one_hash_are_told_apart() {
+    let mut texts = Texts::<OnHeap>::empty();
+    for (one, other) in [("costarring", "liquid"), ("declinate", "macallums"), ("altarage", "zinke")] {
+        assert_eq!(hash([one.as_bytes(), &[], &[]]), hash([other.as_bytes(), &[], &[]]));
+        let first = intern(&mut texts, one).unwrap();
+        assert_eq!(texts.find([other.as_bytes(), &[], &[]]), None);
+        let second = intern(&mut texts, other).unwrap();
+        assert_ne!(first, second);
+        assert_eq!((texts.view().get(first), texts.view().get(second)), (one, other));
+        assert_eq!((intern(&mut texts, one), intern(&mut texts, other)), (Ok(first), Ok(second)));
+    }
+}
+
+#[test]
+fn each_limit_of_texts_refuses_by_itself() {
+    let mut places = Texts::<Fixed<1, 1, 2, 64>>::empty();
+    let ids = ["a", "b"].map(|text| intern(&mut places, text).unwrap());
+    assert_eq!(intern(&mut places, "c"), Err(Full), "no place, but bytes");
+    assert_eq!(["a", "b"].map(|text| intern(&mut places, text).unwrap()), ids);
+    let mut none = Texts::<Fixed<1, 1, 0, 16>>::empty();
+    assert_eq!(intern(&mut none, "a"), Err(Full), "not even a bucket");
+    assert_eq!(none.find([b"a", b"", b""]), None);
+    let mut slots = [TextSlot::at(4, 1)];
+    link(&mut slots, &mut [], 0);
+    assert_eq!(slots, [TextSlot::at(4, 1)], "without buckets it is in none");
+
+    let mut bytes = Texts::<OnHeap>::empty();
+    assert_eq!(intern(&mut bytes, &"x".repeat(0x1_0000)), Err(Full), "longer than a length can say");
+    let long = "x".repeat(0xfff0);
+    let held = (0..).take_while(|number| intern(&mut bytes, &format!("{long}{number}")).is_ok()).count();
+    assert_eq!(held, (4 << 20) / (0xfff0 + 4 + 2), "4 MiB together");
+    intern(&mut bytes, "short").unwrap();
+}
+
+/// Of an allocator that refuses at each place in turn: what was there is found, and what was refused is there once memory is.
+#[test]
+fn text_for_which_memory_is_out_is_refused_and_may_come_later() {
+    use super::super::tests::scarce::OnScarce;
+    use crate::storage::tests::with_memory_for;
+    let mut slower = 0;
+    for count in 0.. {
+        let mut texts = Texts::<OnScarce>::empty();
+        let words: Vec<_> = (0..40).map(|number| format!("word{number}")).collect();
+        let (outcomes, is_out) =
+            with_memory_for(count, || words.iter().map(|word| intern(&mut texts, word)).collect::<Vec<_>>());
+        for (word, outcome) in words.iter().zip(&outcomes) {
+            assert_eq!(texts.find([word.as_bytes(), &[], &[]]).ok_or(Full), *outcome, "{word}");
+        }
+        let buckets = texts.buckets.slots().len();
+        slower += u32::from(outcomes.iter().all(Result::is_ok) && buckets < 40);
+        for (word, outcome) in words.iter().zip(outcomes) {
+            let id = intern(&mut texts, word).unwrap();
+            assert_eq!(texts.view().get(id), word);
+            assert!(outcome.is_err() || outcome == Ok(id));
+        }
+        if !is_out {
+            break;
+        }
+    }
+    assert_eq!(slower, 0, "a text takes more than its share of buckets");
+}
+
+/// Stores that are smaller than the limits say: each of them counts, and in a single bucket texts are only found more slowly.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Tight;
+
+impl Stores for Tight {
+    type Names = heapless::Vec<TextId, 1>;
+    type Servers = heapless::Vec<super::super::memory::ServerSlot<Self::Names>, 1>;
+    type Texts = heapless::Vec<TextSlot, 6>;
+    type Bytes = heapless::Vec<u8, 32>;
+    type Buckets = heapless::Vec<u16, 1>;
+    type PerServer<T> = heapless::Vec<T, 1>;
+    type Due = heapless::Vec<crate::Instant, 1>;
+    const NAMES_MAX: u16 = 100;
+    const SERVERS_MAX: u32 = 100;
+    const TEXTS_MAX: u16 = 100;
+    const BYTES_MAX: u32 = 100;
+}
+
+#[test]
+fn stores_that_are_smaller_than_the_limits_say_are_filled_and_no_more() {
+    let mut texts = Texts::<Tight>::empty();
+    assert_eq!(intern(&mut texts, &"x".repeat(29)), Err(Full), "33 bytes");
+    let ids: Vec<_> = ["", "a", "b", "c", "d"].map(|text| intern(&mut texts, text).unwrap()).into();
+    assert_eq!(texts.limit(), 6);
+    assert!(texts.is_sweep_due(2, 0) && texts.is_sweep_due(1, 5) && !texts.is_sweep_due(1, 4));
+    assert_eq!(intern(&mut texts, "wxyz!"), Err(Full), "one byte too many");
+    intern(&mut texts, "wxyz").unwrap();
+    assert_eq!(intern(&mut texts, "e"), Err(Full), "neither bytes nor a place");
+    assert_eq!(["", "a", "b", "c", "d"].map(|text| intern(&mut texts, text).unwrap()), ids[..]);
+    texts.unmark_all();
+    texts.mark(ids[2]);
+    texts.sweep();
+    texts.assert_invariants();
+    assert_eq!(["a", "b", "wxyz"].map(|text| texts.find([text.as_bytes(), &[], &[]])), [None, Some(ids[2]), None]);
+}

@@ -64,6 +64,7 @@ fn bad_host_is_an_error_at_its_place() {
         ("mongodb://b,a:65536", UriErrorKind::Port, 14),
         ("mongodb://%2Ftmp%2Fa", UriErrorKind::Socket, 10),
         ("mongodb://%2Ftmp%2Fa.sock:1", UriErrorKind::Socket, 10),
+        ("mongodb://%2Ftmp%0a.sock", UriErrorKind::Host, 10),
     ] {
         assert_eq!((error(uri).kind(), error(uri).offset()), (kind, Some(offset)), "{uri}");
     }
@@ -73,6 +74,9 @@ fn bad_host_is_an_error_at_its_place() {
 fn host_longer_than_any_name_is_an_error() {
     assert_eq!(error(&format!("mongodb://{}", "a".repeat(256))).kind(), UriErrorKind::Host);
     assert_eq!(error(&format!("mongodb://%2F{}.sock", "a".repeat(256))).kind(), UriErrorKind::Host);
+    let zoned = |zone: usize| format!("mongodb://[::1%25{}]", "a".repeat(zone));
+    assert_eq!(seeds(&zoned(249)), [format!("[::1%{}]", "a".repeat(249))]);
+    assert_eq!(error(&zoned(250)).kind(), UriErrorKind::Host);
 }
 
 #[test]

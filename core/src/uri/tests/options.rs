@@ -117,7 +117,9 @@ fn other_options_are_typed() {
         (options.socket_timeout, options.timeout),
         (Some(Duration::from_millis(9)), Some(Duration::from_millis(10)))
     );
-    assert_eq!(quiet("mongodb://a/?w=majority").options().w, Some(W::Name("majority".into())));
+    for name in ["majority", "-", "-1x"] {
+        assert_eq!(quiet(&format!("mongodb://a/?w={name}")).options().w, Some(W::Name(name.into())), "{name}");
+    }
     let srv = quiet("mongodb+srv://a/?srvMaxHosts=2&srvServiceName=x");
     assert_eq!((srv.srv_max_hosts(), srv.srv_service_name()), (Some(2), "x"));
 }
@@ -162,6 +164,8 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
         "srvServiceName=a--b",
         "srvServiceName=1",
         "srvServiceName=a_b",
+        "srvServiceName=a-",
+        &format!("srvServiceName={}", "a".repeat(63)),
     ] {
         let uri = parse(&format!("mongodb+srv://a/?{option}"));
         let name = option.split('=').next();
@@ -307,4 +311,30 @@ fn semicolons_delimit_where_there_is_no_ampersand() {
 #[test]
 fn plus_is_no_blank() {
     assert_eq!(quiet("mongodb://a/?replicaSet=b+c%20d").options().replica_set.as_deref(), Some("b+c d"));
+}
+
+/// Whatever the name is that it was given by.
+#[test]
+fn value_with_a_broken_escape_is_an_error_of_its_option() {
+    for (name, option) in [
+        ("maxPoolSize", Some("maxPoolSize")),
+        ("ssl", Some("tls")),
+        ("J", Some("j")),
+        ("WTimeout", Some("wtimeout")),
+        ("waitqueuesize", Some("waitQueueSize")),
+        ("waitQueueMultiple", Some("waitQueueMultiple")),
+        ("gssapiservicename", Some("gssapiServiceName")),
+        ("nobodys", None),
+    ] {
+        assert_eq!(option_error(&format!("mongodb://a/?{name}=%zz")), (option, UriErrorKind::Escape), "{name}");
+    }
+}
+
+/// What was given by its old name counts until the present one comes, whatever that is worth.
+#[test]
+fn present_name_of_an_option_makes_the_old_one_void() {
+    let uri = parse("mongodb://a/?j=true&wtimeout=5&journal=x&wTimeoutMS=y");
+    assert_eq!((uri.options().journal, uri.options().w_timeout), (None, None));
+    let quiet = parse("mongodb://a/?j=true&wtimeout=5");
+    assert_eq!((quiet.options().journal, quiet.options().w_timeout), (Some(true), Some(Duration::from_millis(5))));
 }

@@ -71,3 +71,27 @@ fn mechanisms_have_the_names_that_connection_strings_give_them() {
         assert_eq!(mechanism.to_string(), mechanism.name());
     }
 }
+
+/// Where there is no room for all of it that is said, whichever part it is.
+#[test]
+fn string_that_cannot_be_printed_whole_is_an_error_of_printing() {
+    use core::fmt::Write;
+    struct Room(usize);
+    impl Write for Room {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0 = self.0.checked_sub(text.len()).ok_or(core::fmt::Error)?;
+            Ok(())
+        }
+    }
+    for text in [
+        "mongodb://a,[::1]:2,%2Fc.sock/d?compressors=zstd,zlib&readPreference=nearest&readPreferenceTags=a:b,c:d&w=2",
+        "mongodb+srv://a.b.c/?tls=true&appName=x",
+    ] {
+        let uri = quiet(text);
+        let length = uri.to_string().len();
+        for room in 0..length {
+            assert!(write!(Room(room), "{uri}").is_err(), "{room} bytes for {uri}");
+        }
+        assert!(write!(Room(length), "{uri}").is_ok());
+    }
+}

@@ -446,3 +446,19 @@ fn a_sink_by_reference_is_that_sink() {
     write(&mut bytes);
     assert_eq!(bytes, b"xb");
 }
+
+#[test]
+fn documents_of_the_same_bytes_have_one_hash_and_iterators_show_only_where_they_are() {
+    use crate::storage::tests::hash;
+    let [one, same, other] = [1, 1, 2].map(|value| document(&[b'\x10', b'n', 0, value, 0, 0, 0]));
+    let [one, same, other] = [&one, &same, &other].map(|bytes| RawDocument::new(bytes).expect("opens"));
+    assert_eq!((one, hash(&one)), (same, hash(&same)));
+    assert_ne!((one, hash(&one)), (other, hash(&other)));
+    let arrays = [one, same, other].map(|document| hash(&RawArray::from_document(document)));
+    assert_eq!((arrays[0] == arrays[1], arrays[0] == arrays[2]), (true, false));
+
+    let mut elements = one.iter();
+    assert_eq!(format!("{elements:?}"), "Elements { rest: Reader(7 bytes at 4) }");
+    elements.next().expect("one").expect("well-formed");
+    assert_eq!(format!("{elements:?}"), "Elements { rest: Reader(0 bytes at 11) }");
+}

@@ -9,6 +9,9 @@ use crate::wire::error::EncodeError;
 use crate::wire::read::saturate;
 use crate::wire::sink::Sink;
 
+#[cfg(test)]
+mod tests;
+
 /// Writes one document, element by element, at the end of a sink.
 ///
 /// A call that fails leaves the document as it was before it. Keys are written as they come: it is the

@@ -217,3 +217,18 @@ fn malformed_reply_is_no_plain_success() {
     reply[16] = 0x55;
     assert!(!CommandReply::is_plain_success(RawDocument::new(&reply).expect("opens")));
 }
+
+#[test]
+fn fields_of_a_write_concern_error_that_are_null_count_as_absent() {
+    let reply = bytes(&|d| {
+        d.int32("ok", 1)?;
+        d.document("writeConcernError", |e| {
+            e.null("code")?.null("errmsg")?.null("errorLabels")?.int32("code", 64)?.str("errmsg", "waited").map(drop)
+        })
+        .map(drop)
+    });
+    let reply = parse(&reply).expect("well-formed");
+    let error = reply.write_concern_error.expect("there");
+    assert_eq!((error.code, error.code_name, error.message), (Some(64), None, Some("waited")));
+    assert_eq!(reply.labels(), Labels::NONE);
+}

@@ -316,6 +316,9 @@ fn container_alone_is_told_and_left_out_first() {
     let metadata = ClientMetadata::new(&options(&platform, Some(&docker))).expect("fits");
     assert_eq!(metadata.document().get("env"), Ok(None));
     assert_eq!(keys(sub(metadata.document(), "os").expect("there")).len(), 4);
+    let vercel = Environment { faas: Some(Faas::Vercel), ..Environment::default() };
+    let metadata = ClientMetadata::new(&options("", Some(&vercel))).expect("fits");
+    assert_eq!(keys(sub(metadata.document(), "env").expect("there")), ["name"], "no container, no word of one");
     let nowhere = ClientMetadata::new(&options("", Some(&Environment::default()))).expect("fits");
     assert_eq!(nowhere.document().get("env"), Ok(None));
 }

@@ -15,6 +15,8 @@ use futures_io::{AsyncRead, AsyncWrite};
 pub(in crate::client) struct Hasty {
     now_ms: Arc<AtomicU64>,
     looks: Arc<AtomicU64>,
+    /// Whether the system has no random bits.
+    is_plain: bool,
 }
 
 /// A stream that nobody has.
@@ -53,6 +55,14 @@ impl Platform for Hasty {
     fn now(&self) -> Instant {
         assert!(self.looks.fetch_add(1, Ordering::Relaxed) < 1_000, "it goes on without waiting");
         Instant::from_nanos(self.now_ms.load(Ordering::Relaxed) * 1_000_000)
+    }
+
+    fn fill_secret(&self, bytes: &mut [u8]) -> io::Result<()> {
+        if self.is_plain {
+            Err(io::ErrorKind::Unsupported.into())
+        } else {
+            getrandom::fill(bytes).map_err(io::Error::from)
+        }
     }
 
     async fn sleep_until(&self, at: Instant) {
@@ -102,4 +112,14 @@ fn timer_that_fires_early_is_waited_for_again() {
     assert_eq!(result, Poll::Ready(Err(LookupError::Timeout)));
     let all = config.timeout * 2 * config.attempts;
     assert!(Duration::from_millis(platform.now_ms.load(Ordering::Relaxed)) >= all, "every server has had its time");
+}
+
+/// Whoever could guess its id could answer it.
+#[test]
+fn question_that_could_be_guessed_is_not_asked() {
+    let platform = Hasty { is_plain: true, ..Hasty::default() };
+    let resolver = DnsResolver::with_config(platform, ResolverConfig::new(vec![([10, 0, 0, 1], 53).into()]));
+    let lookup = pin!(resolver.lookup_srv("_mongodb._tcp.a.test"));
+    let result = lookup.poll(&mut Context::from_waker(Waker::noop()));
+    assert_eq!(result, Poll::Ready(Err(LookupError::Other("the system has no random bits".into()))));
 }

@@ -181,3 +181,30 @@ fn reply_is_kept_as_short_as_it_is_shown() {
         assert_eq!(entry.reply.as_deref(), Some("{..."));
     });
 }
+
+/// The specification of logs has no messages for them, even where everything is logged.
+#[test]
+fn events_of_multiplexed_pools_are_not_logged() {
+    use crate::mux::{MuxEvent, MuxId};
+    let queue = LogQueue::new(LogOptions::DEFAULT);
+    let event = MuxEvent::PoolClosed { mux: MuxId::new(1) };
+    let captured = capture(|| {
+        queue.publish(Instant::ORIGIN, EventRef::Mux(&event));
+        assert!(queue.shared.lock().entries.is_empty());
+        queue.emit(&queue.entry(&EventRef::Mux(&event), &EventContext::NONE));
+        queue.deliver();
+    });
+    assert_eq!(captured, []);
+}
+
+#[test]
+fn address_that_comes_with_an_event_is_its_own() {
+    let queue = LogQueue::new(LogOptions::DEFAULT).of_server("b:2");
+    let captured = capture(|| {
+        for address in ["b:2", "c:3"] {
+            queue.publish_in(Instant::ORIGIN, EventRef::Pool(&ready(1)), &EventContext::of_server(address));
+        }
+        queue.deliver();
+    });
+    assert!(captured.iter().map(|event| event.text("serverHost")).eq(["b", "c"]), "{captured:?}");
+}

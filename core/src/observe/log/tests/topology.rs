@@ -228,3 +228,30 @@ fn lost_last_server_is_a_warning() {
     let last = captured.last().expect("some");
     assert_eq!((last.level, last.message()), (Level::WARN, "The topology has no servers"));
 }
+
+/// A topology of no servers is warned of in either style; what a server is now is told by the topology, and not by itself.
+#[test]
+fn events_of_the_topology_are_logged_as_their_kind_is() {
+    use crate::topology::SdamEvent;
+    let empty = SdamEvent::NoServers { topology: TopologyId::new(5) };
+    for options in [LogOptions::DEFAULT, TEXT] {
+        let captured = capture(|| Logs::new(options).on_event(Instant::ORIGIN, &empty));
+        let [event] = captured.as_slice() else { panic!("one message: {captured:?}") };
+        assert_eq!((event.level, event.target.as_str()), (Level::WARN, TOPOLOGY));
+        assert!(event.message().contains("has no servers"), "{event:?}");
+    }
+    assert_eq!(format!("{}", text::Sdam(&empty)), "The topology with ID 5 has no servers");
+}
+
+/// LOG-34: heartbeats by themselves, without the server that they are of.
+#[test]
+fn heartbeats_are_logged_as_far_as_the_topology_is() {
+    use crate::monitor::{HeartbeatId, MonitorEvent};
+    let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: Some(3) };
+    let event = MonitorEvent::HeartbeatStarted { id, awaited: true };
+    let logged = |options| capture(|| Logs::new(options).on_event(Instant::ORIGIN, &event));
+    let captured = logged(LogOptions::DEFAULT);
+    let [started] = captured.as_slice() else { panic!("one message: {captured:?}") };
+    assert_eq!((started.message(), started.target.as_str()), ("Server heartbeat started", TOPOLOGY));
+    assert_eq!(logged(LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT }), []);
+}

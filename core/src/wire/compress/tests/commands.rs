@@ -57,3 +57,17 @@ fn what_is_no_message_is_not_compressed() {
     section[20] = 2;
     assert!(!is_compressible(&section));
 }
+
+/// The name of a command behind document sequences is looked for in whole messages only.
+#[test]
+fn command_behind_document_sequences_of_a_message_that_is_cut_is_not_compressed() {
+    let mut sink = Vec::new();
+    encode_message(&mut sink, Outgoing::request(1), &Limits::DEFAULT, |message| {
+        message.sequence("documents", |documents| documents.document(|d| d.int32("n", 1).map(drop)))?;
+        message.body(|body| body.int32("insert", 1).map(drop))
+    })
+    .expect("room");
+    for end in 0..=sink.len() {
+        assert_eq!(is_compressible(&sink[..end]), end == sink.len(), "{end}");
+    }
+}

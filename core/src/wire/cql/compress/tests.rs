@@ -140,3 +140,28 @@ fn memory_that_does_not_suffice_is_this_sides_error() {
         assert_eq!(crate::Cause::from(error), crate::Cause::Resources);
     }
 }
+
+#[test]
+fn what_compresses_shows_nothing_of_what_it_has_seen() {
+    let mut deflater = Deflater::new();
+    for compression in available() {
+        deflater.deflate(compression, false, &b"hunter2 ".repeat(9), &mut Vec::new()).expect("it grows");
+    }
+    assert_eq!(alloc::format!("{deflater:?}"), "Deflater");
+}
+
+/// What inflates to another size than was declared is malformed, and so is nothing where something is declared.
+#[test]
+fn data_that_inflate_to_another_size_are_malformed() {
+    for size in [0, 5, 83, 84, 85, 200] {
+        let mut output = alloc::vec![0; size];
+        let is_right = size == 84;
+        if Compression::Lz4.is_available() {
+            assert_eq!(inflate_block(&hex(BODY_LZ4)[4..], &mut output).is_ok(), is_right, "{size}");
+            assert_eq!(inflate_block(&[], &mut output).is_ok(), size == 0, "{size} of nothing");
+        }
+        if Compression::Snappy.is_available() {
+            assert_eq!(inflate_snappy(&hex(BODY_SNAPPY), &mut output).is_ok(), is_right, "{size}");
+        }
+    }
+}

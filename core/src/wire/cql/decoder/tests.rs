@@ -433,3 +433,52 @@ fn input_that_does_not_go_on_is_the_callers_fault() {
     let consumed = decoder.decode(&bytes).expect("good").consumed_bytes;
     let _ = decoder.decode(&bytes[consumed..consumed + 5]);
 }
+
+/// What was collected and lent out is no longer kept, and its memory may be had back between two envelopes.
+#[test]
+fn decoder_keeps_nothing_once_an_envelope_that_came_in_pieces_was_lent() {
+    let bytes = envelope(0x84, 0, 7, 8, b"body");
+    let mut decoder = decoder(Version::V4);
+    assert!(decoder.is_between());
+    assert_eq!(decoder.decode(&bytes[..3]).map(|step| step.consumed_bytes), Ok(3));
+    assert!(!decoder.is_between() && decoder.idle_memory().is_none());
+    let step = decoder.decode(&bytes[3..]).expect("good");
+    assert_eq!(step.envelope.map(|envelope| envelope.body), Some(&b"body"[..]));
+    assert!(decoder.is_between(), "it ends where the bytes do");
+    assert_eq!(decoder.memory().map(Vec::len), [bytes.len(), 0]);
+    assert_eq!(decoder.idle_memory().expect("not needed").map(|memory| memory.len()), [0, 0]);
+    let step = decoder.decode(&bytes).expect("good");
+    assert_eq!(step.consumed_bytes, bytes.len());
+}
+
+/// A decoder that takes any version has no segments, and takes any compression that there is.
+#[test]
+fn segments_begin_only_where_the_version_is_settled() {
+    let ready = envelope(0x85, 0, 0, 2, &[]);
+    for (version, is_framed) in [(None, false), (Some(Version::V4), false), (Some(Version::V5), true)] {
+        let mut decoder = decoder(Version::V4);
+        decoder.expect(version);
+        decoder.set_started();
+        decoder.set_compression(Some(Compression::Snappy));
+        let kept = decoder.compression;
+        assert_eq!((decoder.framed, kept.is_some()), (is_framed, Compression::Snappy.is_available() && !is_framed));
+        let result = decoder.decode(&ready).map(|step| step.envelope.is_some());
+        match version {
+            None => assert_eq!(result, Ok(true)),
+            Some(Version::V5) => assert_ne!(result, Ok(true), "an envelope is no segment"),
+            Some(_) => assert!(result.is_err(), "of another version"),
+        }
+    }
+}
+
+#[test]
+fn header_of_less_than_a_header_is_truncated() {
+    let decoder = decoder(Version::V4);
+    let bytes = envelope(0x84, 0, 7, 8, b"body");
+    for end in 0..HEADER_BYTES {
+        let error = decoder.header_of(&bytes[..end]).expect_err("too short");
+        let found_bytes = u32::try_from(end).expect("short");
+        assert_eq!((error.kind(), error.offset()), (CqlErrorKind::Truncated { needed_bytes: 9, found_bytes }, 0));
+    }
+    assert_eq!(decoder.header_of(&bytes).map(|header| (header.stream, header.length_bytes)), Ok((7, 4)));
+}

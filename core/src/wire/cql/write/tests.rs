@@ -87,3 +87,23 @@ fn debug_shows_the_shape_alone() {
     .expect("room");
     assert_eq!(shown, "BodyWriter(19 bytes)");
 }
+
+/// Who is nobody has nothing to say, and hears nothing.
+#[test]
+fn nobody_writes_an_empty_token_and_takes_none() {
+    use crate::wire::cql::CqlAuthenticator;
+    use crate::wire::{AuthError, Unauthenticated};
+    let mut nobody = Unauthenticated;
+    let token = written(|body| body.bytes_with(|token| nobody.write_token(token)).map(drop));
+    assert_eq!(token, written(|body| body.bytes(Some(&[])).map(drop)));
+    assert_eq!(nobody.handle_authenticate("any"), Err(AuthError::UsernameMissing));
+    assert_eq!(nobody.handle_challenge(Some(&[1])), Err(AuthError::Ended));
+    assert_eq!(nobody.handle_success(None), Err(AuthError::Ended));
+    let mut none = None::<Unauthenticated>;
+    assert_eq!(none.handle_authenticate("any"), Err(AuthError::UsernameMissing));
+    assert_eq!(
+        (none.handle_challenge(None), none.handle_success(None)),
+        (Err(AuthError::Ended), Err(AuthError::Ended))
+    );
+    assert_eq!(written(|body| body.bytes_with(|token| none.write_token(token)).map(drop)), token);
+}

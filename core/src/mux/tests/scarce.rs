@@ -1,0 +1,132 @@
+//! Memory that is out, at each place where it is asked for.
+
+use super::*;
+use crate::mux::memory::{MuxConnSlot, MuxWaiterSlot, Stores};
+use crate::mux::streams::Streams;
+use crate::storage::deadlines::Node;
+use crate::storage::table::Slot;
+use crate::storage::tests::{Scarce, with_memory_for};
+
+/// The heap of an allocator that refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OnScarce;
+
+impl Stores for OnScarce {
+    type Conns = Scarce<Slot<MuxConnSlot>>;
+    type Waiters = Scarce<Slot<MuxWaiterSlot>>;
+    type Nodes = Scarce<Node>;
+    type Deadlines = Scarce<Instant>;
+    type Minima = Scarce<Instant>;
+    type Words = Scarce<u64>;
+    type Streams = Scarce<Streams<Self::Words>>;
+    type PerConn<T> = Scarce<T>;
+    type PerWaiter<T> = Scarce<T>;
+}
+
+impl MuxMemory for OnScarce {}
+
+const DOWN: AcquireError = AcquireError::Down { cause: Cause::Resources };
+
+/// Five requests, of which a connection takes four. Where memory is out for the connection, its ids, a place to wait or its time, whoever asks is told at once;
+/// once memory is there again all goes on as if nothing had been.
+#[test]
+fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
+    let one = HostOptions { max_connections: 1, ..SMALL.local };
+    let options = MuxOptions { local: one, ..SMALL };
+    let (mut busy, mut down) = (0, 0);
+    for count in 0.. {
+        let ((mut world, outcomes), is_out) = with_memory_for(count, || {
+            let mut world = World::<OnScarce>::new(options);
+            world.establish();
+            let outcomes = [(); 5].map(|()| world.acquire());
+            (world, outcomes)
+        });
+        let is_open = world.state().open == 1;
+        let mut streams = Vec::new();
+        let mut waiters = Vec::new();
+        for outcome in outcomes {
+            match outcome {
+                Ok(Acquire::Granted(stream)) => streams.push(stream),
+                Ok(Acquire::Queued(waiter)) => waiters.push(waiter),
+                Err(error) if is_open => {
+                    assert_eq!(error, AcquireError::Busy { in_flight: 4, queued: 0, queue_max: 3 });
+                    busy += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error, DOWN);
+                    down += 1;
+                }
+            }
+        }
+        assert_eq!(world.count("AcquireFailed") + streams.len() + waiters.len(), 5);
+        assert_eq!(world.state().queued as usize, waiters.len(), "those who were refused have left");
+        if !is_open {
+            assert_eq!(
+                (world.count("ConnectionCreated"), world.state().establishing),
+                (0, 0),
+                "as if none had been begun"
+            );
+            assert_eq!(
+                world.mux.poll_timeout(),
+                Some(world.now.saturating_add(SECOND)),
+                "after a pause it is tried again"
+            );
+        }
+
+        // Memory is there again.
+        world.wait(SECOND);
+        world.establish();
+        assert_eq!(world.state().open, 1);
+        while streams.len() < 4 {
+            streams.push(world.stream());
+        }
+        if waiters.is_empty() {
+            waiters.push(world.waiter());
+        }
+        world.answer(streams.remove(0));
+        assert!(matches!(world.claim(waiters.remove(0)), MuxClaim::Granted(_)));
+        if !is_out {
+            assert!(busy > 2 && down > 10, "{busy} had no place to wait, {down} no connection");
+            return;
+        }
+    }
+}
+
+#[test]
+fn room_that_was_reserved_is_all_that_those_who_wait_need() {
+    let mut world = World::<OnScarce>::new(SMALL);
+    for count in 0..4 {
+        let mut copy = world.mux.clone();
+        let (refused, is_out) = with_memory_for(count, || copy.reserve(3));
+        assert_eq!((refused, is_out), (Err(Full), true), "{count}");
+        copy.assert_invariants();
+        assert_eq!(copy.reserve(3), Ok(()));
+    }
+    assert_eq!(world.mux.reserve(3), Ok(()));
+    let (waiters, is_out) = with_memory_for(0, || [(); 3].map(|()| world.waiter()));
+    assert_eq!((waiters.len(), is_out), (3, false));
+    assert_eq!(world.acquire(), Err(AcquireError::Busy { in_flight: 0, queued: 3, queue_max: 3 }));
+}
+
+/// As many words as even one id takes are not there: the pool never has a connection, and says so.
+#[test]
+fn fixed_memory_without_room_for_a_stream_id_has_no_connection() {
+    let mut world = World::<MuxFixed<2, 2, { stream_words(1) - 1 }>>::new(SMALL);
+    assert_eq!(world.mux.config().options().streams_per_connection, 8, "as they were");
+    for _ in 0..3 {
+        assert_eq!(world.acquire(), Err(DOWN));
+        assert_eq!((world.state(), world.count("ConnectionCreated")), (HostState::default(), 0));
+        world.wait(SECOND * 60);
+    }
+}
+
+#[test]
+fn closed_pool_wants_no_connection_whoever_presses() {
+    let mut world = world(SMALL);
+    world.establish();
+    assert!(world.mux.wants_growth(true) && !world.mux.wants_growth(false));
+    world.act(|mux, now, seen| mux.close(now, seen));
+    assert!(!world.mux.wants_growth(true));
+    assert_eq!(world.acquire(), Err(AcquireError::Closed));
+    assert_eq!((world.mux.poll_timeout(), world.state()), (None, HostState::default()));
+}

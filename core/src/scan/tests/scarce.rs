@@ -1,0 +1,107 @@
+//! Memory that is out, and what is asked for too soon or too often.
+
+use super::*;
+use crate::storage::tests::with_memory_for;
+use crate::topology::tests::scarce::OnScarce;
+
+/// Servers for whose places memory is out are never checked; the others are, and a selection ends.
+#[test]
+fn selection_ends_where_memory_is_out_for_the_places_of_servers() {
+    let mut unplaced = 0;
+    for count in 0.. {
+        let (scan, is_out) = with_memory_for(count, || {
+            let options = TopologyOptions { seeds: &["a:1", "b:1"], ..TopologyOptions::default() }.validate().unwrap();
+            Scan::<OnScarce>::new(
+                Instant::ORIGIN,
+                TopologyId::new(1),
+                options,
+                ScanOptions::DEFAULT.validate().unwrap(),
+                &mut (),
+            )
+        });
+        let Ok(mut scan) = scan else {
+            assert!(is_out);
+            continue;
+        };
+        let mut selecting = scan.begin(at_ms(1));
+        let mut dialed = Vec::new();
+        let error = loop {
+            match scan.select(at_ms(1), &mut selecting, &WRITE, &[], 7, &mut ()) {
+                Ok(ScanStep::Work) => {
+                    let Some(ScanAction::Dial { socket, .. }) = scan.poll_action(at_ms(1)) else { panic!("a dial") };
+                    scan.handle_failed(at_ms(1), socket, Cause::Network, &mut ()).expect("dialing");
+                    dialed.push(socket.server());
+                }
+                Ok(other) => panic!("{other:?}"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.failure(), SelectionFailure::TriedOnce);
+        let placed: Vec<_> = scan
+            .topology()
+            .servers()
+            .map(|server| server.server())
+            .filter(|server| scan.link(*server).is_some())
+            .collect();
+        dialed.sort_unstable();
+        assert_eq!(dialed, placed, "each of them once");
+        unplaced += usize::from(placed.len() < 2);
+        if !is_out {
+            assert_eq!((unplaced, placed.len()), (2, 2), "for one place, and for both");
+            return;
+        }
+    }
+}
+
+/// Nothing is begun beside a check that is under way, and each of its actions comes once.
+#[test]
+fn while_a_server_is_checked_there_is_work_and_nothing_else_begins() {
+    let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
+    let mut selecting = world.scan.begin(world.time());
+    let mut step = |world: &mut World| world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut world.events);
+    assert_eq!(step(&mut world), Ok(ScanStep::Work));
+    assert_eq!(step(&mut world), Ok(ScanStep::Work));
+    assert!(world.scan.is_busy());
+    let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
+    assert_eq!(world.scan.poll_action(at_ms(0)), None, "once");
+    assert_eq!(step(&mut world), Ok(ScanStep::Work));
+    world.scan.assert_invariants();
+    world.scan.handle_failed(at_ms(0), socket, Cause::Network, &mut world.events).expect("dialing");
+    assert_eq!(world.events.0.iter().filter(|event| event.starts_with("started")).count(), 1);
+    assert!(step(&mut world).is_err() && !world.scan.is_busy());
+}
+
+/// A connection that the host was never told to make is not to be closed, one that it is making is.
+#[test]
+fn close_hangs_up_a_dial_that_the_host_knows_of() {
+    for is_told in [false, true] {
+        let mut world = World::set(&["a:1"]).with("a:1", PRIMARY);
+        let mut selecting = world.scan.begin(at_ms(0));
+        let step = world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 1, &mut world.events);
+        assert_eq!(step, Ok(ScanStep::Work));
+        let told = is_told.then(|| world.scan.poll_action(at_ms(0)).expect("a dial"));
+        world.scan.close(at_ms(0), &mut world.events);
+        world.scan.assert_invariants();
+        let owed = match told {
+            Some(ScanAction::Dial { socket, .. }) => Some(ScanAction::Hangup(socket)),
+            _ => None,
+        };
+        assert_eq!(owed.is_some(), is_told);
+        assert_eq!((world.scan.poll_action(at_ms(0)), world.scan.poll_action(at_ms(0))), (owed, None));
+    }
+}
+
+/// There is nothing to fail while nothing is checked, and nothing to close of a server that is no member.
+#[test]
+fn failure_of_no_check_and_hang_up_of_no_server_change_nothing() {
+    let mut world = healthy();
+    let address = world.operate(&WRITE);
+    world.work();
+    let (events, scanned) = (world.events.0.len(), world.scan.last_scan());
+    let now = world.time();
+    world.scan.fail(now, Cause::Network, &mut world.events);
+    world.scan.hang_up(ServerId::new(9));
+    world.scan.assert_invariants();
+    assert_eq!((world.scan.poll_action(now), world.scan.last_scan(), world.events.0.len()), (None, scanned, events));
+    assert_eq!(world.operate(&WRITE), address);
+}
