@@ -65,6 +65,8 @@ pub struct ConnectionInfo {
     pub commands_count: u64,
     /// Replies sent, each one of an exhaust stream included.
     pub replies_count: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
     /// `None` while it is open.
     pub ended: Option<Ended>,
 }
@@ -252,6 +254,7 @@ impl Inner {
             hellos_count: 0,
             commands_count: 0,
             replies_count: 0,
+            sent_bytes: 0,
             ended: None,
         };
         self.open.insert(self.accepted, info);
@@ -293,10 +296,12 @@ impl Inner {
         self.log.push(serial, connection, entry);
     }
 
-    pub(crate) fn replied(&mut self, connection: u64) {
+    /// Notes that a reply was sent, and how many bytes the connection has sent by now.
+    pub(crate) fn replied(&mut self, connection: u64, sent_bytes: u64) {
         self.replies_count += 1;
         if let Some(info) = self.open.get_mut(&connection) {
             info.replies_count += 1;
+            info.sent_bytes = sent_bytes;
         }
     }
 

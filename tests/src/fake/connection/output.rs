@@ -33,7 +33,7 @@ impl Connection {
             None => self.write(&out).await?,
             Some(fault) => self.send_faulty(&mut out, fault).await?,
         }
-        self.common.shared.with(|inner| inner.replied(self.id));
+        self.common.shared.with(|inner| inner.replied(self.id, self.sent_bytes));
         if out.capacity() <= KEEP_BYTES {
             self.out = out;
         }
