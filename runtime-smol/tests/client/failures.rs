@@ -1,7 +1,7 @@
 //! Servers that refuse, stall or say that their state has changed.
 
 use super::support::{
-    self, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
+    self, PATIENCE, UNASKED, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -82,7 +82,7 @@ fn silent_server_ends_at_the_connect_timeout() {
         let server = server();
         let mut options = options(&server);
         options.monitor.connect_timeout = Duration::from_millis(500);
-        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.heartbeat_frequency = UNASKED;
         let client = client(options);
         known(&client).await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -107,7 +107,7 @@ fn background_establishment_ends_at_the_connect_timeout() {
         let server = server();
         let mut options = options(&server);
         options.monitor.connect_timeout = Duration::from_millis(300);
-        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.heartbeat_frequency = UNASKED;
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
         // So that there is always another to be established.
@@ -159,7 +159,7 @@ fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
         let resolver = Arc::new(Moody::default());
         let mut options = ClientOptions::new(format!("a.test:{}", server.address().port()));
         options.monitor = support::options(&server).monitor;
-        options.monitor.heartbeat_frequency = Duration::from_secs(10);
+        options.monitor.heartbeat_frequency = UNASKED;
         options.monitor.connect_timeout = Duration::from_millis(500);
         let client = client(options.timeout(PATIENCE).resolver(Arc::<Moody>::clone(&resolver)));
         known(&client).await;
@@ -241,7 +241,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
             let mut options = options(&server);
             options.app_name = Some(format!("{cause:?}"));
             options.monitor.connect_timeout = Duration::from_millis(500);
-            options.monitor.heartbeat_frequency = Duration::from_secs(10);
+            options.monitor.heartbeat_frequency = UNASKED;
             let client = client(options);
             known(&client).await;
             let mut watch = Watch::of(&client);
@@ -423,7 +423,7 @@ fn hello_of_a_stale_connection_is_no_news() {
         let client = client(options(&server));
         let mut guard = client.check_out().await.expect("a connection");
         // The second connection's greeting is on its way for a while.
-        server.inject(FaultRule::once(Fault::Delay(Duration::from_secs(2))));
+        server.inject(FaultRule::once(Fault::Delay(Duration::from_secs(5))));
         let mut watch = Watch::of(&client);
         let late = smol::spawn({
             let client = client.clone();

