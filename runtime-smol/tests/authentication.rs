@@ -459,9 +459,9 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
 fn slow_commands_of_a_handshake_have_the_limit_each() {
     run(async {
         let server = server();
-        let client = unhurried(&server, "timeoutMS=5000").await;
+        let client = unhurried(&server, "timeoutMS=10000").await;
         let held = client.check_out_by(None).await.expect("the connection that there is");
-        let delay = Duration::from_secs(3);
+        let delay = Duration::from_secs(6);
         server.inject(FaultRule::always(Fault::Delay(delay)).times(2));
         let begun = std::time::Instant::now();
         let slow = client.check_out_by(None).await.expect("each was in time");

@@ -336,9 +336,10 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         options.timeout = None;
         options.pool.wait_queue_timeout = Duration::from_millis(50);
         let client = Client::new(options).expect("the options are right");
-        let mut cursor = client.check_out().await.expect("a connection");
-        let mut transaction = client.check_out().await.expect("a connection");
-        let other = client.check_out().await.expect("a connection");
+        // Those that are made have time for it.
+        let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
+        let mut transaction = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
+        let other = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
         cursor.raw().pin(Pinned::Cursor);
         transaction.raw().pin(Pinned::Transaction);
         let error = refused(client.check_out().await);

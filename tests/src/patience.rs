@@ -13,10 +13,10 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 ///
 /// # Panics
 ///
-/// After 90 s: the test hangs.
+/// After 240 s: the test hangs.
 pub fn run<T>(test: impl Future<Output = T>) -> T {
     let limit = async {
-        Timer::after(Duration::from_secs(90)).await;
+        Timer::after(Duration::from_secs(240)).await;
         panic!("the test hangs");
     };
     async_io::block_on(test.or(limit))

@@ -180,7 +180,8 @@ fn direct_connection_to_a_secondary_may_read_there() {
         let rig: Rig<Set> = rig(net, Options { seeds, direct_connection: true, replica_set: None, ..streaming(&set) });
         ping(&rig.client, CommandOptions::new()).await.expect("a ping");
         assert_eq!(rig.client.topology_type(), TopologyType::Single);
-        let told = set.server(secondary).log().pop().and_then(|it| it.body).expect("a command");
+        let ping = set.server(secondary).log().into_iter().rfind(|it| it.name == "ping");
+        let told = ping.and_then(|it| it.body).expect("a command");
         let told = told.get_document("$readPreference").and_then(|it| it.get_str("mode")).expect("it was told");
         assert_eq!(told, "primaryPreferred");
         end(&rig, &set).await;

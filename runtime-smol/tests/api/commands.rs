@@ -187,6 +187,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("a ping");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
         client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("it has all the time");
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
         assert!(refused(client.run_command("admin", doc! { "ping": 1 }).await).is_timeout());
     });
 }
@@ -196,12 +197,12 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
 fn socket_timeout_limits_each_command_where_nothing_else_does() {
     run(async {
         let server = server();
-        let limit = Duration::from_millis(400);
+        let limit = Duration::from_millis(1500);
         let paced = client(options(&server).socket_timeout(limit));
         let ping = || doc! { "ping": 1 };
         let mut connection = paced.check_out().await.expect("a connection");
         // Longer than the limit in all, each within it.
-        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_millis(150)));
+        server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit / 3));
         let begun = Instant::now();
         while begun.elapsed() < limit * 2 {
             connection.run_command("admin", ping()).await.expect("in time");

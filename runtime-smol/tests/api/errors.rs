@@ -75,11 +75,10 @@ fn nothing_shows_a_password() {
 #[test]
 fn server_that_is_not_there_is_told_with_its_address_and_why() {
     super::support::run(async {
-        // Bound and dropped: nobody listens there.
-        let address = {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-            listener.local_addr().expect("bound").to_string()
-        };
+        // It keeps its port, and nobody listens there.
+        let server = super::support::server();
+        server.kill().expect("it is killed");
+        let address = server.address().to_string();
         let options = ClientOptions::new(&*address).server_selection_timeout(core::time::Duration::from_millis(300));
         let client = Client::new(options).expect("right");
         let error = refused(client.run_command("admin", bson::doc! { "ping": 1 }).await);

@@ -4,6 +4,7 @@ use super::support::{client, options, refused, run, sent, server};
 use bson::doc;
 use core::time::Duration;
 use poolhouse_smol::{Client, ClientOptions, DriverInfo, Error, PoolOptions, ReadMode};
+use poolhouse_tests::patience::PATIENCE;
 
 /// MongoDB Handshake, "Supporting Wrapping Libraries".
 #[test]
@@ -31,7 +32,8 @@ fn options_by_methods_make_the_pool_that_they_say() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
-        let held = client.check_out().await.expect("the only connection");
+        // It is made first, which may take its time.
+        let held = client.check_out_by(Some(PATIENCE)).await.expect("the only connection");
         let error = refused(client.check_out().await.map(drop));
         assert!(error.is_timeout() && error.check_out().is_some(), "{error}");
         drop(held);
@@ -104,7 +106,7 @@ fn pool_options_can_be_changed_while_the_client_lives() {
     run(async {
         let server = server();
         let client = client(options(&server).max_pool_size(1).wait_queue_timeout(Duration::from_millis(50)));
-        let first = client.check_out().await.expect("the only connection");
+        let first = client.check_out_by(Some(PATIENCE)).await.expect("the only connection");
         assert!(refused(client.check_out().await.map(drop)).is_timeout());
         let mut options = client.pool_options();
         options.max_pool_size = 2;

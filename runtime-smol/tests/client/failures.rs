@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent, PoolState};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_core::shell::{OperationError, Wanted};
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
 use poolhouse_smol::{Client, ClientOptions, Event, LookupError, Resolver, ServerMonitoringMode, SrvAnswer};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, Fault, FaultRule};
@@ -17,6 +17,8 @@ use std::net::TcpListener;
 use std::time::Instant;
 
 async fn known(client: &Client) {
+    // It asks for checks, should the first not keep within a short connectTimeoutMS, and for none afterwards.
+    client.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
     eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
         .await;
 }

@@ -77,7 +77,7 @@ fn connection_of_an_operation_that_was_given_up_is_used_again_after_its_late_rep
         answer_late(&server, 1, LATE);
         assert!(poll_times(ping(&client), 1, DropIt::AtOnce).is_none());
         assert_eq!(next_connection(&client).await, id);
-        server.inject(FaultRule::once(Fault::Trickle { gap: Duration::from_millis(5) }).on_command("ping"));
+        server.inject(FaultRule::once(Fault::Trickle { gap: Duration::from_millis(50) }).on_command("ping"));
         assert!(poll_times(ping(&client), 3, DropIt::WhenWoken).is_none(), "the reply came byte by byte");
         assert_eq!(next_connection(&client).await, id);
         at_rest(&server, &client, 1).await;
@@ -203,7 +203,11 @@ fn close_ends_the_waiting_for_late_replies() {
         let mut options = options(&server);
         options.late_reply = FOR_EVER;
         let client = client(options);
-        ping(&client).await.expect("a ping");
+        let mut guards = Vec::new();
+        for _ in 0..3 {
+            guards.push(client.check_out().await.expect("a connection"));
+        }
+        drop(guards);
         let mut watch = Watch::of(&client);
         answer_late(&server, 3, FOR_EVER);
         let pings: Vec<_> = (0..3).map(|_| ping_within(&client, SOON)).collect();

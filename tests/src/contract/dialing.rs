@@ -230,12 +230,12 @@ async fn known_host_is_found<P: Platform + Default>(subject: &Hosted<P>) {
 
 /// One that has been tried for a while: the next packet of the system's finds nobody.
 async fn black_hole_that_closes_refuses<P: Platform + Default>(subject: &Hosted<P>) {
-    let (runtime, hole) = (subject.runtime(), Hole::dig().await);
+    let (runtime, mut hole) = (subject.runtime(), Hole::dig().await);
     let alarm = Arc::new(Alarm::default());
     let address = hole.address();
     let mut connect = pin!(dial(runtime, address));
     assert!(alarm.poll(connect.as_mut()).is_pending());
-    drop(hole);
+    hole.close();
     assert_eq!(connect.await.err(), Some(ConnectError(Cause::Network)));
 }
 

@@ -35,7 +35,7 @@ async fn killed<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, single);
     rig.all_is_well().await;
     let mut guard = rig.check_out().await;
-    rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::from_millis(5) }).on_command("find"));
+    rig.server.inject(FaultRule::always(Fault::Trickle { gap: Duration::from_secs(1) }).on_command("find"));
     {
         let mut finding = core::pin::pin!(find_by(&mut guard, "one"));
         assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
@@ -58,11 +58,11 @@ async fn killed<S: Subject>(subject: &S) {
 
 /// An operation ends when its time is over, and so does one that waits for its connection to be established.
 async fn frozen<S: Subject>(subject: &S) {
-    const SOON: Duration = Duration::from_millis(100);
+    const SOON: Duration = Duration::from_millis(500);
     let rig = Rig::new(subject, |shape| {
         single(shape);
         // Others need far less.
-        shape.connect_timeout = SOON * 20;
+        shape.connect_timeout = SOON * 8;
     });
     rig.known().await;
     rig.server.freeze();

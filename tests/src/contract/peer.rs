@@ -175,14 +175,16 @@ impl Line {
 pub struct Hole {
     address: SocketAddr,
     /// Listens, and has so many connections waiting that further ones are not answered.
-    _full: Option<(TcpListener, Vec<TcpStream>)>,
+    full: Option<(TcpListener, Vec<TcpStream>)>,
+    /// Bound for its life, so that nobody else gets the port. It never listens.
+    _holder: Option<OwnedFd>,
 }
 
 impl Hole {
     /// At this address, which the caller has seen to.
     #[must_use]
     pub const fn at(address: SocketAddr) -> Self {
-        Self { address, _full: None }
+        Self { address, full: None, _holder: None }
     }
 
     /// On this machine.
@@ -192,11 +194,12 @@ impl Hole {
     /// There are no sockets left, or the system answers all the same.
     pub async fn dig() -> Self {
         unblock(|| {
-            let (socket, address) = crate::fake::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a free port");
+            let (holder, address) = deaf();
+            let (socket, _) = crate::fake::bind(address).expect("it is ours");
             rustix::net::listen(&socket, 0).expect("a socket of ours");
             let filling = (0..16).map_while(|_| TcpStream::connect_timeout(&address, SILENCE).ok()).collect::<Vec<_>>();
             assert!(filling.len() < 16, "the system takes any number of connections");
-            Self { address, _full: Some((socket.into(), filling)) }
+            Self { address, full: Some((socket.into(), filling)), _holder: Some(holder) }
         })
         .await
     }
@@ -205,6 +208,11 @@ impl Hole {
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Nobody listens there from now on.
+    pub(super) fn close(&mut self) {
+        self.full = None;
     }
 
     /// How many sockets of this machine try to connect to it. Of systems that do not tell, none.

@@ -88,6 +88,8 @@ impl<S: Subject> Rig<S> {
 
     /// Waits until the server is known.
     pub(crate) async fn known(&self) {
+        // It asks for checks, should the first have come to nothing, and for none afterwards.
+        self.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
         eventually("the server is known", || self.pool().state == PoolState::Ready).await;
     }
 

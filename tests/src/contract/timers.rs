@@ -151,7 +151,10 @@ async fn may_go_to_other_threads<P: Platform + Default>(subject: &Hosted<P>) {
     let at = platform.now().saturating_add(Duration::from_millis(20));
     let mut timer = Box::pin(platform.sleep_until(at));
     let mut dropped = Box::pin(platform.sleep_until(at.saturating_add(DAY)));
-    let _ = alarm.poll(timer.as_mut());
+    if alarm.poll(timer.as_mut()).is_ready() {
+        // This thread was kept from running for as long as that.
+        return;
+    }
     assert!(alarm.poll(dropped.as_mut()).is_pending());
     thread::scope(|scope| {
         scope.spawn(|| {

@@ -166,7 +166,7 @@ fn whoever_is_refused_gets_in_afterwards() {
 
 #[test]
 fn server_that_is_not_there_is_a_reset() {
-    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let (_bound, gone) = crate::fake::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let proxy = Proxy::start(gone, 1).unwrap();
     let (back, orderly) = exchange(&mut connect(&proxy));
     assert!(back.is_empty() && !orderly);

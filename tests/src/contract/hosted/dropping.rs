@@ -117,12 +117,14 @@ async fn warm_up<P: Platform + Default>(subject: &Hosted<P>) {
     let fill = |shape: &mut Shape| shape.min_pool_size = 3;
     let mut rig = Rig::new(subject, fill);
     at_every_point(1, async |point| {
-        let over = point.reach(rig.client.client().warm_up(PATIENCE)).await.is_some();
+        rig.end().await;
+        // Its minimum would be there before it was waited for.
+        rig.server.freeze();
+        rig.renew(subject, fill);
+        let over = rig.reach_frozen(point, rig.client.client().warm_up(PATIENCE)).await.is_some();
         rig.client.client().warm_up(PATIENCE).await.expect("there is a place");
         eventually("it is filled", || rig.counts().available == 3).await;
         rig.all_is_well().await;
-        rig.end().await;
-        rig.renew(subject, fill);
         over
     })
     .await;

@@ -170,11 +170,18 @@ async fn worn<P: Platform + Default>() {
     rig.server().add(holding("kept"));
     let kept = begun(rig.echo("kept")).await;
     for number in 0..=IDS / 4 {
-        drop(begun(rig.echo("given up")).await);
+        let given_up = begun(rig.echo("given up")).await;
+        rig.held(0, 2 + number as usize).await;
+        if number == IDS / 4 {
+            // Its successor is not there at once.
+            rig.server().pause_reading();
+        }
+        drop(given_up);
         assert_eq!(rig.state(0).orphaned, number + 1);
     }
     let state = rig.state(0);
     assert_eq!((state.open, state.retired, state.in_flight), (0, 1, 1), "{state:?}");
+    rig.server().resume_reading();
     // By the new one.
     assert_eq!(within(PATIENCE, "it is answered", rig.echo("one")).await.expect("it succeeds"), "one");
     rig.held(0, 2 + IDS as usize / 4).await;

@@ -67,6 +67,7 @@ async fn closed_under_load<P: Platform + Default>() {
     let closing = async {
         eventually("requests are answered", || rig.server().counts().requests > before + 1000).await;
         rig.held(0, LOST).await;
+        eventually("they wait", || rig.session.hosts()[1].state.queued == 14).await;
         let hosts = rig.session.hosts();
         assert_eq!((hosts[1].state.queued, hosts[1].state.establishing), (14, 1));
         within(PATIENCE, "it is closed", rig.session.close()).await;

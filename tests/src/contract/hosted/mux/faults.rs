@@ -105,7 +105,7 @@ async fn full<P: Platform + Default>() {
 
 /// Requests that wait for it go to the next host when the time to connect is over.
 async fn black_hole<P: Platform + Default>() {
-    const SOON: Duration = Duration::from_millis(200);
+    const SOON: Duration = Duration::from_secs(2);
     let hole = Hole::dig().await;
     let address = hole.address().to_string();
     let rig = Rig::<P>::of(vec![server()], |options| {
@@ -136,7 +136,7 @@ async fn no_handshake<P: Platform + Default>() {
     for opcode in [Opcode::Options, Opcode::Startup] {
         let server = server();
         let silent = server.add(Rule::on(opcode, Act::Lose));
-        let rig = Rig::<P>::of(vec![server], |options| options.connect_timeout(Duration::from_millis(500)));
+        let rig = Rig::<P>::of(vec![server], |options| options.connect_timeout(Duration::from_secs(2)));
         let error = refused(within(PATIENCE, "it fails", rig.echo("one")).await);
         assert_down(&error, Cause::NetworkTimeout);
         assert!(rig.server().struck(silent) > 0);
