@@ -64,6 +64,12 @@ fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
         fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().with_timeout(MINUTES))).await;
         drop(held);
         client.close().await;
+        // Zero is a timeout, which is for ever.
+        let client = narrow(&server, "timeoutMS=600000&serverSelectionTimeoutMS=100&waitQueueTimeoutMS=1");
+        let held = take(&client).await;
+        fails_at_the_limit("zero", ping_with(&client, CommandOptions::new().with_timeout(Duration::ZERO))).await;
+        drop(held);
+        client.close().await;
     });
 }
 
@@ -103,10 +109,9 @@ fn without_a_timeout_the_wait_queue_timeout_applies() {
         assert_eq!(text, format!("{}: {expected}", server.address()), "CMAP-99");
         drop(held);
         client.close().await;
-        // An operation that may take for ever has no timeout either.
-        let client = narrow(&server, "waitQueueTimeoutMS=100&timeoutMS=600000");
+        // A check-out that may take for ever has none.
+        let client = narrow(&server, "waitQueueTimeoutMS=100&timeoutMS=600000&serverSelectionTimeoutMS=600000");
         let held = take(&client).await;
-        fails_at_the_limit("zero", ping_with(&client, CommandOptions::new().with_timeout(Duration::ZERO))).await;
         fails_at_the_limit("none", async { client.check_out_by(None).await.map(drop) }).await;
         drop(held);
         client.close().await;
