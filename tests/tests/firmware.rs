@@ -110,21 +110,27 @@ fn end_well(case: &str, firmware: &mut Firmware, documents: i32) -> Outcome {
 fn found(server: &Mongod) -> Result<BTreeSet<(String, i64)>, Box<dyn Error>> {
     let reply = server.run_command_on("demo", doc! { "find": "telemetry", "batchSize": 10_000 })?;
     let batch = reply.get_document("cursor")?.get_array("firstBatch")?;
-    let number = |document: &Document| -> Result<(String, i64), Box<dyn Error>> {
-        let id = document.get_document("_id")?;
-        Ok((id.get_str("device")?.to_owned(), id.get_i64("number")?))
-    };
     batch.iter().map(|value| number(value.as_document().ok_or("no document")?)).collect()
+}
+
+/// The task and the number of a document.
+fn number(document: &Document) -> Result<(String, i64), Box<dyn Error>> {
+    let id = document.get_document("_id")?;
+    Ok((id.get_str("device")?.to_owned(), id.get_i64("number")?))
+}
+
+/// So many documents of each task.
+fn wanted(documents: i32) -> BTreeSet<(String, i64)> {
+    (0..TASKS)
+        .flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), i64::from(number))))
+        .collect()
 }
 
 /// Every document once, and no other.
 fn check_found(case: &str, server: &Mongod, documents: i32) -> Outcome {
-    let wanted: BTreeSet<_> = (0..TASKS)
-        .flat_map(|task| (0..documents).map(move |number| (format!("device-{task}"), i64::from(number))))
-        .collect();
     let found = found(server)?;
     println!("firmware: {case}: found {}", found.len());
-    if found == wanted { Ok(()) } else { Err(format!("found {found:?}").into()) }
+    if found == wanted(documents) { Ok(()) } else { Err(format!("found {found:?}").into()) }
 }
 
 /// The firmware has closed what it opened.
@@ -153,8 +159,27 @@ fn documents_arrive_at_the_fake_server() -> Outcome {
     let mut firmware = demo(&server.address().to_string(), 5, 100, &[])?;
     end_well("documents arrive at the fake server", &mut firmware, 5)?;
     server.wait_until(LIMIT, |view| view.open_count() == 0)?;
-    let inserts = server.count_of("insert");
-    if inserts == 15 { Ok(()) } else { Err(format!("{inserts} inserts").into()) }
+    // Each document came, and none came again but for a failure that was told: on a slow machine an insert may be answered too late.
+    let inserts: Vec<_> = server.log().into_iter().filter(|it| it.name == "insert").collect();
+    let found = inserts.iter().map(|it| inserted(it.body.as_ref())).collect::<Result<BTreeSet<_>, _>>()?;
+    let failed = firmware.output().iter().filter(|line| tells_failure(line)).count();
+    if found != wanted(5) || inserts.len() > found.len() + failed {
+        return Err(format!("{} inserts, {failed} failures: {found:?}", inserts.len()).into());
+    }
+    Ok(())
+}
+
+/// The task and the number of the one document of an insert.
+fn inserted(insert: Option<&Document>) -> Result<(String, i64), Box<dyn Error>> {
+    let documents = insert.ok_or("an insert without a body")?.get_array("documents")?;
+    let [document] = documents.as_slice() else { return Err(format!("{documents:?}").into()) };
+    number(document.as_document().ok_or("no document")?)
+}
+
+/// Whether a line tells that an attempt to send a document failed, or a connection, after which an insert is repeated.
+fn tells_failure(line: &str) -> bool {
+    let closed = line.contains("ConnectionClosed") && (line.contains("(error)") || line.contains("(stale)"));
+    closed || (line.starts_with("device-") && line.contains(", reading "))
 }
 
 fn elections_of_the_fake_set_lose_nothing() -> Outcome {

@@ -7,7 +7,7 @@ use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
 use poolhouse_tests::proxy::{Fault, Proxy, Weather};
 use poolhouse_tests::rng::Rng;
 use std::sync::mpsc::Receiver;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::Instant;
 
 /// How long the set may take to get over what befell it.
@@ -27,6 +27,15 @@ impl Servers {
 
     pub(crate) fn set(&self) -> RwLockReadGuard<'_, MongodReplicaSet> {
         self.set.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` while it is being changed: a start takes seconds.
+    pub(crate) fn set_at_hand(&self) -> Option<RwLockReadGuard<'_, MongodReplicaSet>> {
+        match self.set.try_read() {
+            Ok(set) => Some(set),
+            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     fn change(&self) -> RwLockWriteGuard<'_, MongodReplicaSet> {

@@ -17,8 +17,8 @@ use std::time::Instant;
 
 /// How long each operation may take.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(5);
-/// What comes on top where the machine is busy; beyond that an operation hangs.
-const SLACK: Duration = Duration::from_secs(5);
+/// What comes on top where the machine is busy, or stands still for 20 s; beyond that an operation hangs.
+const SLACK: Duration = Duration::from_secs(30);
 pub(crate) const DATABASE: &str = "soak";
 pub(crate) const COLLECTION: &str = "documents";
 /// Room for an hour, so that the ledger is no reason for more memory.

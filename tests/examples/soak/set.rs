@@ -16,7 +16,7 @@ use poolhouse_smol::poolhouse_core::client::{Client, Platform};
 use poolhouse_smol::poolhouse_core::shell::Subscribers;
 use poolhouse_tests::figures;
 use poolhouse_tests::mongod::{Mongod, MongodReplicaSet};
-use poolhouse_tests::proxy::{Fault, Proxy};
+use poolhouse_tests::proxy::{Fault, Proxy, ProxyCounts};
 use serde_json::json;
 use std::sync::mpsc;
 use std::time::Instant;
@@ -26,6 +26,16 @@ pub(crate) type Failure = Box<dyn core::error::Error>;
 
 /// How long the end of a state may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often peace is looked for: what the faults have left, or a machine that stands still, spoils some windows, and no more than some.
+const WINDOWS: usize = 6;
+
+/// Fewer operations than these do not make a window of peace.
+const SUCCESSES_MIN: u64 = 100;
+
+/// So many looks at which all servers answer are waited for, for `MORE` after the time that was asked for.
+const LOOKS_MIN: usize = 8;
+const MORE: Duration = Duration::from_secs(120);
 
 /// What lasts so long shows each kind of fault, and takes its time for each.
 pub(crate) const LONG: Duration = Duration::from_secs(300);
@@ -52,7 +62,16 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
     let client = Client::with_platform(platform.clone(), options, subscribers)?;
     let reader = thread::spawn(|| smol::block_on(events::read(subscription)));
     let load = Load::start(&client, plan.seed);
-    let mut soak = Soak { plan, servers, platform, client, samples: Vec::new(), begun: Instant::now() };
+    let mut soak = Soak {
+        plan,
+        servers,
+        platform,
+        client,
+        samples: Vec::new(),
+        faults: Vec::new(),
+        windows: Vec::new(),
+        begun: Instant::now(),
+    };
 
     let incidents = soak.endure()?;
     let mut wrong = soak.calm_down(&load)?;
@@ -91,6 +110,10 @@ struct Soak {
     platform: Detour,
     client: Client<Detour>,
     samples: Vec<Sample>,
+    /// What each proxy had seen when the time of faults ended.
+    faults: Vec<ProxyCounts>,
+    /// Of each window in which there was to be peace: how many operations failed, and how many succeeded.
+    windows: Vec<(u64, u64)>,
     begun: Instant,
 }
 
@@ -119,7 +142,8 @@ impl Soak {
                 let _done = done;
                 chaos::befall(servers, plan.seed, pace, &stopped)
             });
-            while begun.elapsed() < plan.time {
+            let are_few = |samples: &[Sample]| samples.iter().filter(|it| it.served.is_some()).count() < LOOKS_MIN;
+            while begun.elapsed() < plan.time || (are_few(samples) && begun.elapsed() < plan.time + MORE) {
                 if is_done.recv_timeout(period) != Err(mpsc::RecvTimeoutError::Timeout) {
                     break;
                 }
@@ -133,17 +157,17 @@ impl Soak {
     }
 
     /// Without faults operations succeed again; with nothing to do, pools and servers count the same.
-    fn calm_down(&self, load: &Load) -> Result<Vec<String>, Failure> {
+    fn calm_down(&mut self, load: &Load) -> Result<Vec<String>, Failure> {
         let mut wrong = Vec::new();
+        // Counted before the cut, which is none of the faults that had to come.
+        self.faults = self.servers.proxies.iter().map(Proxy::counts).collect();
+        // A connection keeps the fault that it was dealt, and may meet it much later: those that come now are dealt none.
+        self.servers.proxies.iter().for_each(|proxy| proxy.strike(Fault::Cut));
         // What the faults have left behind is used up, or expires.
         let quiet = self.client.options().pool.max_idle_time * 2;
         thread::sleep(quiet);
-        load.tally.forget_failures();
-        let before = load.tally.succeeded.load(Ordering::SeqCst);
-        thread::sleep(quiet / 2);
-        let (failures, successes) = (load.tally.failures(), load.tally.succeeded.load(Ordering::SeqCst) - before);
-        if failures > 0 || successes < 100 {
-            wrong.push(format!("{failures} operations failed and {successes} succeeded in peace"));
+        if !self.find_peace(load, quiet / 2) {
+            wrong.push(format!("no window of peace; operations that failed and succeeded in each: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
         let seen = until(PATIENCE, || {
@@ -154,6 +178,24 @@ impl Soak {
         });
         wrong.extend(seen.err());
         Ok(wrong)
+    }
+
+    /// Whether there is a window of time of this length in which many operations succeed and none fails.
+    ///
+    /// One may be spoiled without a fault of the client's: when mongod or the machine stands still for seconds, the set elects another primary, and
+    /// operations are not repeated.
+    fn find_peace(&mut self, load: &Load, length: Duration) -> bool {
+        for _ in 0..WINDOWS {
+            load.tally.forget_failures();
+            let before = load.tally.succeeded.load(Ordering::SeqCst);
+            thread::sleep(length);
+            let (failures, successes) = (load.tally.failures(), load.tally.succeeded.load(Ordering::SeqCst) - before);
+            self.windows.push((failures, successes));
+            if failures == 0 && successes >= SUCCESSES_MIN {
+                return true;
+            }
+        }
+        false
     }
 
     fn is_idle(&self) -> bool {
@@ -180,8 +222,7 @@ impl Soak {
         let count = |wanted| done.ledgers.iter().flatten().filter(|it| **it == wanted).count();
         let load = |counter: &core::sync::atomic::AtomicU64| counter.load(Ordering::SeqCst);
         let mut faults = BTreeMap::new();
-        for proxy in &self.servers.proxies {
-            let counts = proxy.counts();
+        for counts in &self.faults {
             *faults.entry("accepted").or_insert(0) += counts.accepted;
             *faults.entry("unreached").or_insert(0) += counts.unreached;
             for (fault, count) in Fault::ALL.iter().zip(counts.faults) {
@@ -211,10 +252,13 @@ impl Soak {
                 "cleared": balance.cleared, "heartbeats": balance.heartbeats,
             },
             "faults": faults, "incidents": incidents, "errors": errors, "drift": done.drifts,
+            "peace": {
+                "windows": self.windows.len(), "failed": self.windows.iter().map(|(failures, _)| failures).sum::<u64>(),
+            },
         });
         println!("{figures:#}");
         println!(
-            "soak: {} s: {} operations ended once, {} of them well; {} documents acknowledged and found; {} faults, {} incidents; latest timeout {} us late",
+            "soak: {} s: {} operations ended once, {} of them well; {} documents acknowledged and found; {} faults, {} incidents; peace looked for in {} windows; latest timeout {} us late",
             self.plan.time.as_secs(),
             tally.ended(),
             load(&tally.succeeded),
@@ -225,6 +269,7 @@ impl Soak {
                 .map(|(_, count)| count)
                 .sum::<u64>(),
             done.incidents.iter().sum::<u64>(),
+            self.windows.len(),
             load(&tally.latest_us),
         );
         figures::record("soak", &figures);
@@ -250,13 +295,10 @@ fn look(servers: &Servers, platform: &Detour, client: &Client<Detour>, at: Durat
     let of_proxies: usize = servers.proxies.iter().map(Proxy::sockets).sum();
     let pooled: u32 = client.servers().iter().map(|server| server.pool.counts.total()).sum();
     let all = |count: fn(&Mongod) -> Option<i64>| {
-        // One of which is stopped would keep everybody waiting.
-        let answering = |member: &usize| servers.answers[*member].load(Ordering::SeqCst);
-        (0..3)
-            .filter(answering)
-            .map(|member| count(servers.set().member(member)))
-            .sum::<Option<i64>>()
-            .filter(|_| (0..3).all(|member| answering(&member)))
+        // One that is stopped or started would keep everybody waiting. None is while the set is held.
+        let set = servers.set_at_hand()?;
+        let answer = servers.answers.iter().all(|answers| answers.load(Ordering::SeqCst));
+        if answer { (0..3).map(|member| count(set.member(member))).sum() } else { None }
     };
     Sample {
         at,
