@@ -10,6 +10,12 @@
 #include <time.h>
 
 static const int64_t PATIENCE_US = 20 * 1000 * 1000;
+/* What a server answers that is no primary: to a write, and to a read. */
+static const uint32_t NOT_PRIMARY = 10107, NOT_PRIMARY_NO_SECONDARY_OK = 13435;
+/* The driver tries once more what meets an election. A reply to an earlier check, still on its way, may let that come to the old primary again. */
+static const int REFUSED_MAX = 3;
+/* How often an operation may be refused so: not at all where nothing is elected. */
+static int refused_max;
 
 /* Checks that succeeded, which other threads count. */
 static volatile int32_t awaited_count, polled_count;
@@ -36,17 +42,45 @@ static bool command(mongoc_client_t *client, const char *name, bson_error_t *err
     return ok;
 }
 
-static bool try_insert(mongoc_collection_t *collection, int32_t id, bson_error_t *error) {
-    bson_t *document = BCON_NEW("number", BCON_INT32(id));
-    bool ok = mongoc_collection_insert_one(collection, document, NULL, NULL, error);
-    bson_destroy(document);
-    return ok;
+/* Before another try of what an election has refused; any other failure is one. */
+static void pause_if_refused(const char *what, const bson_error_t *error, int *refused_count) {
+    bool refused = error->code == NOT_PRIMARY || error->code == NOT_PRIMARY_NO_SECONDARY_OK;
+    if (!refused || ++*refused_count > refused_max) {
+        fail(what, error);
+    }
+    pause_20_ms();
 }
 
 static void insert(mongoc_collection_t *collection, int32_t id) {
     bson_error_t error;
-    if (!try_insert(collection, id, &error)) {
-        fail("an insert", &error);
+    int refused_count = 0;
+    bson_t *document = BCON_NEW("number", BCON_INT32(id));
+    while (!mongoc_collection_insert_one(collection, document, NULL, NULL, &error)) {
+        pause_if_refused("an insert", &error, &refused_count);
+    }
+    bson_destroy(document);
+}
+
+/* How many documents there are, in several batches. */
+static int find(mongoc_collection_t *collection) {
+    bson_error_t error;
+    int refused_count = 0;
+    for (;;) {
+        bson_t filter = BSON_INITIALIZER;
+        bson_t *options = BCON_NEW("batchSize", BCON_INT32(30));
+        mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(collection, &filter, options, NULL);
+        const bson_t *found;
+        int count = 0;
+        while (mongoc_cursor_next(cursor, &found)) {
+            count++;
+        }
+        bool failed = mongoc_cursor_error(cursor, &error);
+        mongoc_cursor_destroy(cursor);
+        bson_destroy(options);
+        if (!failed) {
+            return count;
+        }
+        pause_if_refused("find", &error, &refused_count);
     }
 }
 
@@ -64,22 +98,9 @@ static void works(mongoc_client_t *client) {
     for (int32_t id = 0; id < 100; id++) {
         insert(collection, id);
     }
-    bson_t filter = BSON_INITIALIZER;
-    bson_t *options = BCON_NEW("batchSize", BCON_INT32(30));
-    mongoc_cursor_t *cursor = mongoc_collection_find_with_opts(collection, &filter, options, NULL);
-    const bson_t *found;
-    int count = 0;
-    while (mongoc_cursor_next(cursor, &found)) {
-        count++;
-    }
-    if (mongoc_cursor_error(cursor, &error)) {
-        fail("find", &error);
-    }
-    if (count != 100) {
+    if (find(collection) != 100) {
         fail("100 documents are found", NULL);
     }
-    mongoc_cursor_destroy(cursor);
-    bson_destroy(options);
     mongoc_collection_destroy(collection);
     if (command(client, "noSuchCommand", &error) || error.code != 59) {
         fail("an unknown command is refused by 59", &error);
@@ -89,29 +110,17 @@ static void works(mongoc_client_t *client) {
     }
 }
 
-/* What a server answers that is no primary. */
-static const uint32_t NOT_PRIMARY = 10107;
-/* The driver tries a write that meets an election once more. A reply to an earlier check, still on its way, may let that come to the old primary again. */
-static const int REFUSED_MAX = 3;
-
 /* Writes until another primary has taken some; no write fails but by the election itself. */
 static void fails_over(mongoc_client_t *client) {
     mongoc_collection_t *collection = mongoc_client_get_collection(client, "db", "writes");
     int64_t deadline = bson_get_monotonic_time() + PATIENCE_US;
     char first[BSON_HOST_NAME_MAX + 8] = "";
-    int refused = 0;
     for (int after = 0; after < 10;) {
         bson_error_t error;
         if (bson_get_monotonic_time() > deadline) {
             fail("there is another primary", NULL);
         }
-        if (!try_insert(collection, after, &error)) {
-            if (error.code != NOT_PRIMARY || ++refused > REFUSED_MAX) {
-                fail("an insert", &error);
-            }
-            pause_20_ms();
-            continue;
-        }
+        insert(collection, after);
         mongoc_server_description_t *primary = mongoc_client_select_server(client, true, NULL, &error);
         if (!primary) {
             fail("selection", &error);
@@ -133,6 +142,7 @@ int main(int count, char **words) {
         return 2;
     }
     bool streams = strcmp(words[2], "streaming") == 0;
+    refused_max = strcmp(words[3], "fail-over") == 0 ? REFUSED_MAX : 0;
     mongoc_init();
     bson_error_t error;
     mongoc_uri_t *uri = mongoc_uri_new_with_error(words[1], &error);

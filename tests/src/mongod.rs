@@ -52,6 +52,9 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an administrative command may take, connecting included.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(15);
 
+/// How long `replSetInitiate` may take: the member that is asked asks all others, and makes files, while they may be starting still.
+const INITIATE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The pause between two looks at a server that is starting.
 const POLL_PAUSE: Duration = Duration::from_millis(20);
 
@@ -255,7 +258,7 @@ impl Mongod {
         }
     }
 
-    /// Runs a command on the database `admin` and returns the reply, at most 15 s later.
+    /// Runs a command on the database `admin` and returns the reply, at most 15 s later, or 60 s for `replSetInitiate`.
     ///
     /// All commands of a server share one connection, opened when needed and replaced after an error: in plain text, or, where the server
     /// refuses that, by TLS without a look at its certificate, with that very certificate as the harness's own.
@@ -271,8 +274,14 @@ impl Mongod {
     /// # Errors
     /// As [`Self::run_command`].
     pub fn run_command_on(&self, database: &str, command: Document) -> Result<Document, MongodError> {
+        let initiates = command.contains_key("replSetInitiate");
+        self.run_command_within(if initiates { INITIATE_TIMEOUT } else { COMMAND_TIMEOUT }, database, command)
+    }
+
+    /// [`Self::run_command_on`], with another limit.
+    fn run_command_within(&self, limit: Duration, database: &str, command: Document) -> Result<Document, MongodError> {
         let mut slot = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let deadline = Instant::now() + COMMAND_TIMEOUT;
+        let deadline = Instant::now() + limit;
         let mut client = match slot.take() {
             Some(client) => client,
             None => self.connect(deadline)?,

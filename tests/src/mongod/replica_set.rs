@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bson::{Bson, Document, doc};
 
-use super::{Mongod, MongodError, MongodOptions, POLL_PAUSE};
+use super::{COMMAND_TIMEOUT, Mongod, MongodError, MongodOptions, POLL_PAUSE};
 
 /// How long the first election may take, and any other that a method waits for.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -105,7 +105,8 @@ impl MongodReplicaSet {
         let config = doc! { "_id": set.set_name.as_str(), "members": entries, "settings": settings };
         set.member(0).run_command(doc! { "replSetInitiate": config })?;
         set.wait_until("all members to be primary or secondary", ELECTION_TIMEOUT, || {
-            let greetings = (0..count).map(|index| set.hello(index)).collect::<Result<Vec<_>, _>>()?;
+            // One that does not answer just now may do so the next time.
+            let greetings: Vec<Document> = (0..count).filter_map(|index| set.hello(index).ok()).collect();
             let of = |field| greetings.iter().filter(|reply| is(reply, field)).count();
             Ok(of("isWritablePrimary") == 1 && of("secondary") == count - 1)
         })?;
@@ -219,7 +220,8 @@ impl MongodReplicaSet {
         Ok(!reply.contains_key("writeConcernError"))
     }
 
-    /// The primary steps down (`replSetStepDown`) and is not elected for so many seconds; returns it.
+    /// The primary steps down (`replSetStepDown`) and is not elected for so many seconds; returns it. The others have one second less to
+    /// catch up, at most ten.
     ///
     /// # Errors
     /// [`MongodError::Timeout`] without a primary; [`MongodError::Command`] when it may not, for example because no
@@ -227,10 +229,11 @@ impl MongodReplicaSet {
     pub fn step_down(&self, seconds: u32) -> Result<usize, MongodError> {
         let primary = self.wait_for_primary(ELECTION_TIMEOUT)?;
         let catch_up = seconds.saturating_sub(1).min(10);
+        let limit = COMMAND_TIMEOUT + Duration::from_secs(catch_up.into());
         let command = doc! {
             "replSetStepDown": i64::from(seconds), "secondaryCatchUpPeriodSecs": i64::from(catch_up),
         };
-        self.member(primary).run_command(command)?;
+        self.member(primary).run_command_within(limit, "admin", command)?;
         Ok(primary)
     }
 

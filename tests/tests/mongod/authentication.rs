@@ -180,14 +180,14 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
     let key = KeyFile::create()?;
     let server = MongodOptions { args: key.args(), ..MongodOptions::default() };
     let set = MongodReplicaSet::start_with(MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() })?;
-    let primary = set.primary().ok_or("a set starts with a primary")?;
+    let primary = set.wait_for_primary(PATIENCE)?;
     set.member(primary).run_command(first_user())?;
 
     let client = client(&set.uri(), ADA)?;
     assert_eq!(who(&client).await?, "admin.ada");
     client.run_command("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] }).await?;
     // Through an election: whoever is primary knows the user.
-    let stepped = client.run_command("admin", doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 3 }).await;
+    let stepped = client.run_command("admin", doc! { "replSetStepDown": 15, "secondaryCatchUpPeriodSecs": 10 }).await;
     assert!(stepped.is_ok(), "{stepped:?}");
     insert(&client).await?;
     assert_eq!(who(&client).await?, "admin.ada");

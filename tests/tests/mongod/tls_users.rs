@@ -8,12 +8,13 @@ use crate::runtime::poolhouse_core::shell::OperationError;
 use crate::runtime::poolhouse_core::wire::AuthError;
 use crate::runtime::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus, unblock};
 use bson::doc;
-use poolhouse_tests::mongod::{MongodError, MongodReplicaSet, MongodReplicaSetOptions};
+use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};
 
 use super::authentication::{ADA, KeyFile, first_user, insert, who};
+use super::replica_set::{SETTLING, of_three};
 use super::tls::{Pki, here};
-use super::watch::watch;
-use super::{Outcome, PATIENCE, eventually, refused};
+use super::watch::{watch, watch_until};
+use super::{Outcome, eventually, refused};
 
 const SHA_1: Mechanism = Mechanism::Scram(ScramMechanism::Sha1);
 const SHA_256: Mechanism = Mechanism::Scram(ScramMechanism::Sha256);
@@ -32,10 +33,9 @@ impl Deployment {
         let (pki, key) = (Pki::new(), KeyFile::create()?);
         let mut server = pki.server(&here(), true);
         server.args = key.args();
-        let options = MongodReplicaSetOptions { server, ..MongodReplicaSetOptions::default() };
         let set = unblock(|| {
-            let set = MongodReplicaSet::start_with(options)?;
-            let primary = set.primary().ok_or(MongodError::NotRunning)?;
+            let set = MongodReplicaSet::start_with(of_three(server))?;
+            let primary = set.wait_for_primary(SETTLING)?;
             set.member(primary).run_command(first_user())?;
             Ok::<_, MongodError>(set)
         })
@@ -115,9 +115,9 @@ pub(super) async fn survives_faults() -> Outcome {
     nobody_else_gets_in(&deployment).await?;
 
     // The next primary takes writes of all of them.
-    let stepping = deployment.set.primary().ok_or("no primary")?;
-    root.run_command("admin", doc! { "replSetStepDown": 5, "secondaryCatchUpPeriodSecs": 3 }).await?;
-    deployment.set.wait_for_other_primary(stepping, PATIENCE)?;
+    let stepping = deployment.set.wait_for_primary(SETTLING)?;
+    root.run_command("admin", doc! { "replSetStepDown": 15, "secondaryCatchUpPeriodSecs": 10 }).await?;
+    deployment.set.wait_for_other_primary(stepping, SETTLING)?;
     for client in &clients {
         insert(client).await?;
         assert_eq!(who(client).await?, "admin.ada");
@@ -125,7 +125,7 @@ pub(super) async fn survives_faults() -> Outcome {
     }
 
     // One that dies takes every connection with it: checks and pools come back by TLS and, the pools, as users.
-    let killed = deployment.set.primary().ok_or("no primary")?;
+    let killed = deployment.set.wait_for_primary(SETTLING)?;
     let address = deployment.set.member(killed).address().to_string();
     deployment.set.kill9(killed)?;
     for client in &clients {
@@ -179,11 +179,11 @@ async fn is_watched(deployment: &Deployment) -> Outcome {
     let authority = deployment.pki.folder.path().join("ca.pem");
     let uri = deployment.set.uri().replace("mongodb://", "mongodb://ada:pencil@");
     let uri = format!("{uri}&tls=true&tlsCAFile={}", authority.display());
-    let shown = watch(uri.clone(), 4).await?;
+    let shown = watch_until(&uri, 4, |shown| shown.is_of(&deployment.set).is_ok()).await?;
     shown.is_of(&deployment.set)?;
     assert!(!shown.0.contains("warning:"), "{}", shown.0);
     assert!(!shown.0.contains("pencil"), "{}", shown.0);
-    let shown = watch(format!("{uri}&tlsAllowInvalidHostnames=true"), 1).await?;
+    let shown = watch_until(&format!("{uri}&tlsAllowInvalidHostnames=true"), 1, |_| true).await?;
     assert!(shown.0.contains("warning: INSECURE: tlsAllowInvalidHostnames"), "{}", shown.0);
     let wrong = watch(uri.replace("pencil", "Pencil"), 1).await;
     assert!(wrong.is_err(), "it got in with a wrong password");
