@@ -12,6 +12,7 @@ use poolhouse_smol::mux::{
     SessionOptions,
 };
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
+use poolhouse_tests::patience::eventually;
 use smol::future::or;
 
 /// Nothing in these tests takes longer, unless it hangs.
@@ -150,9 +151,7 @@ fn requests_go_to_near_hosts_by_turns_and_to_far_ones_when_no_near_one_takes_the
             echo(&session, &number.to_string()).await.expect("a reply");
         }
         // Its handshake is none.
-        while session.hosts()[2].state.open == 0 {
-            smol::Timer::after(Duration::from_millis(1)).await;
-        }
+        eventually("the far one is connected", || session.hosts()[2].state.open > 0).await;
         assert_eq!((statements(&one), statements(&two), statements(&far)), (10, 10, 0));
         one.kill().expect("it ends");
         two.kill().expect("it ends");
@@ -300,13 +299,17 @@ fn what_is_asked_together_is_written_together() {
         while session.hosts()[0].state.open == 0 {
             smol::Timer::after(Duration::from_millis(1)).await;
         }
-        let before = server.counts();
-        let replies = join_all((0..1000).map(|_| session.query("void", Consistency::One))).await;
-        assert!(replies.iter().all(Result::is_ok));
-        let after = server.counts();
-        assert_eq!(after.requests - before.requests, 1000);
-        let reads = after.reads - before.reads;
-        assert!(reads <= 250, "{reads} reads brought 1,000 requests");
+        // Tasks that keep each other from running may break up one or the other.
+        let mut fewest = u64::MAX;
+        for _ in 0..10 {
+            let before = server.counts();
+            let replies = join_all((0..1000).map(|_| session.query("void", Consistency::One))).await;
+            assert!(replies.iter().all(Result::is_ok));
+            let after = server.counts();
+            assert_eq!(after.requests - before.requests, 1000);
+            fewest = fewest.min(after.reads - before.reads);
+        }
+        assert!(fewest <= 50, "{fewest} reads brought 1,000 requests");
     });
 }
 

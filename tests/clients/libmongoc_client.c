@@ -13,9 +13,9 @@ static const int64_t PATIENCE_US = 20 * 1000 * 1000;
 /* What a server answers that is no primary: to a write, and to a read. */
 static const uint32_t NOT_PRIMARY = 10107, NOT_PRIMARY_NO_SECONDARY_OK = 13435;
 /* The driver tries once more what meets an election. A reply to an earlier check, still on its way, may let that come to the old primary again. */
-static const int REFUSED_MAX = 3;
-/* How often an operation may be refused so: not at all where nothing is elected. */
-static int refused_max;
+static const int REFUSED_MAX = 5;
+/* How often a run may be refused so: not at all where nothing is elected. And how often it was. */
+static int refused_max, refused_count;
 
 /* Checks that succeeded, which other threads count. */
 static volatile int32_t awaited_count, polled_count;
@@ -43,9 +43,9 @@ static bool command(mongoc_client_t *client, const char *name, bson_error_t *err
 }
 
 /* Before another try of what an election has refused; any other failure is one. */
-static void pause_if_refused(const char *what, const bson_error_t *error, int *refused_count) {
+static void pause_if_refused(const char *what, const bson_error_t *error) {
     bool refused = error->code == NOT_PRIMARY || error->code == NOT_PRIMARY_NO_SECONDARY_OK;
-    if (!refused || ++*refused_count > refused_max) {
+    if (!refused || ++refused_count > refused_max) {
         fail(what, error);
     }
     pause_20_ms();
@@ -53,10 +53,9 @@ static void pause_if_refused(const char *what, const bson_error_t *error, int *r
 
 static void insert(mongoc_collection_t *collection, int32_t id) {
     bson_error_t error;
-    int refused_count = 0;
     bson_t *document = BCON_NEW("number", BCON_INT32(id));
     while (!mongoc_collection_insert_one(collection, document, NULL, NULL, &error)) {
-        pause_if_refused("an insert", &error, &refused_count);
+        pause_if_refused("an insert", &error);
     }
     bson_destroy(document);
 }
@@ -64,7 +63,6 @@ static void insert(mongoc_collection_t *collection, int32_t id) {
 /* How many documents there are, in several batches. */
 static int find(mongoc_collection_t *collection) {
     bson_error_t error;
-    int refused_count = 0;
     for (;;) {
         bson_t filter = BSON_INITIALIZER;
         bson_t *options = BCON_NEW("batchSize", BCON_INT32(30));
@@ -80,11 +78,12 @@ static int find(mongoc_collection_t *collection) {
         if (!failed) {
             return count;
         }
-        pause_if_refused("find", &error, &refused_count);
+        pause_if_refused("find", &error);
     }
 }
 
 static void works(mongoc_client_t *client) {
+    refused_count = 0;
     bson_error_t error;
     char name[64];
     if (!command(client, "ping", &error)) {
@@ -112,6 +111,7 @@ static void works(mongoc_client_t *client) {
 
 /* Writes until another primary has taken some; no write fails but by the election itself. */
 static void fails_over(mongoc_client_t *client) {
+    refused_count = 0;
     mongoc_collection_t *collection = mongoc_client_get_collection(client, "db", "writes");
     int64_t deadline = bson_get_monotonic_time() + PATIENCE_US;
     char first[BSON_HOST_NAME_MAX + 8] = "";

@@ -258,7 +258,7 @@ impl Mongod {
         }
     }
 
-    /// Runs a command on the database `admin` and returns the reply, at most 15 s later, or 60 s for `replSetInitiate`.
+    /// Runs a command on the database `admin` and returns the reply, at most 15 s later.
     ///
     /// All commands of a server share one connection, opened when needed and replaced after an error: in plain text, or, where the server
     /// refuses that, by TLS without a look at its certificate, with that very certificate as the harness's own.
@@ -274,8 +274,7 @@ impl Mongod {
     /// # Errors
     /// As [`Self::run_command`].
     pub fn run_command_on(&self, database: &str, command: Document) -> Result<Document, MongodError> {
-        let initiates = command.contains_key("replSetInitiate");
-        self.run_command_within(if initiates { INITIATE_TIMEOUT } else { COMMAND_TIMEOUT }, database, command)
+        self.run_command_within(COMMAND_TIMEOUT, database, command)
     }
 
     /// [`Self::run_command_on`], with another limit.

@@ -123,6 +123,8 @@ struct Fate {
     delay: Duration,
     /// What garbage is made of.
     seed: u64,
+    /// How many pardons there were before.
+    pardons: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +154,8 @@ struct Shared {
     changed: Event,
     /// Sockets of connections, of either side.
     sockets: AtomicUsize,
+    /// How often those were pardoned that were open.
+    pardons: AtomicUsize,
 }
 
 /// A running proxy. Dropping it closes its connections and ends its thread.
@@ -183,7 +187,12 @@ impl Proxy {
             counts: ProxyCounts::default(),
             strike: (0, Fault::Cut),
         };
-        let shared = Shared { state: Mutex::new(state), changed: Event::new(), sockets: AtomicUsize::new(0) };
+        let shared = Shared {
+            state: Mutex::new(state),
+            changed: Event::new(),
+            sockets: AtomicUsize::new(0),
+            pardons: AtomicUsize::new(0),
+        };
         let shared = Arc::new(shared);
         let thread = std::thread::Builder::new().name("poolhouse-proxy".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -203,6 +212,11 @@ impl Proxy {
     /// Changes what new connections have to reckon with.
     pub fn set_weather(&self, weather: Weather) {
         self.shared.lock().weather = weather;
+    }
+
+    /// Connections that are open, and have not met the fault that they were dealt, meet none; slow ones go on as others do.
+    pub fn pardon(&self) {
+        self.shared.pardons.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Brings a fault upon all connections that are open, now; each goes on until then.
@@ -287,9 +301,11 @@ impl Shared {
 
 impl State {
     /// Deals a new connection its fate.
-    fn deal(&mut self) -> Fate {
+    ///
+    /// - `pardons`: how many there were.
+    fn deal(&mut self, pardons: usize) -> Fate {
         let rng = &mut self.rng;
-        let mut fate = Fate { fault: None, requests: None, replies: None, delay: Duration::ZERO, seed: 0 };
+        let mut fate = Fate { fault: None, requests: None, replies: None, delay: Duration::ZERO, seed: 0, pardons };
         if self.weather.faults.is_empty() || rng.below(100) >= self.weather.spoiled_percent {
             return fate;
         }

@@ -48,7 +48,7 @@ fn server_that_is_not_there_fails_selection_at_the_limit() {
         assert!((30 * SECOND..40 * SECOND).contains(&took), "{took:?}");
         // MON-40: two dials a second while somebody waits.
         let checks = rig.log.heartbeat_failures();
-        assert!((30..=80).contains(&checks.len()), "{} checks in {took:?}", checks.len());
+        assert!((30..=2 + 2 * took.as_secs()).contains(&(checks.len() as u64)), "{} checks in {took:?}", checks.len());
         assert!(checks.iter().all(|cause| *cause == Cause::Network), "{checks:?}");
         rig.end(&[&server]).await;
         assert_eq!(server.accepted_count(), 0);

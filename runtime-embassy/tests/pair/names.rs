@@ -32,7 +32,7 @@ fn server_is_found_by_its_name() {
         rig.client.warm_up(Some(4)).await.expect("four");
         rig.at_rest(&server, 1).await;
         // A datagram that is late is sent again.
-        assert!(names.queries().len() >= 5, "one each");
+        assert!((5..=9).contains(&names.queries().len()), "one each");
         rig.end(&[&server]).await;
     });
 }

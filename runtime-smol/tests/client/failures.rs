@@ -1,7 +1,7 @@
 //! Servers that refuse, stall or say that their state has changed.
 
 use super::support::{
-    self, PATIENCE, UNASKED, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
+    self, PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, refused, run, server,
 };
 use alloc::sync::Arc;
 use core::net::IpAddr;
@@ -84,7 +84,6 @@ fn silent_server_ends_at_the_connect_timeout() {
         let server = server();
         let mut options = options(&server);
         options.monitor.connect_timeout = Duration::from_millis(500);
-        options.monitor.heartbeat_frequency = UNASKED;
         let client = client(options);
         known(&client).await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -109,7 +108,6 @@ fn background_establishment_ends_at_the_connect_timeout() {
         let server = server();
         let mut options = options(&server);
         options.monitor.connect_timeout = Duration::from_millis(300);
-        options.monitor.heartbeat_frequency = UNASKED;
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
         // So that there is always another to be established.
@@ -161,7 +159,6 @@ fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
         let resolver = Arc::new(Moody::default());
         let mut options = ClientOptions::new(format!("a.test:{}", server.address().port()));
         options.monitor = support::options(&server).monitor;
-        options.monitor.heartbeat_frequency = UNASKED;
         options.monitor.connect_timeout = Duration::from_millis(500);
         let client = client(options.timeout(PATIENCE).resolver(Arc::<Moody>::clone(&resolver)));
         known(&client).await;
@@ -243,7 +240,6 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
             let mut options = options(&server);
             options.app_name = Some(format!("{cause:?}"));
             options.monitor.connect_timeout = Duration::from_millis(500);
-            options.monitor.heartbeat_frequency = UNASKED;
             let client = client(options);
             known(&client).await;
             let mut watch = Watch::of(&client);

@@ -23,7 +23,7 @@ pub(crate) fn server() -> FakeServer {
 
 /// How long after a check the next one comes unasked: never while a test runs. So each fault and each fail point meets the
 /// handshake that it is meant for, and nothing that happens in time was brought about by a check that was due anyway.
-pub(crate) const UNASKED: Duration = Duration::from_secs(120);
+pub(crate) const UNASKED: Duration = Duration::from_secs(600);
 
 /// Options for the fake server, whose monitor polls (one connection, one check) so that counts are exact.
 pub(crate) fn options(server: &FakeServer) -> ClientOptions {

@@ -108,7 +108,7 @@ async fn cut_handshake<S: Subject>(subject: &S, by: Cut) {
     let length = handshake_length(&rig).await;
     assert!(length > 100, "a handshake of {length} bytes");
     for after_bytes in 0..length {
-        // Only the connection that is made next, and not the monitor's, whatever it does meanwhile.
+        // Only the connection that is made next: the monitor has its own already.
         let next_cut = || {
             let next = rig.server.look(|view| view.accepted_count()) + 1;
             FaultRule::once(Fault::CutStream { after_bytes, by }).on_connection(next)

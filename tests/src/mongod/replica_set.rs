@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bson::{Bson, Document, doc};
 
-use super::{COMMAND_TIMEOUT, Mongod, MongodError, MongodOptions, POLL_PAUSE};
+use super::{COMMAND_TIMEOUT, INITIATE_TIMEOUT, Mongod, MongodError, MongodOptions, POLL_PAUSE};
 
 /// How long the first election may take, and any other that a method waits for.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -103,7 +103,7 @@ impl MongodReplicaSet {
             "heartbeatTimeoutSecs": millis(options.heartbeat_timeout) / 1000,
         };
         let config = doc! { "_id": set.set_name.as_str(), "members": entries, "settings": settings };
-        set.member(0).run_command(doc! { "replSetInitiate": config })?;
+        set.member(0).run_command_within(INITIATE_TIMEOUT, "admin", doc! { "replSetInitiate": config })?;
         set.wait_until("all members to be primary or secondary", ELECTION_TIMEOUT, || {
             // One that does not answer just now may do so the next time.
             let greetings: Vec<Document> = (0..count).filter_map(|index| set.hello(index).ok()).collect();

@@ -66,7 +66,7 @@ pub(super) async fn serve(shared: Arc<Shared>, client: Socket) {
     let (fate, upstream, strikes) = {
         let mut state = shared.lock();
         state.counts.accepted += 1;
-        (state.deal(), state.upstream, state.strike.0)
+        (state.deal(shared.pardons.load(Ordering::SeqCst)), state.upstream, state.strike.0)
     };
     let struck = wait_for_strike(&shared, strikes);
     if fate.fault == Some(Fault::Silence) {
@@ -92,8 +92,8 @@ pub(super) async fn serve(shared: Arc<Shared>, client: Socket) {
         shared.count(fault);
     }
     let carried = async {
-        let requests = carry(&client, &server, fate, fate.requests);
-        let replies = carry(&server, &client, fate, fate.replies);
+        let requests = carry(&shared, &client, &server, fate, fate.requests);
+        let replies = carry(&shared, &server, &client, fate, fate.replies);
         match future::or(requests, replies).await {
             Done::Ended => None,
             Done::Due => fate.fault,
@@ -118,21 +118,25 @@ async fn wait_for_strike(shared: &Shared, mut seen: u64) -> Fault {
     }
 }
 
-/// Carries bytes one way, at most `limit` of them.
-async fn carry(from: &Socket, to: &Socket, fate: Fate, limit: Option<u64>) -> Done {
+/// Carries bytes one way, at most `limit` of them unless it is pardoned.
+async fn carry(shared: &Shared, from: &Socket, to: &Socket, fate: Fate, limit: Option<u64>) -> Done {
     let mut left = limit.unwrap_or(u64::MAX);
     let mut bytes = vec![0; PIECE_BYTES];
-    let room = if fate.fault == Some(Fault::Trickle) { 1 } else { PIECE_BYTES };
     loop {
-        if left == 0 {
+        let is_pardoned = shared.pardons.load(Ordering::SeqCst) != fate.pardons;
+        let fault = fate.fault.filter(|_| !is_pardoned);
+        if left == 0 && is_pardoned {
+            left = u64::MAX;
+        } else if left == 0 {
             return Done::Due;
         }
+        let room = if fault == Some(Fault::Trickle) { 1 } else { PIECE_BYTES };
         let room = room.min(usize::try_from(left).unwrap_or(usize::MAX));
         let count = match (&from.stream).read(&mut bytes[..room]).await {
             Ok(count @ 1..) => count,
             Ok(0) | Err(_) => return Done::Ended,
         };
-        if fate.fault == Some(Fault::Delay) {
+        if fault == Some(Fault::Delay) {
             Timer::after(fate.delay).await;
         }
         if (&to.stream).write_all(&bytes[..count]).await.is_err() {

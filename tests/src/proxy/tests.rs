@@ -104,6 +104,25 @@ fn cut_comes_after_just_so_many_bytes_of_either_direction() {
 }
 
 #[test]
+fn pardon_is_of_what_is_open_and_was_not_spoiled_yet() {
+    for fault in [Fault::Cut, Fault::Reset, Fault::HalfClose, Fault::Stall, Fault::Garbage] {
+        let (proxy, _echo) = proxy(always(fault, MESSAGE.len() as u64 + 1));
+        let mut stream = connect(&proxy);
+        assert_eq!(exchange(&mut stream), (MESSAGE.to_vec(), true));
+        proxy.pardon();
+        for _ in 0..4 {
+            assert_eq!(exchange(&mut stream), (MESSAGE.to_vec(), true), "{fault:?}");
+        }
+        assert_eq!(proxy.counts().faults, [0; 8]);
+        // The next one has to reckon with it.
+        let mut stream = connect(&proxy);
+        assert_eq!(exchange(&mut stream), (MESSAGE.to_vec(), true));
+        stream.write_all(MESSAGE).unwrap();
+        eventually("it is spoiled", || proxy.counts().faults[fault.index()] == 1);
+    }
+}
+
+#[test]
 fn slow_connections_lose_nothing() {
     for fault in [Fault::Delay, Fault::Trickle] {
         let (proxy, _echo) = proxy(Weather::of(100, &[fault]));

@@ -147,6 +147,12 @@ fn kill(mongod: &Mongod, command: &str) -> Result<(), mongod::MongodError> {
     Ok(())
 }
 
+/// [`kill`] of the one operation that a fail point blocks, or is about to.
+async fn kill_one(mongod: &Mongod, command: &str) -> Outcome {
+    eventually("it is blocked", || Ok(under_way(mongod, command)?.len() == 1)).await?;
+    Ok(kill(mongod, command)?)
+}
+
 /// Waits until nothing is under way and the server counts the client's connections: those of its pool and `monitoring` more.
 async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outcome {
     let begun = Instant::now();
@@ -336,7 +342,7 @@ async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded: true };
     assert_eq!(error.check_out(), Some(&expected));
-    kill(&mongod, "isMaster")?;
+    kill_one(&mongod, "isMaster").await?;
     // A busy machine may not keep within so short a limit at once.
     let begun = Instant::now();
     while let Err(error) = ping(&client).await {
@@ -408,10 +414,10 @@ async fn blocked_command_ends_at_its_deadline() -> Outcome {
     let mut guard = client.check_out_by(Some(Duration::from_millis(200))).await?;
     let error = refused(guard.run_command("admin", doc! { "ping": 1 }).await)?;
     assert_eq!(operation(&error)?, OperationError::Timeout);
-    // The reply comes after 25 seconds.
-    assert!((200..24_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    // The client's own limit is 20 seconds, and the reply comes after 25.
+    assert!((200..15_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     drop(guard);
-    kill(&mongod, "ping")?;
+    kill_one(&mongod, "ping").await?;
     ping(&client).await?;
     assert_eq!(turns(&mut events)?, (0, 0), "a timeout of one operation says nothing of the server");
     counts_agree(&mongod, &client, 2).await?;
@@ -456,7 +462,7 @@ async fn replies_are_streamed() -> Outcome {
 /// How long each operation of a load may take.
 const DEADLINE: Duration = Duration::from_secs(2);
 /// What a busy machine may add to that: a process may stand still for seconds when others have the cores.
-const SLACK: Duration = PATIENCE;
+const SLACK: Duration = Duration::from_secs(10);
 
 struct Load {
     stop: Arc<AtomicBool>,
@@ -624,13 +630,13 @@ async fn closed_client_leaves_no_connection() -> Outcome {
     eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
     for _ in 0..5 {
         let mut options = streaming(&mongod);
-        options.monitor.heartbeat_frequency = PATIENCE * 2;
+        options.monitor.heartbeat_frequency = PATIENCE * 4;
         let client = Client::new(options)?;
         let load = Load::start(&client, 8, PATIENCE);
         load.more_successes(20).await?;
         let begun = Instant::now();
         client.close().await;
-        // The monitor's awaitable hello would have taken a minute.
+        // The monitor's awaitable hello would have taken 80 seconds.
         assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
         let refused = refused(ping(&client).await)?;
         assert_eq!(operation(&refused)?, OperationError::Closed);
