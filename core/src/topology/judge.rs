@@ -95,7 +95,8 @@ fn judge(error: &AppError<'_>) -> Option<Judgement> {
         topology_version: None,
         clear: true,
         check: false,
-        cancel: cause == Cause::Network,
+        // Another check, on a new connection, shows whether the server is well again: the one in flight may wait for heartbeatFrequencyMS.
+        cancel: before || cause == Cause::Network,
         scan: false,
     };
     match error.kind {
@@ -105,7 +106,7 @@ fn judge(error: &AppError<'_>) -> Option<Judgement> {
                 topology_version: reply.topology_version,
                 clear: before || change == StateChange::ShuttingDown,
                 check: true,
-                cancel: false,
+                cancel: before,
                 scan: change != StateChange::Recovering,
             }),
             None => {

@@ -351,7 +351,8 @@ impl ModelTopology {
             return nothing;
         }
         let before = error.before;
-        let marked = |clear| ModelVerdict { clear, unknown: true, ..nothing };
+        // Whatever ends an establishment cancels the check.
+        let marked = |clear| ModelVerdict { clear, unknown: true, cancel: before, ..nothing };
         let (verdict, text, version) = match error.kind {
             ModelErrorKind::Network if error.overloaded => return nothing,
             ModelErrorKind::Network => {

@@ -83,6 +83,36 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
 }
 
+/// SDAM-69, SDAM-75: whatever ends an establishment, the check in flight may be one that the server answers only after heartbeatFrequencyMS.
+#[test]
+fn o7_authentication_error_cancels_the_streaming_check() {
+    let refused = CommandError {
+        command: Some(ReplyError { code: Some(18), message: "Authentication failed." }),
+        write_concern: None,
+        topology_version: None,
+    };
+    for kind in [
+        AppErrorKind::Command(refused),
+        AppErrorKind::NetworkTimeout,
+        AppErrorKind::Other(Cause::Authentication),
+        AppErrorKind::Other(Cause::Protocol),
+        state_change(11_600, 9).kind,
+    ] {
+        let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
+        let a = rig.id("a");
+        rig.now = at(300);
+        let error = AppError { phase: HandshakePhase::Before, ..app_error(kind) };
+        let verdict = rig.control.handle_app_error(rig.now, a, &error, &mut rig.log);
+        rig.control.assert_invariants();
+        assert!(verdict.marked_unknown && verdict.cancel_check, "{kind:?}");
+        assert_eq!(rig.lines().last().unwrap(), "#1 failed: cancelled by the caller", "{kind:?}");
+        assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
+        // The next operation finds no server, and need not wait for longer than this.
+        rig.control.request_check(rig.now);
+        assert_eq!(rig.control.poll_timeout(), Some(at(800)), "{kind:?}");
+    }
+}
+
 /// SDAM-74
 #[test]
 fn no_check_at_once_after_a_network_error() {

@@ -31,6 +31,13 @@ impl Oracle {
             .check(id_of_kind, is_unknown || !verdict.marked_unknown, || format!("{id:?} is known: {verdict:?}"))?;
         let interrupts = matches!(verdict.clear, Some(Clear::All { interrupt_in_use_connections: true }));
         scene.checks.check(id_of_kind, !interrupts, || format!("{verdict:?} interrupts"))?;
+        if verdict.marked_unknown && fault.before {
+            let is_beating = self.servers.get(&id).is_some_and(|server| server.beat.is_some());
+            let is_cancelled = verdict.cancel_check && !(scene.was_beating && is_beating);
+            scene
+                .checks
+                .check(id_of_kind, is_cancelled, || format!("a handshake failed, the check goes on: {verdict:?}"))?;
+        }
         match fault.kind {
             FaultKind::Timeout if !fault.before => {
                 scene.checks.check("S12", is_nothing, || format!("a timeout of an operation: {verdict:?}"))
