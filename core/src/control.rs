@@ -17,6 +17,12 @@
 //! [`ControlAction::WakeSelectors`], which follows every check that ends, whatever it brought (MON-18). The request is dropped where a
 //! check is in flight, so it is made anew at each wake-up: then a server is checked every 500 ms for as long as somebody waits (SDAM-85).
 //!
+//! # Pace
+//!
+//! An address is dialed for a first check no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the last dial of the same address, also when its server has left
+//! the topology meanwhile and is another one now: a member that names a host in every other reply does not have the client knock there at that pace.
+//! The dials of some servers that left are remembered one by one; when more leave within that time, every new server waits.
+//!
 //! # Time
 //!
 //! A clock that goes back is held at the last value seen, for all monitors and the topology alike, so that no event is
@@ -27,7 +33,8 @@ mod tests;
 
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent, MonitorState,
+    CheckOutcome, CheckReply, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig,
+    MonitorEvent, MonitorState,
 };
 use crate::observe::EventContext;
 use crate::sim::chance::{Point, fires};
@@ -59,6 +66,18 @@ pub enum ControlAction {
     WakeSelectors,
 }
 
+/// How many servers that left are remembered one by one, where memory is not smaller.
+const DEPARTED_MAX: usize = 64;
+
+/// A server that left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Departed {
+    /// A hash of its address. Another address that has the same one waits for 500 ms at most, which does no harm.
+    address: u32,
+    /// When it was dialed last.
+    dialed: Instant,
+}
+
 /// A topology and the monitors of its servers.
 ///
 /// Equal ones have been through the same, and answer every call alike.
@@ -68,6 +87,10 @@ pub struct Control<M: Memory> {
     monitors: Beside<Option<Monitor>, M::PerServer<Option<Monitor>>>,
     /// When each monitor wants to be called.
     due: Tree<M::Due, M::Due>,
+    /// Servers that left less than [`MIN_HEARTBEAT_FREQUENCY`] after their last dial.
+    departed: Beside<Departed, M::PerServer<Departed>>,
+    /// The last dial of those among them that there was no room for.
+    forgotten: Option<Instant>,
     config: MonitorConfig,
     /// The latest instant seen.
     clock: Instant,
@@ -108,6 +131,8 @@ impl<M: Memory> Control<M> {
             topology: Topology::vacant(),
             monitors: Beside::empty(),
             due: Tree::empty(),
+            departed: Beside::empty(),
+            forgotten: None,
             config: monitor,
             clock: Instant::ORIGIN,
             membership: (0, 0),
@@ -264,7 +289,7 @@ impl<M: Memory> Control<M> {
 
     /// News: the hosts of the deployment were looked up again. See [`Topology::handle_seeds`].
     ///
-    /// Monitors of members that are gone end, those of new ones check at once.
+    /// Monitors of members that are gone end, those of new ones check as soon as the [pace](self#pace) allows.
     ///
     /// # Errors
     ///
@@ -502,15 +527,17 @@ impl<M: Memory> Control<M> {
         for place in 0..self.monitors.slots().len() {
             let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place) else { continue };
             let server = monitor.server();
-            if self.topology.server(server).is_none() {
+            if self.topology.server(server).is_none() && monitor.state() != MonitorState::Closed {
                 monitor.close(now, &mut There { topology: &self.topology, server, observer });
+                let dialed = monitor.last_dial();
+                self.remember(now, server, dialed);
                 self.rearm(place);
             }
         }
         if self.topology.description().topology_type() == TopologyType::LoadBalanced {
             return Ok(());
         }
-        let Self { topology, monitors, due, config, touched, .. } = self;
+        let Self { topology, monitors, due, departed, forgotten, config, touched, .. } = self;
         for description in topology.servers() {
             let server = description.server();
             let place = server.index() as usize;
@@ -523,13 +550,47 @@ impl<M: Memory> Control<M> {
                 let monitor = kept.insert(Monitor::new(server, *config));
                 // It may be, where memory for its monitor came late.
                 monitor.set_server_known(description.server_type().is_known());
-                monitor.start(now, &mut There { topology, server, observer });
+                let address = hash(description.address());
+                let same = departed.slots().iter().filter(|departed| departed.address == address);
+                let dialed = same.map(|departed| departed.dialed).max().max(*forgotten);
+                match dialed.filter(|dialed| is_recent(now, *dialed)) {
+                    Some(dialed) => monitor.start_after(now, dialed),
+                    None => monitor.start(now, &mut There { topology, server, observer }),
+                }
                 widen(touched, place);
                 note_due::<M>(due, server.index(), monitor.poll_timeout());
             }
         }
         Ok(())
     }
+}
+
+impl<M: Memory> Control<M> {
+    /// Remembers the last dial of a server that left, for as long as the pace depends on it.
+    fn remember(&mut self, now: Instant, server: ServerId, dialed: Option<Instant>) {
+        let Some(dialed) = dialed.filter(|dialed| is_recent(now, *dialed)) else { return };
+        if let Some(address) = self.topology.address(server) {
+            let departed = Departed { address: hash(address), dialed };
+            let mut slots = self.departed.slots_mut().iter_mut();
+            if let Some(slot) = slots.find(|slot| !is_recent(now, slot.dialed)) {
+                *slot = departed;
+                return;
+            }
+            if self.departed.slots().len() < DEPARTED_MAX && self.departed.try_push(departed).is_ok() {
+                return;
+            }
+        }
+        self.forgotten = self.forgotten.max(Some(dialed));
+    }
+}
+
+fn is_recent(now: Instant, dialed: Instant) -> bool {
+    now.saturating_since(dialed) < MIN_HEARTBEAT_FREQUENCY
+}
+
+/// FNV-1a.
+fn hash(address: &str) -> u32 {
+    address.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Tells an observer where a monitor's event happened.

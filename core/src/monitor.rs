@@ -42,7 +42,8 @@
 //! Between the end of a check and the start of the next one pass `heartbeat_frequency`, or, when a check is requested,
 //! at least [`MIN_HEARTBEAT_FREQUENCY`]. There are two exceptions: a streaming server's next reply, and the one retry
 //! after a network error on a server that was known. That retry in turn is granted once in [`MIN_HEARTBEAT_FREQUENCY`];
-//! a server that greets and then hangs up, again and again, is checked at that pace and not in a circle.
+//! a server that greets and then hangs up, again and again, is checked at that pace and not in a circle. A [`Control`](crate::control::Control)
+//! keeps the pace for an address that leaves the topology and returns, too.
 //!
 //! Time is held at the last value seen when it goes backwards, and an instant beyond [`Instant::MAX`] never comes.
 
@@ -130,6 +131,8 @@ pub struct Monitor {
     known: bool,
     /// When a check was last retried at once.
     retried: Option<Instant>,
+    /// When the check line was dialed last.
+    check_dialed: Option<Instant>,
     check: Link,
     ping: Link,
     /// Whether the check line streams, so that the other one measures.
@@ -153,6 +156,7 @@ impl Monitor {
             serial_last: Serial(0),
             known: false,
             retried: None,
+            check_dialed: None,
             check: Link::new(),
             ping: Link::new(),
             streaming: false,
@@ -179,6 +183,22 @@ impl Monitor {
         }
     }
 
+    /// [`Monitor::start`] of a server whose address was dialed at `dialed` by another monitor, which has ended: the first check begins
+    /// [`MIN_HEARTBEAT_FREQUENCY`] after that.
+    ///
+    /// `New -> Waiting`; a no-op in any other state.
+    pub(crate) fn start_after(&mut self, now: Instant, dialed: Instant) {
+        self.hold_clock(now);
+        if matches!(self.phase, Phase::New) {
+            self.phase = Phase::Waiting { ended: dialed, due: later(dialed, MIN_HEARTBEAT_FREQUENCY) };
+        }
+    }
+
+    /// When the server was dialed last, on either line.
+    pub(crate) fn last_dial(&self) -> Option<Instant> {
+        self.check_dialed.max(self.ping_dialed)
+    }
+
     /// Asks for a check as soon as it may be.
     ///
     /// In `Waiting` the next check becomes due [`MIN_HEARTBEAT_FREQUENCY`] after the end of the last one, or now if that
@@ -201,8 +221,8 @@ impl Monitor {
         }
     }
 
-    /// Cancels the check in flight and closes the connection: an application's connection to this server failed with a
-    /// network error that was no timeout, and the server was marked Unknown for it.
+    /// Cancels the check in flight and closes the connection: the server was marked Unknown because an application's connection to it failed with a
+    /// network error that was no timeout, or could not be established.
     ///
     /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure and never a retry at once; `Waiting` stays,
     /// without its connection; `Settling` stays, and its connection is not used further; otherwise a no-op.
@@ -628,4 +648,4 @@ fn later(start: Instant, duration: Duration) -> Option<Instant> {
     if at == Instant::MAX { None } else { Some(at) }
 }
 
-const _: () = assert!(size_of::<Monitor>() <= 512);
+const _: () = assert!(size_of::<Monitor>() <= 520);

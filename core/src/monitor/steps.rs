@@ -36,6 +36,7 @@ impl Monitor {
             }
             None => {
                 let id = self.next_id(Line::Check);
+                self.check_dialed = Some(now);
                 self.check.dial(now, id, self.config.server_api(), deadline);
             }
         }

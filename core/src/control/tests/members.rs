@@ -117,6 +117,91 @@ fn no_change_of_members_is_missed() {
     }
 }
 
+/// When the check line of this server was dialed in each of the checks that its monitor was due to begin until `end`.
+fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
+    let mut dials = Vec::new();
+    while let Some(due) = rig.control.poll_timeout().filter(|due| *due <= at(end)) {
+        rig.now = due;
+        rig.timeout();
+        if let Some(MonitorAction::Dial(_)) = rig.owed(rig.id(address), Line::Check) {
+            dials.push(due.as_nanos() / 1_000_000);
+        }
+    }
+    dials
+}
+
+/// A member names a victim in every other reply.
+#[test]
+fn security_7_pace_of_checks_holds_for_an_address_that_leaves_and_returns() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    let mut last = None;
+    for step in 0..3_000_u64 {
+        rig.at(step * 10);
+        let hosts: &[&str] = if step % 2 == 0 { &["a", "Victim"] } else { &["a"] };
+        rig.control.handle_app_hello(rig.now, a, &primary(hosts, 1), &mut rig.log);
+        rig.timeout();
+        rig.drain();
+        let Some(victim) = rig.control.topology().find("victim") else { continue };
+        if let Some(MonitorAction::Dial(_)) = rig.owed(victim, Line::Check) {
+            let before = last.replace(rig.now);
+            assert!(before.is_none_or(|before| rig.now.saturating_since(before) >= MIN_HEARTBEAT_FREQUENCY));
+        }
+    }
+    assert!(last.is_some_and(|last| last > at(29_000)), "it is checked, but not more often");
+    assert_eq!(rig.control.departed.slots().len(), 1, "what is over is forgotten");
+}
+
+/// Other addresses are checked at once, and this one too once the time is over; somebody who waits does not make it sooner.
+#[test]
+fn security_7_only_the_address_that_left_waits_and_not_for_longer() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    let name = |rig: &mut Rig, ms, hosts: &[&str]| {
+        rig.at(ms);
+        rig.control.handle_app_hello(rig.now, a, &primary(hosts, 1), &mut rig.log);
+        rig.control.assert_invariants();
+        rig.actions();
+    };
+    name(&mut rig, 1_000, &["a", "b", "c"]);
+    assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
+    name(&mut rig, 1_100, &["a"]);
+    name(&mut rig, 1_200, &["a", "b", "d"]);
+    assert!(matches!(rig.line("d", Line::Check), MonitorAction::Dial(_)), "at once");
+    rig.control.request_check(rig.now);
+    rig.control.assert_invariants();
+    assert!(!rig.control.owes_line(rig.id("b"), Line::Check));
+    assert_eq!(dials(&mut rig, "b", 1_600), [1_500]);
+    // It was there for longer than that.
+    name(&mut rig, 3_000, &["a"]);
+    name(&mut rig, 3_001, &["a", "b"]);
+    assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
+}
+
+/// More addresses than are remembered: then new ones wait, whichever they are.
+#[test]
+fn security_7_addresses_beyond_those_that_are_remembered_wait_too() {
+    let mut rig = open(&["a"]);
+    let a = rig.id("a");
+    let names: Vec<String> = (0..DEPARTED_MAX + 1).map(|number| format!("victim{number}")).collect();
+    let mut hosts: Vec<&str> = names.iter().map(String::as_str).collect();
+    hosts.push("a");
+    for (ms, hosts) in [(1_000, &hosts[..]), (1_100, &["a"]), (1_200, &[hosts[DEPARTED_MAX], "other", "a"])] {
+        rig.at(ms);
+        rig.control.handle_app_hello(rig.now, a, &primary(hosts, 1), &mut rig.log);
+        rig.control.assert_invariants();
+        rig.actions();
+    }
+    assert_eq!(rig.control.departed.slots().len(), DEPARTED_MAX);
+    for host in [hosts[DEPARTED_MAX], "other"] {
+        assert!(!rig.control.owes_line(rig.id(host), Line::Check), "{host}");
+    }
+    rig.at(1_500).timeout();
+    for host in [hosts[DEPARTED_MAX], "other"] {
+        assert!(matches!(rig.line(host, Line::Check), MonitorAction::Dial(_)), "{host}");
+    }
+}
+
 /// SDAM-10, MON-49, LOG-02, LOG-08, LOG-11
 #[test]
 fn close_ends_every_check_then_the_topology() {
