@@ -29,7 +29,7 @@
 //! # Memory
 //!
 //! Addresses, set names and tags are texts, each kept once; descriptions hold their numbers. [`Fixed`] memory
-//! has a place for so many of each, and `OnHeap` grows, up to limits that no honest deployment meets. A reply that does not fit
+//! has a place for so many of each, and `OnHeap` grows, up to limits that no honest deployment meets. A reply whose hosts do not fit
 //! makes its server Unknown with an error that says so. A hello that changes nothing allocates nothing.
 //!
 //! # Settled where the specification is silent or disagrees with its tests
@@ -48,7 +48,9 @@
 //! - A removed server is told by ServerClosed only, even if its description changed in the same step.
 //! - ServerOpening of servers found later comes before the TopologyDescriptionChanged that has them.
 //! - `hosts`, `passives` and `arbiters` are sets: a name that is given twice counts once.
-//! - A `me`, `primary` or host that is no address makes its server Unknown with an error that names the place.
+//! - A `me`, `primary` or host that is no address makes its server Unknown with an error that names the place. So does the path of a unix socket,
+//!   unless that path is one of the seeds: a server does not choose the sockets that its client connects to.
+//! - Tags beyond the limit on names, and tags of more than 255 bytes, are left out: the server is what it is without them.
 //! - A hello of an application's connection, which measures no round trip, leaves the round-trip times as they are.
 //! - Clocks that go back are held at the last value seen.
 
@@ -92,7 +94,7 @@ pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription
 use crate::sim::origin;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
-use address::Address;
+use address::{Address, is_path};
 use core::fmt;
 use core::num::NonZeroU32;
 use description::{Data, Meta, Side, Source};
@@ -265,10 +267,14 @@ impl<M: Memory> Topology<M> {
         if let Some(name) = options.replica_set {
             self.meta.set_name = Some(self.texts.intern([name.as_bytes(), &[], &[]])?);
         }
-        for address in options.seeds.iter().copied().filter_map(Address::parse) {
-            let address = self.texts.intern_address(address.as_bytes())?;
-            if self.member_at(address).is_none() {
-                self.add(address)?;
+        self.texts.unmark_all();
+        for seed in options.seeds {
+            let Some(address) = Address::parse(seed) else { continue };
+            // A member may name the path of a unix socket as an address only if the application has.
+            let is_pinned = is_path(seed);
+            let address = self.texts.intern_address(address.as_bytes(), is_pinned)?;
+            if self.texts.mark(address) {
+                self.add(address, 0)?;
             }
         }
         self.tell_opening(now, observer);

@@ -72,6 +72,11 @@ impl Address {
         Some(address)
     }
 
+    /// As [`Address::parse`], for a text of a server or of a name server. The path of a unix socket is none: only the application names those.
+    pub(super) fn parse_host(text: &str) -> Option<Self> {
+        if is_path(text) { None } else { Self::parse(text) }
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -93,7 +98,7 @@ pub(super) fn parts(address: &str) -> HostAddress<'_> {
     HostAddress::Tcp { host, port: port.parse().unwrap_or(DEFAULT_PORT) }
 }
 
-fn is_path(text: &str) -> bool {
+pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/') || text.ends_with(".sock")
 }
 

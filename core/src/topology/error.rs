@@ -56,8 +56,10 @@ impl StateChange {
 /// What a reply had too much of, for the memory that there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Hosts, passives, arbiters and tags in one reply.
+    /// Hosts, passives and arbiters in one reply.
     Names,
+    /// Bytes of a set name.
+    SetName,
     /// Different addresses, set names and tags in the topology.
     Texts,
     /// Members of the topology.
@@ -117,7 +119,7 @@ pub enum ServerError {
     NewerPrimary,
     /// Its set name is not the one that is wanted (SDAM-34).
     WrongSetName,
-    /// Its reply holds an address that is none.
+    /// Its reply holds an address that is none, or the path of a unix socket that is no seed.
     BadAddress {
         /// In which part.
         field: AddressField,
@@ -164,7 +166,8 @@ impl fmt::Display for ServerError {
                 write!(f, "the hello reply's {}[{place}] is no address", field.name())
             }
             Self::Beyond { limit, count } => match limit {
-                Limit::Names => write!(f, "the hello reply names more than {count} hosts and tags"),
+                Limit::Names => write!(f, "the hello reply names more than {count} hosts"),
+                Limit::SetName => write!(f, "the hello reply's setName has more than {count} bytes"),
                 Limit::Texts => write!(f, "more than {count} different addresses and tags"),
                 Limit::Servers => write!(f, "more than {count} members, or too many replaced at once"),
             },

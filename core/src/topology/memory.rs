@@ -106,7 +106,7 @@ mod sealed {
         type Servers: Store<ServerSlot<Self::Names>> + Clone + Eq + Hash + fmt::Debug;
         type Texts: Store<TextSlot> + Clone + Eq + Hash + fmt::Debug;
         type Bytes: Store<u8> + Clone + Eq + Hash + fmt::Debug;
-        type Buckets: Store<u16> + Clone + Eq + Hash + fmt::Debug;
+        type Order: Store<u16> + Clone + Eq + Hash + fmt::Debug;
         /// As many as servers, for what others keep beside them.
         type PerServer<T>: Store<T>;
         /// When each of them is due.
@@ -126,11 +126,12 @@ pub trait Memory: Stores {}
 ///
 /// - `SERVERS`: members, and those that are being replaced: one update may bring new members before the old ones'
 ///   places are free. One or two more than the set is ever to have will do.
-/// - `NAMES`: hosts, passives, arbiters and tags in one server's reply.
+/// - `NAMES`: hosts, passives, arbiters and tags in one server's reply. Tags that do not fit beside the hosts are left out.
 /// - `TEXTS`: different addresses, set names and tags in the whole topology, and `BYTES`: their bytes, each with 4 more.
 ///
 /// When a primary names so many new members that they do not fit beside those that they replace, those are removed at once, and the new ones come with the
-/// next check, which is asked for. Any other thing that does not fit makes the server that said it Unknown with [`ServerError::Beyond`](super::ServerError::Beyond).
+/// next check, which is asked for. A tag whose name and value together have more than 255 bytes is left out. Any other thing that does not fit makes the server that said it
+/// Unknown with [`ServerError::Beyond`](super::ServerError::Beyond).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize>;
 
@@ -141,7 +142,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
     type Servers = heapless::Vec<ServerSlot<Self::Names>, SERVERS>;
     type Texts = heapless::Vec<TextSlot, TEXTS>;
     type Bytes = heapless::Vec<u8, BYTES>;
-    type Buckets = heapless::Vec<u16, TEXTS>;
+    type Order = heapless::Vec<u16, TEXTS>;
     type PerServer<T> = heapless::Vec<T, SERVERS>;
     type Due = heapless::Vec<Instant, SERVERS>;
     const NAMES_MAX: u16 = at_most_u16(NAMES);
@@ -165,8 +166,8 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
 {
 }
 
-/// On the heap, growing as servers and names come; up to 2,048 servers, 4,096 names in a reply and 16,384
-/// different texts of 4 MiB together, so that no peer can make it grow without end.
+/// On the heap, growing with the servers and their names; up to 2,048 servers, 512 names in a reply and 16,384
+/// different texts of 4 MiB together, so that no peer can make it grow without end. What does not fit is treated as in [`Fixed`].
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OnHeap;
@@ -177,10 +178,10 @@ impl Stores for OnHeap {
     type Servers = crate::storage::Heap<ServerSlot<Self::Names>>;
     type Texts = crate::storage::Heap<TextSlot>;
     type Bytes = crate::storage::Heap<u8>;
-    type Buckets = crate::storage::Heap<u16>;
+    type Order = crate::storage::Heap<u16>;
     type PerServer<T> = crate::storage::Heap<T>;
     type Due = crate::storage::Heap<Instant>;
-    const NAMES_MAX: u16 = 4096;
+    const NAMES_MAX: u16 = 512;
     const SERVERS_MAX: u32 = 2048;
     const TEXTS_MAX: u16 = 16_384;
     const BYTES_MAX: u32 = 4 << 20;

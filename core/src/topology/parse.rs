@@ -14,6 +14,9 @@ use crate::sim::Past;
 use crate::storage::{Full, Store};
 use core::time::Duration;
 
+/// The longest set name, and the longest tag (its name and its value together), in bytes.
+pub(super) const NAME_BYTES_MAX: u16 = 255;
+
 impl<M: Memory> Topology<M> {
     /// Takes a reply that equals what is known: only what equality leaves out moves on. Whether it does.
     ///
@@ -45,7 +48,7 @@ impl<M: Memory> Topology<M> {
         let same = self.are_addresses(hosts, hello.lists.hosts())
             && self.are_addresses(passives, hello.lists.passives())
             && self.are_addresses(arbiters, hello.lists.arbiters())
-            && self.are_tags(tags, hello.lists.tags());
+            && self.are_tags(tags, kept_tags::<M>(&hello.lists, usize::from(known.ends[2])));
         if !same {
             return false;
         }
@@ -67,7 +70,7 @@ impl<M: Memory> Topology<M> {
         let known = self.servers.slots()[place].description.data.round_trip;
         self.save(place);
         self.servers.slots_mut()[place].description.reset(Data::unknown(None, now));
-        let parsed = self.room_for(hello).and_then(|()| self.parse(now, place, hello));
+        let parsed = self.room_for(hello).and_then(|hosts| self.parse(now, place, hello, hosts));
         match parsed {
             Ok(mut data) => {
                 data.round_trip = round_trip.map(times).or(known);
@@ -77,27 +80,30 @@ impl<M: Memory> Topology<M> {
         }
     }
 
-    /// Looks whether a reply has too many names, and sweeps texts away if it needs the room.
-    fn room_for(&mut self, hello: &HelloInfo<'_, impl HelloLists>) -> Result<(), ServerError> {
+    /// Checks that a reply has not too many hosts, and sweeps texts away if it needs the room. Returns how many hosts it has.
+    fn room_for(&mut self, hello: &HelloInfo<'_, impl HelloLists>) -> Result<usize, ServerError> {
         let limit = u32::from(M::NAMES_MAX);
         let lists = &hello.lists;
-        // `host` becomes `host:27017`.
-        let hosts = lists.hosts().chain(lists.passives()).chain(lists.arbiters()).map(|host| host.len() + 6);
-        let tags = lists.tags().map(|(name, value)| name.len().saturating_add(value.len()) + 1);
         let mut count = 0;
         let mut bytes =
             3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
-        for len in hosts.chain(tags) {
+        for host in lists.hosts().chain(lists.passives()).chain(lists.arbiters()) {
             count += 1;
-            bytes = bytes.saturating_add(len);
+            // `host` becomes `host:27017`.
+            bytes = bytes.saturating_add(host.len() + 6);
             if count > limit {
                 return Err(ServerError::Beyond { limit: Limit::Names, count: limit });
             }
         }
+        let hosts = count as usize;
+        for (name, value) in kept_tags::<M>(lists, hosts) {
+            count += 1;
+            bytes = bytes.saturating_add(name.len() + value.len() + 1);
+        }
         if self.texts.is_sweep_due(count + 3, u32::try_from(bytes).unwrap_or(u32::MAX)) {
             self.sweep();
         }
-        Ok(())
+        Ok(hosts)
     }
 
     fn parse(
@@ -105,6 +111,7 @@ impl<M: Memory> Topology<M> {
         now: Instant,
         place: usize,
         hello: &HelloInfo<'_, impl HelloLists>,
+        hosts: usize,
     ) -> Result<Data, ServerError> {
         let mut data = Data {
             server_type: hello.server_type(),
@@ -118,6 +125,9 @@ impl<M: Memory> Topology<M> {
             ..Data::unknown(None, now)
         };
         if let Some(name) = hello.set_name {
+            if name.len() > usize::from(NAME_BYTES_MAX) {
+                return Err(ServerError::Beyond { limit: Limit::SetName, count: u32::from(NAME_BYTES_MAX) });
+            }
             data.set_name = Some(self.intern([name.as_bytes(), &[], &[]])?);
         }
         if let Some(me) = hello.me {
@@ -130,7 +140,7 @@ impl<M: Memory> Topology<M> {
         data.ends[1] = self.parse_hosts(place, hello.lists.passives(), AddressField::Passives)?;
         data.ends[2] = self.parse_hosts(place, hello.lists.arbiters(), AddressField::Arbiters)?;
         self.texts.unmark_all();
-        for (name, value) in hello.lists.tags() {
+        for (name, value) in kept_tags::<M>(&hello.lists, hosts) {
             let tag = self.intern([name.as_bytes(), b"\0", value.as_bytes()])?;
             if self.texts.mark(tag) {
                 self.push_name(place, tag)?;
@@ -177,12 +187,12 @@ impl<M: Memory> Topology<M> {
     }
 
     fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
-        // Almost always it is known, and written as it is kept.
+        // Almost always it is known, and written as it is kept. A path is known only if it is a seed.
         if let Some(known) = self.texts.find_address(text) {
             return Ok(known);
         }
-        let address = Address::parse(text).ok_or(ServerError::BadAddress { field, place })?;
-        self.texts.intern_address(address.as_bytes()).map_err(|Full| self.no_text())
+        let address = Address::parse_host(text).ok_or(ServerError::BadAddress { field, place })?;
+        self.texts.intern_address(address.as_bytes(), false).map_err(|Full| self.no_text())
     }
 
     fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, ServerError> {
@@ -258,6 +268,12 @@ impl<M: Memory> Topology<M> {
         };
         tags.all(|(name, value)| known.next().is_some_and(|id| is_tag(*id, name, value))) && known.next().is_none()
     }
+}
+
+/// The tags that are kept of a reply with so many hosts: those that are short enough, as many as there are places.
+fn kept_tags<M: Memory>(lists: &impl HelloLists, hosts: usize) -> impl Iterator<Item = (&str, &str)> {
+    let is_short = |(name, value): &(&str, &str)| name.len() + value.len() <= usize::from(NAME_BYTES_MAX);
+    lists.tags().filter(is_short).take(usize::from(M::NAMES_MAX).saturating_sub(hosts))
 }
 
 fn times(round_trip: RoundTrip) -> Past<(Duration, Duration)> {

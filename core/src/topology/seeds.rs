@@ -15,7 +15,8 @@ impl<M: Memory> Topology<M> {
     /// Members that are not among them go, new ones come, in one update. Only a topology that is sharded, or unknown, takes its
     /// members from elsewhere than from its servers; of any other, and with no hosts at all, nothing changes.
     ///
-    /// - `seeds`: addresses, as [`TopologyOptions::seeds`](super::TopologyOptions::seeds) has them. What is none is passed over.
+    /// - `seeds`: addresses, as [`TopologyOptions::seeds`](super::TopologyOptions::seeds) has them, but for paths of unix sockets, which no name server
+    ///   may name. What is none is passed over.
     ///
     /// Cost: O(members x seeds). Owes `ServerAdded` and `ServerRemoved`, and `WakeSelectors`.
     /// Events: `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.
@@ -33,7 +34,7 @@ impl<M: Memory> Topology<M> {
     ) -> Result<(), Full> {
         let now = self.advance(now);
         let is_open = matches!(self.meta.topology_type, TopologyType::Unknown | TopologyType::Sharded);
-        let addresses = seeds.filter_map(Address::parse);
+        let addresses = seeds.filter_map(Address::parse_host);
         if self.closed || !is_open || addresses.clone().next().is_none() {
             return Ok(());
         }
@@ -47,7 +48,7 @@ impl<M: Memory> Topology<M> {
         self.mark_members();
         let mut wanted = 0;
         for address in addresses.clone() {
-            let address = self.texts.intern_address(address.as_bytes())?;
+            let address = self.texts.intern_address(address.as_bytes(), false)?;
             wanted += u32::from(self.texts.mark(address));
         }
         self.reserve(wanted)?;
@@ -74,11 +75,11 @@ impl<M: Memory> Topology<M> {
             }
         }
         self.mark_members();
+        let mut from = 0;
         for address in addresses {
             let Some(address) = self.texts.find([address.as_bytes(), &[], &[]]) else { continue };
             if self.texts.mark(address) {
-                let added = self.add(address);
-                assert!(added.is_ok(), "there was room for this member");
+                from = self.add(address, from).unwrap_or_else(|Full| panic!("there was room for this member"));
             }
         }
     }

@@ -157,7 +157,6 @@ impl<M: Memory> Topology<M> {
         assert!(self.saved.is_empty() && self.meta == self.meta_before, "an update was not finished");
         for (place, slot) in slots.iter().enumerate() {
             assert!(!slot.moved && slot.saved.is_none(), "an update was not finished");
-            assert!(slot.serial <= self.last_serial);
             let owed = &slot.owed;
             match slot.place {
                 Place::Free => assert!(!owed.is_any(), "a free place owes something"),

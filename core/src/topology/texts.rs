@@ -1,11 +1,13 @@
 //! Every text once: addresses, set names, tags.
 //!
-//! Texts lie one after the other in one block of bytes, each behind its number and length, and are found by a hash.
+//! Texts lie one after the other in one block of bytes, each behind its number and length. Their numbers are kept in the order
+//! of the texts, and a text is found by binary search: no choice of names makes that slow, as it could with a hash.
 //! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
 
 use super::memory::Stores;
 use crate::sim::origin;
 use crate::storage::{Full, Store};
+use core::cmp::Ordering;
 
 #[cfg(test)]
 mod tests;
@@ -25,15 +27,16 @@ const HEAD: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TextSlot {
     offset: u32,
-    hash: u32,
     /// The round in which it was marked last.
     mark: u32,
     len: u16,
-    /// The next one of its bucket, or the next free one.
+    /// The next free one.
     next: u16,
     used: bool,
     /// It was given as an address, and is one in its normal form.
     is_address: bool,
+    /// No sweep takes it.
+    pinned: bool,
 }
 
 /// Texts to be read.
@@ -58,10 +61,9 @@ impl<'a> TextsRef<'a> {
 }
 
 impl TextSlot {
-    /// The place of a text that is only read.
-    #[cfg(feature = "alloc")]
+    /// The place of a text that nobody has marked.
     pub(super) const fn at(offset: u32, len: u16) -> Self {
-        Self { offset, hash: 0, mark: 0, len, next: NONE, used: true, is_address: false }
+        Self { offset, mark: 0, len, next: NONE, used: true, is_address: false, pinned: false }
     }
 }
 
@@ -70,8 +72,8 @@ impl TextSlot {
 pub(super) struct Texts<M: Stores> {
     bytes: M::Bytes,
     slots: M::Texts,
-    /// The first slot of each bucket.
-    buckets: M::Buckets,
+    /// The numbers of the used slots, in the order of their texts.
+    order: M::Order,
     /// The first free slot.
     free: u16,
     used: u16,
@@ -90,7 +92,7 @@ impl<M: Stores> Texts<M> {
         Self {
             bytes: <M::Bytes as Store<_>>::empty(),
             slots: <M::Texts as Store<_>>::empty(),
-            buckets: <M::Buckets as Store<_>>::empty(),
+            order: <M::Order as Store<_>>::empty(),
             free: NONE,
             used: 0,
             kept: 0,
@@ -102,28 +104,27 @@ impl<M: Stores> Texts<M> {
         TextsRef { bytes: self.bytes.slots(), slots: self.slots.slots() }
     }
 
-    /// The number of this text, if it is there. Cost: O(1) for texts that nobody chose to collide.
+    /// The number of this text, if there is one. Cost: O(log n) comparisons.
     pub(super) fn find(&self, parts: [&[u8]; 3]) -> Option<TextId> {
-        let buckets = self.buckets.slots();
-        let hash = hash(parts);
-        let mut at = *buckets.get(bucket(hash, buckets.len())?)?;
-        while at != NONE {
-            let slot = &self.slots.slots()[usize::from(at)];
-            if slot.hash == hash && is_text(self.view().bytes(TextId(at)), parts) {
-                return Some(TextId(at));
-            }
-            at = slot.next;
-        }
-        None
+        let at = self.search(parts).ok()?;
+        self.order.slots().get(at).copied().map(TextId)
+    }
+
+    /// The place of this text in the order, or the place where it would be.
+    fn search(&self, parts: [&[u8]; 3]) -> Result<usize, usize> {
+        let view = self.view();
+        self.order.slots().binary_search_by(|number| compare(view.bytes(TextId(*number)), parts))
     }
 
     /// The number of the text that these parts make together, which is kept from now on if it was not there.
     ///
-    /// Cost: O(length); may allocate for a new one.
+    /// Cost: O(log n) comparisons; for a new one O(length) besides, and the numbers behind it in the order move by one place. May allocate for a
+    /// new one.
     pub(super) fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, Full> {
-        if let Some(id) = self.find(parts) {
-            return Ok(id);
-        }
+        let at = match self.search(parts) {
+            Ok(at) => return Ok(TextId(self.order.slots()[at])),
+            Err(at) => at,
+        };
         let len: usize = parts.iter().map(|part| part.len()).sum();
         let len = u16::try_from(len).map_err(|_| Full)?;
         let offset = u32::try_from(self.bytes.slots().len()).map_err(|_| Full)? + HEAD;
@@ -132,8 +133,7 @@ impl<M: Stores> Texts<M> {
             return Err(Full);
         }
         self.bytes.reserve(end)?;
-        let hash = hash(parts);
-        let id = self.place(TextSlot { offset, hash, mark: 0, len, next: NONE, used: true, is_address: false })?;
+        let id = self.place(TextSlot::at(offset, len), at)?;
         let head = id.0.to_le_bytes().into_iter().chain(len.to_le_bytes());
         for byte in head.chain(parts.into_iter().flatten().copied()) {
             self.bytes.try_push(byte)?;
@@ -152,10 +152,12 @@ impl<M: Stores> Texts<M> {
         self.slots.slots()[usize::from(id.0)].is_address && self.view().bytes(id) == text.as_bytes()
     }
 
-    /// As [`Texts::intern`], for an address in its normal form.
-    pub(super) fn intern_address(&mut self, address: &[u8]) -> Result<TextId, Full> {
+    /// As [`Texts::intern`], for an address in its normal form. One that is pinned is kept for good.
+    pub(super) fn intern_address(&mut self, address: &[u8], pinned: bool) -> Result<TextId, Full> {
         let id = self.intern([address, &[], &[]])?;
-        self.slots.slots_mut()[usize::from(id.0)].is_address = true;
+        let slot = &mut self.slots.slots_mut()[usize::from(id.0)];
+        slot.is_address = true;
+        slot.pinned |= pinned;
         Ok(id)
     }
 
@@ -199,7 +201,7 @@ impl<M: Stores> Texts<M> {
         self.slots.slots()[usize::from(id.0)].mark == self.round
     }
 
-    /// Forgets every text that was not marked in this round. Cost: O(bytes).
+    /// Forgets every text that was not marked in this round, but for those that are pinned. Cost: O(bytes).
     pub(super) fn sweep(&mut self) {
         let slots = self.slots.slots_mut();
         let bytes = self.bytes.slots_mut();
@@ -209,7 +211,7 @@ impl<M: Stores> Texts<M> {
             let len = u16::from_le_bytes([bytes[from + 2], bytes[from + 3]]);
             let end = from + HEAD as usize + usize::from(len);
             let slot = &mut slots[usize::from(number)];
-            if slot.mark == self.round {
+            if slot.mark == self.round || slot.pinned {
                 bytes.copy_within(from..end, to);
                 slot.offset = u32::try_from(to).unwrap_or(u32::MAX) + HEAD;
                 to += end - from;
@@ -225,57 +227,46 @@ impl<M: Stores> Texts<M> {
             self.bytes.pop();
         }
         self.kept = self.used;
-        self.link_all();
-    }
-
-    /// Takes a free slot or makes one, and puts it into its bucket.
-    fn place(&mut self, slot: TextSlot) -> Result<TextId, Full> {
-        if usize::from(self.used) >= self.buckets.slots().len() {
-            self.widen();
-            self.link_all();
-            if self.buckets.slots().is_empty() {
-                return Err(Full);
+        let mut left = 0;
+        for at in 0..self.order.slots().len() {
+            let number = self.order.slots()[at];
+            if self.slots.slots()[usize::from(number)].used {
+                self.order.slots_mut()[left] = number;
+                left += 1;
             }
         }
-        let number = self.free;
-        let number = if number == NONE {
-            let count = self.slots.slots().len();
-            let number = u16::try_from(count).map_err(|_| Full)?;
-            if u32::from(number) >= self.limit() {
-                return Err(Full);
-            }
-            self.slots.try_push(slot)?;
-            number
-        } else {
-            let place = &mut self.slots.slots_mut()[usize::from(number)];
-            self.free = place.next;
-            *place = slot;
-            number
-        };
+        while self.order.slots().len() > left {
+            self.order.pop();
+        }
+    }
+
+    /// Takes a free slot or makes one, and puts it at this place in the order.
+    fn place(&mut self, slot: TextSlot, at: usize) -> Result<TextId, Full> {
+        self.order.try_push(NONE)?;
+        let number = self.take_slot(slot).inspect_err(|Full| {
+            self.order.pop();
+        })?;
         self.used += 1;
-        link(self.slots.slots_mut(), self.buckets.slots_mut(), number);
+        let order = self.order.slots_mut();
+        order.copy_within(at..order.len() - 1, at + 1);
+        order[at] = number;
         Ok(TextId(number))
     }
 
-    /// Doubles the buckets, as far as there is room. With fewer of them texts are only found more slowly.
-    fn widen(&mut self) {
-        let count = u32::try_from(self.buckets.slots().len()).unwrap_or(u32::MAX);
-        let wanted = (count.max(8).saturating_mul(2)).min(self.buckets.limit()).min(u32::from(M::TEXTS_MAX));
-        for _ in count..wanted {
-            if self.buckets.try_push(NONE).is_err() {
-                break;
-            }
+    fn take_slot(&mut self, slot: TextSlot) -> Result<u16, Full> {
+        let number = self.free;
+        if number != NONE {
+            let place = &mut self.slots.slots_mut()[usize::from(number)];
+            self.free = place.next;
+            *place = slot;
+            return Ok(number);
         }
-    }
-
-    /// Puts every used slot into its bucket anew.
-    fn link_all(&mut self) {
-        self.buckets.slots_mut().fill(NONE);
-        for number in 0..u16::try_from(self.slots.slots().len()).unwrap_or(NONE) {
-            if self.slots.slots()[usize::from(number)].used {
-                link(self.slots.slots_mut(), self.buckets.slots_mut(), number);
-            }
+        let number = u16::try_from(self.slots.slots().len()).map_err(|_| Full)?;
+        if u32::from(number) >= self.limit() {
+            return Err(Full);
         }
+        self.slots.try_push(slot)?;
+        Ok(number)
     }
 
     /// Every used text is found, lies where it says, and nothing else does.
@@ -296,6 +287,10 @@ impl<M: Stores> Texts<M> {
         }
         assert_eq!(at, view.bytes.len());
         assert_eq!(count, self.used, "texts are counted wrong");
+        let order = self.order.slots();
+        assert_eq!(order.len(), usize::from(self.used), "the order has a text twice, or lacks one");
+        let is_sorted = order.is_sorted_by_key(|number| view.bytes(TextId(*number)));
+        assert!(is_sorted, "texts are out of order");
         assert_eq!(view.slots.iter().filter(|slot| slot.used).count(), usize::from(self.used));
         let mut free = 0;
         let mut next = self.free;
@@ -308,29 +303,15 @@ impl<M: Stores> Texts<M> {
     }
 }
 
-fn link(slots: &mut [TextSlot], buckets: &mut [u16], number: u16) {
-    let slot = &mut slots[usize::from(number)];
-    if let Some(place) = bucket(slot.hash, buckets.len()) {
-        slot.next = buckets[place];
-        buckets[place] = number;
-    }
-}
-
-fn bucket(hash: u32, count: usize) -> Option<usize> {
-    (hash as usize).checked_rem(count)
-}
-
-fn is_text(text: &[u8], parts: [&[u8]; 3]) -> bool {
-    parts.into_iter().try_fold(text, |rest, part| rest.strip_prefix(part)).is_some_and(<[u8]>::is_empty)
-}
-
-/// FNV-1a over the parts together.
-fn hash(parts: [&[u8]; 3]) -> u32 {
-    let mut hash = 0x811c_9dc5_u32;
+/// How a text stands to the one that these parts make together.
+fn compare(text: &[u8], parts: [&[u8]; 3]) -> Ordering {
+    let mut rest = text;
     for part in parts {
-        for byte in part {
-            hash = (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        let (head, tail) = rest.split_at(part.len().min(rest.len()));
+        match head.cmp(part) {
+            Ordering::Equal => rest = tail,
+            unequal @ (Ordering::Less | Ordering::Greater) => return unequal,
         }
     }
-    hash
+    rest.len().cmp(&0)
 }

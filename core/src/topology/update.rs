@@ -46,12 +46,13 @@ impl<M: Memory> Topology<M> {
         self.owe(place, |owed| owed.ready = false);
     }
 
-    /// A new member at a free place.
-    pub(super) fn add(&mut self, address: TextId) -> Result<(), Full> {
-        let serial = self.last_serial.checked_add(1).ok_or(Full)?;
+    /// A new member at the first free place, which is not before `from`. Returns the place behind it, from where the next one is sought in the
+    /// same update: so all members of a reply together look at each place once.
+    pub(super) fn add(&mut self, address: TextId, from: usize) -> Result<usize, Full> {
         let count = self.servers.slots().len();
         let place = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {
-            self.servers.slots().iter().position(|slot| slot.place == Place::Free).ok_or(Full)?
+            let mut places = self.servers.slots().iter().skip(from);
+            from + places.position(|slot| slot.place == Place::Free).ok_or(Full)?
         } else {
             if self.members + self.gone >= M::SERVERS_MAX {
                 return Err(Full);
@@ -67,18 +68,19 @@ impl<M: Memory> Topology<M> {
             })?;
             count
         };
-        self.last_serial = serial;
+        // Of a server of the same number, 2^32 members ago, no news are under way.
+        self.last_serial = self.last_serial.checked_add(1).unwrap_or(1);
         self.members += 1;
         self.touched = true;
         let clock = self.clock;
         let slot = &mut self.servers.slots_mut()[place];
         slot.place = Place::Member;
         slot.moved = true;
-        slot.serial = serial;
+        slot.serial = self.last_serial;
         slot.address = address;
         slot.description.reset(Data::unknown(None, clock));
         self.owe(place, |owed| owed.added = true);
-        Ok(())
+        Ok(place + 1)
     }
 
     /// Takes a member out of the topology. Its place is free once its host was told, or at once if it never was told of it.
@@ -290,8 +292,7 @@ impl<M: Memory> Topology<M> {
         }
         let limit = M::SERVERS_MAX.min(self.servers.limit());
         let room = limit.saturating_sub(self.members + self.gone);
-        let serials = u32::MAX - self.last_serial;
-        if wanted > room || wanted > serials {
+        if wanted > room {
             return Err(Full);
         }
         self.servers.reserve(self.members + self.gone + wanted)
@@ -300,11 +301,11 @@ impl<M: Memory> Topology<M> {
     /// Adds the hosts in the description at this place that are not yet members, for which there is room.
     fn add_hosts(&mut self, place: usize) {
         self.mark_members();
+        let mut from = 0;
         for at in 0..self.hosts(place) {
             let host = self.name(place, at);
             if self.texts.mark(host) {
-                let added = self.add(host);
-                assert!(added.is_ok(), "there was room for this member");
+                from = self.add(host, from).unwrap_or_else(|Full| panic!("there was room for this member"));
             }
         }
     }

@@ -20,8 +20,8 @@ fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
     for hello in [primary(&many), secondary(&many)] {
         assert!(!net.hello("a", &hello));
         let error = net.see("a").error().unwrap();
-        assert_eq!(error, ServerError::Beyond { limit: Limit::Names, count: 4096 });
-        assert_eq!(error.to_string(), "the hello reply names more than 4096 hosts and tags");
+        assert_eq!(error, ServerError::Beyond { limit: Limit::Names, count: 512 });
+        assert_eq!(error.to_string(), "the hello reply names more than 512 hosts");
         assert_eq!(net.topology.server_count(), 2);
         assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
     }
@@ -31,20 +31,20 @@ fn reply_with_ten_thousand_hosts_makes_its_server_unknown() {
 
 #[test]
 fn reply_with_more_members_than_can_be_held_leaves_the_topology_as_it_is() {
-    let many = hosts(0..2_100);
+    let many = hosts(0..2_047 + 512);
     let many = borrowed(&many);
+    let (seeds, more) = many.split_at(2_000);
     let beyond = ServerError::Beyond { limit: Limit::Servers, count: 2048 };
-    let mut net = ready(&["a"]);
-    for hello in [primary(&many), secondary(&many)] {
-        assert!(!net.hello("a", &hello));
-        assert_eq!(net.see("a").error(), Some(beyond));
+    let mut net = ready(seeds);
+    for hello in [secondary(&more[..512]), secondary(&more[..49])] {
+        assert!(!net.hello(seeds[0], &hello));
+        assert_eq!(net.see(seeds[0]).error(), Some(beyond));
         assert_eq!(net.topology_type(), TopologyType::Unknown);
         assert_eq!(net.topology.description().set_name(), None);
     }
     assert_eq!(beyond.to_string(), "more than 2048 members, or too many replaced at once");
-    let some = &many[..2_000];
-    net.hello("a", &secondary(some));
-    assert_eq!(net.topology.server_count(), 2_001);
+    net.hello(seeds[0], &secondary(&more[..48]));
+    assert_eq!(net.topology.server_count(), 2_048);
 }
 
 #[test]
@@ -166,12 +166,13 @@ fn fixed_memory_follows_a_set_that_fits() {
 
 #[test]
 fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
-    let long = "x".repeat(200);
+    let (long, longer) = ("x".repeat(200), "x".repeat(256));
     for (hello, limit, count) in [
         (primary(&["a", "b", "c", "d", "e"]), Limit::Names, 4),
         (primary(&["b", "c", "d", "e"]), Limit::Servers, 4),
         (primary(&["a", &long]), Limit::Texts, 8),
         (HelloInfo { set_name: Some(&long), ..primary(&["a"]) }, Limit::Texts, 8),
+        (HelloInfo { set_name: Some(&longer), ..primary(&["a"]) }, Limit::SetName, 255),
     ] {
         let mut net = small();
         assert!(!net.hello("a", &hello));
@@ -254,17 +255,98 @@ fn growable_memory_forgets_names_of_the_past() {
     }
 }
 
-/// Serial numbers are not used twice, so that they may run out.
 #[test]
-fn members_beyond_the_last_serial_number_are_refused() {
+fn security_9_members_are_added_after_the_last_serial_number() {
     let mut net = ready(&["a"]);
     net.topology.last_serial = u32::MAX - 1;
-    assert!(!net.hello("a", &primary(&["a", "b", "c"])));
-    assert_eq!(net.see("a").error(), Some(ServerError::Beyond { limit: Limit::Servers, count: 2048 }));
-    assert_eq!(net.topology.server_count(), 1);
-    assert!(net.hello("a", &primary(&["a", "b"])), "the last number is one too");
-    assert_eq!(net.at("b").number(), u32::MAX);
-    assert!(!net.hello("a", &primary(&["a", "b", "c"])));
+    assert!(net.hello("a", &primary(&["a", "b", "c"])));
+    assert_eq!((net.at("b").number(), net.at("c").number()), (u32::MAX, 1));
+    assert_ne!(net.at("c"), net.at("a"), "the first member has this number too, at another place");
+    assert!(net.hello("a", &primary(&["a", "d"])));
+    assert_eq!(net.topology.server_count(), 2);
+}
+
+fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
+    HelloInfo { lists: Lists { hosts: &["a"], tags, ..Lists::default() }, ..primary(&[]) }
+}
+
+/// The server is known without them, and what it says again is recognized.
+#[test]
+fn security_2_tags_beyond_the_limit_are_left_out() {
+    let names: Vec<String> = (0..4_000).map(|number| format!("tag{number}")).collect();
+    let tags: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    let mut net = ready(&["a"]);
+    for _ in 0..2 {
+        assert!(net.hello("a", &tagged(&tags)));
+        assert_eq!(net.see("a").tags().collect::<Vec<_>>(), tags[..511], "and one host");
+    }
+    assert_eq!(net.lines().iter().filter(|line| line.starts_with("a:27017")).count(), 1, "one reply said nothing new");
+    let mut small = small();
+    assert!(small.hello("a", &tagged(&tags)));
+    assert_eq!(small.see("a").tags().len(), 3);
+}
+
+#[test]
+fn security_2_tags_that_are_too_long_are_left_out() {
+    let value = "v".repeat(250);
+    let tags = [("12345", value.as_str()), ("123456", value.as_str()), ("dc", "ny")];
+    let mut net = ready(&["a"]);
+    assert!(net.hello("a", &tagged(&tags)));
+    assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [tags[0], tags[2]]);
+}
+
+/// Otherwise a lying member leads the client to a socket of its own choice on this host, in clear whatever `tls` says.
+#[test]
+fn security_3_server_does_not_lead_the_client_to_a_unix_socket() {
+    for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {
+        let listed = ["a", path];
+        let lists = |hosts, passives, arbiters| Lists { hosts, passives, arbiters, tags: &[] };
+        let of = |lists| HelloInfo { lists, ..secondary(&[]) };
+        for (hello, field, place) in [
+            (of(lists(&listed, &[], &[])), AddressField::Hosts, 1),
+            (of(lists(&[], &listed, &[])), AddressField::Passives, 1),
+            (of(lists(&["a"], &[], &listed)), AddressField::Arbiters, 1),
+            (HelloInfo { me: Some(path), ..secondary(&["a"]) }, AddressField::Me, 0),
+            (HelloInfo { primary: Some(path), ..secondary(&["a"]) }, AddressField::Primary, 0),
+            (of(Lists { arbiters: &[], tags: &[], hosts: &[path], passives: &[] }), AddressField::Hosts, 0),
+        ] {
+            let mut net = ready(&["a"]);
+            // A text that is no address does not help.
+            net.hello("a", &HelloInfo { set_name: Some(path), ..secondary(&["a"]) });
+            assert!(!net.hello("a", &hello));
+            assert_eq!(net.see("a").error(), Some(ServerError::BadAddress { field, place }), "{path}");
+            assert_eq!(net.types(), [("a:27017".into(), ServerType::Unknown)]);
+        }
+    }
+}
+
+/// It is the application's choice, for as long as the client lives.
+#[test]
+fn security_3_server_may_name_a_path_that_is_a_seed() {
+    let seed = "/tmp/mongodb-27017.sock";
+    let mut net = ready(&[seed]);
+    let hosts = [seed, "b"];
+    assert!(net.hello(seed, &HelloInfo { me: Some(seed), ..primary(&hosts) }));
+    assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
+    assert!(!net.hello("b", &elected(&["b", "/tmp/mongodb-27018.sock"], 1, 1)), "another path is none");
+    assert!(net.hello("b", &elected(&["b"], 1, 1)));
+    net.drain();
+    assert_eq!(net.topology.server_count(), 1, "the seed has gone");
+    // Many other names make the topology forget those that it does not need.
+    for round in 0..10 {
+        let others = hosts_of(round);
+        net.hello("b", &elected(&borrowed(&others), 1, 1));
+        net.drain();
+    }
+    assert!(net.hello("b", &elected(&hosts, 1, 1)));
+    assert_eq!(net.at(seed).index(), 0);
+}
+
+/// "b" and a hundred others.
+fn hosts_of(round: usize) -> Vec<String> {
+    let mut listed = hosts(round * 100..round * 100 + 100);
+    listed.push("b".into());
+    listed
 }
 
 #[test]

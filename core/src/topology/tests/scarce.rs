@@ -12,7 +12,7 @@ impl Stores for OnScarce {
     type Servers = Scarce<ServerSlot<Self::Names>>;
     type Texts = Scarce<texts::TextSlot>;
     type Bytes = Scarce<u8>;
-    type Buckets = Scarce<u16>;
+    type Order = Scarce<u16>;
     type PerServer<T> = Scarce<T>;
     type Due = Scarce<Instant>;
     const NAMES_MAX: u16 = OnHeap::NAMES_MAX;

@@ -47,6 +47,16 @@ fn same_hosts_in_another_order_change_nothing() {
     assert_eq!(net.actions(), [TopologyAction::WakeSelectors]);
 }
 
+/// A name server, which may be hostile, gives them.
+#[test]
+fn security_3_path_among_hosts_that_were_looked_up_is_passed_over() {
+    let mut net = sharded(&["a"]);
+    change(&mut net, &["/tmp/evil.sock", "evil.sock"]).unwrap();
+    assert_eq!(net.types(), [("a:27017".to_string(), ServerType::Mongos)]);
+    change(&mut net, &["/tmp/evil.sock", "b"]).unwrap();
+    assert_eq!(net.types(), [("b:27017".to_string(), ServerType::Unknown)]);
+}
+
 #[test]
 fn no_hosts_at_all_change_nothing() {
     let mut net = sharded(&["a", "b"]);
