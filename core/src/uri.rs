@@ -25,7 +25,7 @@
 //!
 //! By the specification an unknown option, or a value that is not allowed, is ignored with a warning; whoever parses writes
 //! [`ConnectionString::warnings`] to the log. A string that is no connection string, an escape that is none, options that contradict each
-//! other and credentials that cannot work are errors. Neither ever has a value in it, nor the name of an unknown option that may be a part
+//! other, credentials that cannot work, and wrong values of the options of TLS are errors. Neither ever has a value in it, nor the name of an unknown option that may be a part
 //! of a password ([`UriWarning`]); nor does `Debug` or `Display` of anything here have a password; passwords are overwritten in memory
 //! when they are dropped.
 //!
@@ -46,6 +46,10 @@
 //! - A username without a password is legal as long as no mechanism is named; a server will not like it.
 //! - The database may be a namespace (`db.collection`); a credential's source is what is before the first dot.
 //! - `authSource` of a TXT record does not count for users that are in no database (X.509, AWS, OIDC, GSSAPI).
+//! - A wrong value of `tls`, `ssl` or any option that begins with `tls` is an error: a client that ignored it would connect without TLS.
+//!   Official tests of three of these options expect a warning.
+//! - A negative `w` is an error, as the tests of write concerns have it; a negative `wTimeoutMS` is ignored with a warning, as those of
+//!   options have it.
 //! - Any option that begins with `tls` turns TLS on unless `tls` says otherwise, as `mongodb+srv://` does.
 //! - A `serverSelectionTimeoutMS` of 0 is not allowed; a `maxStalenessSeconds` from 0 to 89 neither.
 //! - `mongodb+srv://` wants a name, not an address; a dot at its end is dropped.

@@ -1,5 +1,6 @@
 //! What is wrong with a connection string, and what is only doubtful.
 
+use super::options::Named;
 use alloc::string::String;
 use core::fmt;
 
@@ -60,7 +61,7 @@ pub enum UriErrorKind {
     /// It begins neither with `mongodb://` nor with `mongodb+srv://`.
     Scheme,
     /// The username or the password has a character that must be percent-encoded. An at-sign in the path, or in an option that is not
-    /// known, says so too.
+    /// known, shows that too.
     UserInfo,
     /// A percent sign without two hexadecimal digits after it.
     Escape,
@@ -72,6 +73,8 @@ pub enum UriErrorKind {
     Host,
     /// It is no port from 1 to 65535.
     Port,
+    /// An IPv6 address without brackets, which its port could not be told from.
+    Ipv6Brackets,
     /// The path of a unix socket does not end in `.sock`, or has a port.
     Socket,
     /// `mongodb+srv://` wants one host name, and no port.
@@ -120,6 +123,7 @@ impl fmt::Display for UriError {
             }
             UriErrorKind::Host => f.write_str("neither a host name, an address nor the path of a unix socket")?,
             UriErrorKind::Port => f.write_str("a port must be a number from 1 to 65535")?,
+            UriErrorKind::Ipv6Brackets => f.write_str("an IPv6 address must be enclosed in [ and ]")?,
             UriErrorKind::Socket => f.write_str("the path of a unix socket must end in .sock, and has no port")?,
             UriErrorKind::SrvHost => f.write_str("mongodb+srv:// must have one host name, and no port")?,
             UriErrorKind::Database => f.write_str("a database name cannot hold that character")?,
@@ -247,7 +251,12 @@ impl UriWarning {
 impl fmt::Display for UriWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { name: Some(name), .. } => write!(f, "{name}: unknown option, ignored")?,
+            Self::Unknown { name: Some(name), .. } => {
+                write!(f, "{name}: unknown option, ignored")?;
+                if let Some(similar) = Named::similar(name) {
+                    write!(f, "; did you mean {similar}?")?;
+                }
+            }
             Self::Unknown { name: None, .. } => f.write_str("unknown option, ignored")?,
             Self::Invalid { option, rule, .. } => write!(f, "{option}: must {rule}; ignored")?,
             Self::Repeated { option, .. } => write!(f, "{option}: given more than once; the last value counts")?,

@@ -75,6 +75,9 @@ impl Host {
             let literal = text::decode(literal, offset + 1)?;
             return Self::literal(&literal, port).map_err(|kind| UriError::at(kind, offset));
         }
+        if is_bare_ipv6(raw) {
+            return Err(UriError::at(UriErrorKind::Ipv6Brackets, offset));
+        }
         let (name, port) = match raw.split_once(':') {
             Some((name, port)) => (name, Some((port, offset + name.len() + 1))),
             None => (raw, None),
@@ -201,6 +204,12 @@ pub(super) fn parse_hosts(raw: &str, offset: usize) -> Result<Vec<Host>, UriErro
         at += host.len() + 1;
     }
     Ok(hosts)
+}
+
+/// Whether this is an IPv6 address without its brackets, perhaps with a zone or a port.
+fn is_bare_ipv6(raw: &str) -> bool {
+    let is_address = |text: &str| text.split('%').next().is_some_and(|address| address.parse::<Ipv6Addr>().is_ok());
+    is_address(raw) || raw.rsplit_once(':').is_some_and(|(address, _)| is_address(address))
 }
 
 fn parse_port(raw: &str, offset: usize) -> Result<u16, UriError> {

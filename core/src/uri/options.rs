@@ -7,6 +7,7 @@ use super::{AuthMechanism, Compressor, OptionValue, Pairs, Secret, W};
 use crate::monitor::ServerMonitoringMode;
 use crate::selection::ReadMode;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -88,6 +89,8 @@ options! {
     ConnectTimeout, connect_timeout: Duration = "connectTimeoutMS", value::millis;
     /// `directConnection`: speak to the one host, whatever it is. Default false.
     DirectConnection, direct_connection: bool = "directConnection", value::strict_boolean;
+    /// `enableOverloadRetargeting`: whether a command that an overloaded server refused is retried on another server. Default false.
+    EnableOverloadRetargeting, enable_overload_retargeting: bool = "enableOverloadRetargeting", value::boolean;
     /// `heartbeatFrequencyMS`, 500 at least. Default 10 s (MON-23, MON-24).
     HeartbeatFrequency, heartbeat_frequency: Duration = "heartbeatFrequencyMS", value::heartbeat_frequency;
     /// `journal`: `j` of the write concern.
@@ -96,6 +99,8 @@ options! {
     LoadBalanced, load_balanced: bool = "loadBalanced", value::strict_boolean;
     /// `localThresholdMS`. Default 15 ms.
     LocalThreshold, local_threshold: Duration = "localThresholdMS", value::millis;
+    /// `maxAdaptiveRetries`: how often a command that an overloaded server refused is retried; 0 is never. Default 2.
+    MaxAdaptiveRetries, max_adaptive_retries: u32 = "maxAdaptiveRetries", value::number;
     /// `maxConnecting`, 1 at least. Default 2 (CMAP-05).
     MaxConnecting, max_connecting: u32 = "maxConnecting", value::positive;
     /// `maxIdleTimeMS`; zero is without limit, the default (CMAP-04).
@@ -211,6 +216,17 @@ impl Named {
         Some(Self::Retired(name, instead))
     }
 
+    /// The known name that needs the fewest edits to become this one, if those are few: a probable misspelling.
+    pub(super) fn similar(name: &str) -> Option<&'static str> {
+        // A name of one or two letters is near to everything.
+        let edits_max = (name.len() / 3).min(2);
+        let is_near = |known: &&str| known.len().abs_diff(name.len()) <= edits_max;
+        let known = UriOptions::NAMES.iter().copied().chain(["ssl"]).filter(is_near);
+        let counted = known.map(|known| (edits(name.as_bytes(), known.as_bytes()), known));
+        let (edits, known) = counted.min_by_key(|(edits, _)| *edits)?;
+        (edits <= edits_max).then_some(known)
+    }
+
     /// The name that stands in errors.
     pub(super) const fn name(&self) -> &'static str {
         match self {
@@ -224,6 +240,31 @@ impl Named {
     pub(super) fn old_name(key: Key) -> Option<&'static str> {
         OLD_NAMES.iter().find(|(_, renamed)| *renamed == key).map(|(name, _)| *name)
     }
+}
+
+/// The edit distance of two names: letters added, left out, changed, or swapped with a neighbour (optimal string alignment). Upper and
+/// lower case are equal.
+///
+/// Cost: O(`one` x `other`); allocates.
+fn edits(one: &[u8], other: &[u8]) -> usize {
+    let is_same = |x: usize, y: usize| one[x].eq_ignore_ascii_case(&other[y]);
+    // counts[x][y] is the distance of the first x letters of one and the first y of the other.
+    let mut counts = vec![vec![0; other.len() + 1]; one.len() + 1];
+    for x in 0..=one.len() {
+        for y in 0..=other.len() {
+            if x == 0 || y == 0 {
+                counts[x][y] = x + y;
+                continue;
+            }
+            let changed = counts[x - 1][y - 1] + usize::from(!is_same(x - 1, y - 1));
+            let mut least = changed.min(counts[x - 1][y] + 1).min(counts[x][y - 1] + 1);
+            if x > 1 && y > 1 && is_same(x - 1, y - 2) && is_same(x - 2, y - 1) {
+                least = least.min(counts[x - 2][y - 2] + 1);
+            }
+            counts[x][y] = least;
+        }
+    }
+    counts[one.len()][other.len()]
 }
 
 /// A set of options.

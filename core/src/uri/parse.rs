@@ -37,9 +37,12 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
     };
     let hosts_begin = begin + end - hosts.len();
     let hosts = match scheme {
-        Scheme::Mongodb => parse_hosts(hosts, hosts_begin)?,
-        Scheme::MongodbSrv => Vec::from([Host::parse_srv(hosts, hosts_begin)?]),
+        Scheme::Mongodb => parse_hosts(hosts, hosts_begin),
+        Scheme::MongodbSrv => Host::parse_srv(hosts, hosts_begin).map(|host| Vec::from([host])),
     };
+    // A slash in a password ends the hosts, so that a part of the password is read as a port.
+    let is_password = !authority.is_empty() && ends_user_info(tail);
+    let hosts = hosts.map_err(|error| if is_password { UriError::at(UriErrorKind::UserInfo, begin) } else { error })?;
     let (database, query) = match tail.split_once('?') {
         Some((database, query)) => (database, query),
         None => (tail, ""),
@@ -75,6 +78,14 @@ pub(super) fn merge_txt(uri: &mut ConnectionString, txt: &str) -> Result<(), Uri
     }
     uri.warnings_left_off += parser.warnings_left_off;
     Ok(())
+}
+
+/// Whether the at-sign after a username and password is in `tail`, which follows the hosts: a slash or a question mark before it was
+/// not escaped. An at-sign in the value of a known option belongs to that value.
+fn ends_user_info(tail: &str) -> bool {
+    let Some((before, _)) = tail.split_once('@') else { return false };
+    let option = before.rsplit_once(['?', '&', ';']).and_then(|(_, pair)| pair.split_once('='));
+    option.is_none_or(|(name, _)| Named::find(name).is_none())
 }
 
 /// `name` or `name:password`.
@@ -219,7 +230,7 @@ impl Parser {
         let mut note = Note::default();
         self.seen.insert(key);
         if let Err(rule) = self.options.read(key, value, &mut note) {
-            return self.invalid(key, rule, offset);
+            return self.invalid(key, value, rule, offset);
         }
         // All of them must say the same, by whichever name.
         if key == Key::Tls && before.is_some_and(|before| Some(before) != self.options.tls) {
@@ -236,9 +247,12 @@ impl Parser {
         Ok(())
     }
 
-    /// A value that is not allowed: most are ignored, but not those that say whom to trust.
-    fn invalid(&mut self, key: Key, rule: &'static str, offset: usize) -> Result<(), UriError> {
-        if [Key::AuthMechanism, Key::AuthSource].contains(&key) {
+    /// A value that is not allowed. Most are ignored with a warning. It is an error where the client would go on with less protection
+    /// than the string asks for: without TLS, as another user, or with another write concern.
+    fn invalid(&mut self, key: Key, value: &str, rule: &'static str, offset: usize) -> Result<(), UriError> {
+        let is_protection = [Key::AuthMechanism, Key::AuthSource].contains(&key) || key.name().starts_with("tls");
+        // Only a negative number begins so: other texts are names of write concerns.
+        if is_protection || (key == Key::W && value.starts_with('-')) {
             return Err(UriError::of(UriErrorKind::Value(rule), key.name()).with_offset(offset));
         }
         self.broken_properties |= key == Key::AuthMechanismProperties;

@@ -30,8 +30,8 @@ fn character_that_must_be_encoded_is_an_error_at_the_username() {
         ("mongodb://a:%ff@d", UriErrorKind::Text, 12),
         ("mongodb://a:b%00@d", UriErrorKind::Text, 12),
         ("mongodb://a:123/b@d", UriErrorKind::UserInfo, 16),
-        ("mongodb://a:b/c@d", UriErrorKind::Port, 12),
-        ("mongodb://a:b?c@d", UriErrorKind::Port, 12),
+        ("mongodb://a:b/c@d", UriErrorKind::UserInfo, 10),
+        ("mongodb://a:b?c@d", UriErrorKind::UserInfo, 10),
     ] {
         assert_eq!(error(uri), UriError::at(kind, offset), "{uri}");
     }

@@ -57,7 +57,6 @@ fn bad_host_is_an_error_at_its_place() {
         ("mongodb://[a]", UriErrorKind::Host, 10),
         ("mongodb://[::1%25]", UriErrorKind::Host, 10),
         ("mongodb://[::1%eth0]", UriErrorKind::Escape, 14),
-        ("mongodb://::1", UriErrorKind::Port, 11),
         ("mongodb://a:", UriErrorKind::Port, 12),
         ("mongodb://a:+1", UriErrorKind::Port, 12),
         ("mongodb://a:000001", UriErrorKind::Port, 12),
@@ -68,6 +67,22 @@ fn bad_host_is_an_error_at_its_place() {
     ] {
         assert_eq!((error(uri).kind(), error(uri).offset()), (kind, Some(offset)), "{uri}");
     }
+}
+
+#[test]
+fn hint_09b_ipv6_address_without_brackets_is_an_error_that_asks_for_them() {
+    for host in ["::1", "::", "fe80::1", "fe80::1%25eth0", "2001:db8::1:27017", "1:2:3:4:5:6:7:8:27017", "::ffff:1.2.3.4"] {
+        let error = error(&format!("mongodb://b,{host}/db"));
+        assert_eq!((error.kind(), error.offset()), (UriErrorKind::Ipv6Brackets, Some(12)), "{host}");
+    }
+    // These are no addresses.
+    for host in ["a:b", "a:1:2", "::x", "db:"] {
+        assert_eq!(error(&format!("mongodb://{host}")).kind(), UriErrorKind::Port, "{host}");
+    }
+    assert_eq!(
+        error("mongodb://::1:27017/").to_string(),
+        "an IPv6 address must be enclosed in [ and ] (at byte 10)"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@ use crate::monitor::ServerMonitoringMode;
 
 /// Every option, with a value that is not its default.
 const ALL: &str = "mongodb://ann:x@a/db?appName=app&authMechanism=SCRAM-SHA-1&authSource=users&compressors=zstd,zlib&connectTimeoutMS=1\
-    &directConnection=true&heartbeatFrequencyMS=501&journal=true&loadBalanced=false&localThresholdMS=2&maxConnecting=3&maxIdleTimeMS=4\
+    &directConnection=true&enableOverloadRetargeting=true&heartbeatFrequencyMS=501&journal=true&loadBalanced=false&localThresholdMS=2&maxAdaptiveRetries=6&maxConnecting=3&maxIdleTimeMS=4\
     &maxPoolSize=5&maxStalenessSeconds=90&minPoolSize=1&proxyHost=p&proxyPassword=q&proxyPort=7&proxyUsername=r&readConcernLevel=local\
     &readPreference=nearest&readPreferenceTags=a:b&readPreferenceTags=&replicaSet=rs&retryReads=false&retryWrites=false\
     &serverMonitoringMode=poll&serverSelectionTimeoutMS=8&serverSelectionTryOnce=false&socketTimeoutMS=9&timeoutMS=10&tls=true\
@@ -151,14 +151,15 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
         "readPreferenceTags=a:b,a:c",
         "compressors=",
         "compressors=lz4",
-        "w=-1",
         "w=",
         "w=2147483648",
         "appName=",
         "replicaSet=",
         "loadBalanced=1",
         "directConnection=True",
-        "tls=maybe",
+        "maxAdaptiveRetries=-1",
+        "maxAdaptiveRetries=x",
+        "enableOverloadRetargeting=x",
         "srvMaxHosts=x",
         "srvServiceName=-a",
         "srvServiceName=a--b",
@@ -179,6 +180,68 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
     assert_eq!(parse(&long), quiet("mongodb://a"));
 }
 
+/// The client would connect without TLS, or with less protection than the string asks for.
+#[test]
+fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
+    let boolean = UriErrorKind::Value("be true or false");
+    for option in [
+        "tls",
+        "tlsInsecure",
+        "tlsAllowInvalidCertificates",
+        "tlsAllowInvalidHostnames",
+        "tlsDisableOCSPEndpointCheck",
+        "tlsDisableCertificateRevocationCheck",
+    ] {
+        for value in ["", "on", "off", "treu", "enabled", "maybe", "2", "invalid"] {
+            for scheme in ["mongodb", "mongodb+srv"] {
+                let uri = format!("{scheme}://a/?{option}={value}");
+                assert_eq!(option_error(&uri), (Some(option), boolean), "{uri}");
+            }
+        }
+    }
+    assert_eq!(option_error("mongodb://a/?ssl=treu"), (Some("tls"), boolean));
+    assert_eq!(option_error("mongodb://a/?tls=true&tls=treu"), (Some("tls"), boolean));
+    for option in ["tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateKeyFilePassword"] {
+        let uri = format!("mongodb://a/?{option}=");
+        assert_eq!(option_error(&uri), (Some(option), UriErrorKind::Value("not be empty")), "{uri}");
+    }
+    assert_eq!(error("mongodb://a/?tls=on").to_string(), "tls: must be true or false (at byte 13)");
+    assert_eq!(error("mongodb://a/?w=1&tlsCAFile=").to_string(), "tlsCAFile: must not be empty (at byte 17)");
+}
+
+/// The older spellings of booleans are no mistakes.
+#[test]
+fn security_4_older_spelling_of_a_tls_option_counts_with_a_warning() {
+    for (value, wanted) in [("yes", true), ("1", true), ("True", true), ("no", false), ("0", false)] {
+        let uri = parse(&format!("mongodb://a/?tls={value}"));
+        assert_eq!((uri.tls(), uri.warnings().len()), (wanted, 1), "{value}");
+    }
+}
+
+#[test]
+fn o2_options_of_client_backpressure_are_parsed() {
+    let uri = quiet("mongodb://a/?maxAdaptiveRetries=0&enableOverloadRetargeting=false");
+    assert_eq!(uri.options().max_adaptive_retries, Some(0));
+    assert_eq!(uri.options().enable_overload_retargeting, Some(false));
+    let uri = quiet("mongodb://a/?maxadaptiveretries=7&enableOverloadRetargeting=true");
+    assert_eq!((uri.options().max_adaptive_retries, uri.options().enable_overload_retargeting), (Some(7), Some(true)));
+    let unset = quiet("mongodb://a");
+    assert_eq!((unset.options().max_adaptive_retries, unset.options().enable_overload_retargeting), (None, None));
+}
+
+/// Read and write concern, connection string tests.
+#[test]
+fn o14_negative_w_is_an_error() {
+    let rule = UriErrorKind::Value("be a number from 0 to 2147483647, or a name");
+    for w in ["-1", "-2", "-0", "-9223372036854775809"] {
+        assert_eq!(option_error(&format!("mongodb://a/?w={w}")), (Some("w"), rule), "{w}");
+    }
+    assert_eq!(
+        error("mongodb://a/?w=-2").to_string(),
+        "w: must be a number from 0 to 2147483647, or a name (at byte 13)"
+    );
+}
+
 #[test]
 fn value_at_the_end_of_its_range_counts() {
     for option in [
@@ -192,6 +255,8 @@ fn value_at_the_end_of_its_range_counts() {
         "zlibCompressionLevel=9",
         "zlibCompressionLevel=0",
         "w=0",
+        "maxAdaptiveRetries=0",
+        "maxAdaptiveRetries=2147483647",
         "serverSelectionTimeoutMS=1",
         "timeoutMS=0",
         "connectTimeoutMS=0",
@@ -251,7 +316,7 @@ fn options_that_contradict_each_other_are_errors() {
         ("mongodb://a/?srvServiceName=x", "srvServiceName", NotSrv),
         ("mongodb://a/?tls=true&ssl=false", "tls", Conflict("another value of tls or ssl")),
         ("mongodb://a/?tls=true&tls=false", "tls", Conflict("another value of tls or ssl")),
-        ("mongodb://a/?tlsInsecure=x&tlsAllowInvalidHostnames=x", "tlsInsecure", Conflict("tlsAllowInvalidHostnames")),
+        ("mongodb://a/?tlsInsecure=true&tlsAllowInvalidHostnames=false", "tlsInsecure", Conflict("tlsAllowInvalidHostnames")),
         ("mongodb://a/?proxyPort=1", "proxyPort", Needs("proxyHost")),
         ("mongodb://a/?proxyHost=&proxyPort=1", "proxyPort", Needs("proxyHost")),
         ("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername", Needs("proxyPassword")),

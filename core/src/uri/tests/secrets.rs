@@ -46,6 +46,30 @@ fn error_has_nothing_of_the_string_in_it() {
     }
 }
 
+/// The part before a slash that was not escaped looks like a host and its port.
+#[test]
+fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() {
+    for (uri, offset) in [
+        ("mongodb://ann:hunter/2@a/", 10),
+        ("mongodb://ann:hunter/2@a/db?appName=x", 10),
+        ("mongodb://ann:hunter/2?3@a/", 10),
+        ("mongodb://ann:hunter?2@a/", 10),
+        ("mongodb://a@n:hunter/2@a/", 10),
+        ("mongodb+srv://ann:hunter/2@a.b.c/", 14),
+    ] {
+        let error = error(uri);
+        assert_eq!((error.kind(), error.offset()), (UriErrorKind::UserInfo, Some(offset)), "{uri}");
+    }
+    // An at-sign in the value of an option has nothing to do with the port.
+    for (uri, kind, offset) in [
+        ("mongodb://a:hunter/?appName=x@y", UriErrorKind::Port, 12),
+        ("mongodb://a:hunter/db", UriErrorKind::Port, 12),
+        ("mongodb:///tmp/a@b.sock", UriErrorKind::NoHost, 10),
+    ] {
+        assert_eq!((error(uri).kind(), error(uri).offset()), (kind, Some(offset)), "{uri}");
+    }
+}
+
 /// A password in which a question mark was not escaped looks like options; the at-sign behind it gives it away.
 #[test]
 fn part_of_a_password_is_not_taken_for_an_unknown_option() {

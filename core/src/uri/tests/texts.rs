@@ -12,6 +12,7 @@ fn each_error_says_what_must_be_changed_and_where() {
         (UriErrorKind::NoHost, "a host is missing; the path of a unix socket must be percent-encoded"),
         (UriErrorKind::Host, "neither a host name, an address nor the path of a unix socket"),
         (UriErrorKind::Port, "a port must be a number from 1 to 65535"),
+        (UriErrorKind::Ipv6Brackets, "an IPv6 address must be enclosed in [ and ]"),
         (UriErrorKind::Socket, "the path of a unix socket must end in .sock, and has no port"),
         (UriErrorKind::SrvHost, "mongodb+srv:// must have one host name, and no port"),
         (UriErrorKind::Database, "a database name cannot hold that character"),
@@ -70,6 +71,55 @@ fn mechanisms_have_the_names_that_connection_strings_give_them() {
     for mechanism in AuthMechanism::ALL {
         assert_eq!(mechanism.to_string(), mechanism.name());
     }
+}
+
+/// Strings with a probable mistake, as users write them: what the whole text of the error is. The numbers are those of the table of such
+/// strings in the tests of clients.
+#[test]
+fn error_of_a_probable_mistake_names_the_remedy() {
+    for (uri, text) in [
+        // 04c: the path of a unix socket, not escaped.
+        (
+            "mongodb:///tmp/mongodb-27017.sock",
+            "a host is missing; the path of a unix socket must be percent-encoded (at byte 10)",
+        ),
+        // 08: a percent sign in the password.
+        ("mongodb://ann:50%off@db1/", "a percent sign must be percent-encoded (%25) (at byte 16)"),
+        // 08b: an at-sign.
+        ("mongodb://ann:p@ss@db1/", "username and password must be percent-encoded (at byte 10)"),
+        // 08c: a slash.
+        ("mongodb://ann:s3/cret@db1:27017/shop", "username and password must be percent-encoded (at byte 10)"),
+        // 09b: IPv6 without brackets.
+        ("mongodb://::1:27017/", "an IPv6 address must be enclosed in [ and ] (at byte 10)"),
+        // 11: more hosts than a direct connection has.
+        ("mongodb://db1,db2/?directConnection=true", "directConnection: cannot be used with more than one host"),
+        // 17: no scheme, or another one.
+        ("localhost:27017", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
+        ("http://localhost:27017", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
+    ] {
+        assert_eq!(error(uri).to_string(), text, "{uri}");
+    }
+}
+
+/// 07 and 07b of the same table: what is ignored has a warning that names the remedy.
+#[test]
+fn warning_of_a_probable_mistake_names_the_remedy() {
+    assert_eq!(
+        warnings("mongodb://127.0.0.1:27017/?maxPoolSzie=5&tiemoutMS=10&ssll=true&readConcern=local"),
+        [
+            "maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 27)",
+            "tiemoutMS: unknown option, ignored; did you mean timeoutMS? (at byte 41)",
+            "ssll: unknown option, ignored; did you mean ssl? (at byte 54)",
+            "readConcern: unknown option, ignored (at byte 64)",
+        ]
+    );
+    assert_eq!(
+        warnings("mongodb://127.0.0.1:27017/?timeoutMS=soon&maxPoolSize=-1"),
+        [
+            "timeoutMS: must be a number from 0 to 2147483647; ignored (at byte 27)",
+            "maxPoolSize: must be a number from 0 to 2147483647; ignored (at byte 42)",
+        ]
+    );
 }
 
 /// Where there is no room for all of it that is said, whichever part it is.

@@ -20,6 +20,36 @@ fn unknown_option_is_named_if_its_name_is_plain() {
 }
 
 #[test]
+fn hint_07_misspelt_option_is_named_with_the_nearest_known_one() {
+    for (name, known) in [
+        ("maxPoolSzie", "maxPoolSize"),
+        ("MAXPOOLSZIE", "maxPoolSize"),
+        ("maxPolSize", "maxPoolSize"),
+        ("timeout", "timeoutMS"),
+        ("tsl", "tls"),
+        ("sll", "ssl"),
+        ("tlsCAFil", "tlsCAFile"),
+        ("authsorce", "authSource"),
+        ("retryRead", "retryReads"),
+        ("replicaSett", "replicaSet"),
+    ] {
+        let text = format!("{name}: unknown option, ignored; did you mean {known}? (at byte 13)");
+        assert_eq!(warnings(&format!("mongodb://a/?{name}=x")), [text]);
+    }
+    for name in ["x", "ab", "foo", "fsync", "maximum", "slaveOk"] {
+        let text = format!("{name}: unknown option, ignored (at byte 13)");
+        assert_eq!(warnings(&format!("mongodb://a/?{name}=x")), [text]);
+    }
+}
+
+/// A hint would show a part of a password as well.
+#[test]
+fn hint_07_option_whose_name_is_not_shown_has_no_hint() {
+    let uri = "mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=ab&maxPoolSzie=1";
+    assert_eq!(warnings(uri), ["unknown option, ignored (at byte 58)"]);
+}
+
+#[test]
 fn last_value_of_a_repeated_option_counts_with_a_warning() {
     let uri = parse("mongodb://a/?maxPoolSize=1&maxPoolSize=2&maxPoolSize=x");
     assert_eq!(uri.options().max_pool_size, Some(2));
