@@ -33,9 +33,11 @@ mod tests;
 
 pub use answer::{Answer, RecordKind, SrvAnswer, SrvRecord};
 pub use config::{DNS_PORT, ResolverConfig};
+#[cfg(feature = "std")]
+pub use error::IoError;
 pub use error::{LookupError, SeedlistError};
 pub use hosts::hosts_addresses;
 pub use lookup::{Lookup, LookupAction};
-pub use poll::{SRV_POLL_INTERVAL_MIN, SrvPoll};
+pub use poll::{SRV_POLL_INTERVAL_MAX, SRV_POLL_INTERVAL_MIN, SrvPoll};
 pub use resolver::Resolver;
 pub use seedlist::SrvQuestion;

@@ -45,11 +45,17 @@ fn main() -> ExitCode {
             // For every folder alike, so that nothing runs.
             (Ok(_), Err(reason)) => suite = suite.missing(folder, reason),
             (Ok(files), Ok(records)) => {
+                if folder == "replica-set" {
+                    for (source_name, source) in SOURCES {
+                        let name = format!("{source_name}/own/o15_database_of_a_string_needs_no_credential");
+                        suite = suite.case(name, move || database_without_credential(source));
+                    }
+                }
                 for (name, path) in files {
                     for (source_name, source) in SOURCES {
                         let (path, records) = (path.clone(), records.clone());
                         let name = format!("{source_name}/{folder}/{name}");
-                        suite = suite.case(name, move || run(&path, folder, &records, source));
+                        suite = suite.case(name, move || run_file(&path, folder, &records, source));
                     }
                 }
             }
@@ -58,8 +64,24 @@ fn main() -> ExitCode {
     suite.run()
 }
 
-fn run(path: &Path, folder: &str, records: &Records, source: Source) -> Result<(), Failure> {
-    let file: Value = serde_json::from_slice(&fs::read(path)?)?;
+fn run_file(path: &Path, folder: &str, records: &Records, source: Source) -> Result<(), Failure> {
+    run(&serde_json::from_slice(&fs::read(path)?)?, folder, records, source)
+}
+
+/// Our own case of a string with a database and without a credential, as the official `uri-with-admin-database` is.
+fn database_without_credential(source: Source) -> Result<(), Failure> {
+    let mut records = Records { ttl: 60, ..Records::default() };
+    records.set_srv("_mongodb._tcp.o15.example.com", &["db1.example.com:27017"]);
+    let file = json!({
+        "uri": "mongodb+srv://o15.example.com/adminDB?replicaSet=repl0",
+        "seeds": ["db1.example.com:27017"],
+        "options": { "replicaSet": "repl0", "ssl": true },
+        "parsed_options": { "auth_database": "adminDB" },
+    });
+    run(&file, "replica-set", &records, source)
+}
+
+fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<(), Failure> {
     let uri = file["uri"].as_str().ok_or("no uri")?;
     let parsed = ConnectionString::parse(uri).map_err(|error| NoSeeds::Refused(error.into()));
     let (resolved, uri) = match (parsed.and_then(|uri| Ok((source(&uri, records)?, uri))), file["error"] == true) {
@@ -83,13 +105,13 @@ fn run(path: &Path, folder: &str, records: &Records, source: Source) -> Result<(
         let found = match name.as_str() {
             "user" => credential.and_then(|credential| credential.username.as_deref()),
             "password" => credential.and_then(|credential| Some(credential.password.as_ref()?.expose())),
-            "db" | "defaultDatabase" => resolved.database(),
-            "auth_database" => credential.map(|credential| credential.source.as_str()),
+            // The database behind the hosts, by each of its names: a string without a credential has one as well.
+            "db" | "defaultDatabase" | "auth_database" => resolved.database(),
             other => return Err(format!("{other} is not known").into()),
         };
         same(name, &found, &wanted.as_str())?;
     }
-    discovers(&file, folder, &resolved)
+    discovers(file, folder, &resolved)
 }
 
 /// The value of an option; those of the lookup itself are in the string only.
@@ -204,7 +226,7 @@ fn over_server(uri: &ConnectionString, records: &Records, fault: Fault) -> Resul
     match result {
         Ok((resolved, _)) => Ok(resolved),
         // The server has an answer to everything: an exchange that failed says nothing of the records.
-        Err(SeedlistError::Srv(error) | SeedlistError::Txt(error)) if !error.is_not_found() => {
+        Err(SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) if !error.is_not_found() => {
             Err(NoSeeds::Harness(error.into()))
         }
         Err(error) => Err(NoSeeds::Refused(error.into())),

@@ -182,7 +182,10 @@ impl Error {
                     | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
             ),
             Self::Seedlist(error) => {
-                matches!(**error, SeedlistError::Srv(LookupError::Timeout) | SeedlistError::Txt(LookupError::Timeout))
+                let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
+                    return false;
+                };
+                *error == LookupError::Timeout
             }
             Self::Operation(_)
             | Self::Uri(_)

@@ -67,6 +67,8 @@ impl<P: Platform> DnsResolver<P> {
     /// Asks until a server answers.
     async fn look_up(&self, config: &ResolverConfig, name: &str, kind: RecordKind) -> Result<Answer, LookupError> {
         let mut lookup = Lookup::new(config, name, kind, self.platform.entropy())?;
+        // The operating system's error, if the last attempt failed with one.
+        let mut failure = None;
         while !lookup.is_done() {
             let action = lookup.poll_action(self.platform.now(), self.secret()?);
             let Some(until) = lookup.poll_timeout() else { continue };
@@ -77,12 +79,21 @@ impl<P: Platform> DnsResolver<P> {
                 continue;
             };
             match before(&self.platform, until, self.attempt(&mut lookup, action, until)).await {
-                Some(Ok(())) => {}
-                Some(Err(_)) => lookup.handle_failed(),
-                None => lookup.handle_timeout(self.platform.now()),
+                Some(Ok(())) => failure = None,
+                Some(Err(error)) => {
+                    lookup.handle_failed();
+                    failure = Some(error);
+                }
+                None => {
+                    lookup.handle_timeout(self.platform.now());
+                    failure = None;
+                }
             }
         }
-        lookup.into_result()
+        match (lookup.into_result(), failure) {
+            (Err(LookupError::Unreachable), Some(error)) => Err(LookupError::Io(error.into())),
+            (result, _) => result,
+        }
     }
 
     /// Makes one attempt, until the lookup goes on to another one or comes to its end.

@@ -2,7 +2,11 @@
 
 use crate::uri::UriError;
 use alloc::string::String;
+#[cfg(feature = "std")]
+use alloc::sync::Arc;
 use core::fmt;
+#[cfg(feature = "std")]
+use std::io;
 
 /// A lookup that found nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +31,11 @@ pub enum LookupError {
     Referral,
     /// The last server that was asked gave an answer that cannot be read.
     Malformed,
-    /// The last server that was asked could not be reached.
+    /// The last server that was asked could not be reached, or closed the connection.
     Unreachable,
+    /// The last server that was asked could not be reached: the operating system's error.
+    #[cfg(feature = "std")]
+    Io(IoError),
     /// The last server that was asked did not answer in time.
     Timeout,
     /// Something else, of a resolver that is not ours.
@@ -55,31 +62,106 @@ impl fmt::Display for LookupError {
             Self::Referral => f.write_str("the name server only knows others to ask"),
             Self::Malformed => f.write_str("the name server's answer cannot be read"),
             Self::Unreachable => f.write_str("the name server cannot be reached"),
+            #[cfg(feature = "std")]
+            Self::Io(error) => write!(f, "the name server cannot be reached: {error}"),
             Self::Timeout => f.write_str("the name server did not answer in time"),
             Self::Other(reason) => f.write_str(reason),
         }
     }
 }
 
-impl core::error::Error for LookupError {}
+impl core::error::Error for LookupError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            #[cfg(feature = "std")]
+            Self::Io(error) => Some(error.get_ref()),
+            Self::Name
+            | Self::NoSuchName
+            | Self::NoRecords
+            | Self::Text
+            | Self::Aliases
+            | Self::ServerFailed { .. }
+            | Self::Referral
+            | Self::Malformed
+            | Self::Unreachable
+            | Self::Timeout
+            | Self::Other(_) => None,
+        }
+    }
+}
 
-/// The hosts of a `mongodb+srv://` string cannot be used, or not be found.
+/// An error of the operating system that can be cloned. Two are equal if their kinds and codes are.
+#[cfg(feature = "std")]
+#[derive(Clone, Debug)]
+pub struct IoError(Arc<io::Error>);
+
+#[cfg(feature = "std")]
+impl IoError {
+    /// The error itself.
+    #[must_use]
+    pub fn get_ref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<io::Error> for IoError {
+    fn from(error: io::Error) -> Self {
+        Self(Arc::new(error))
+    }
+}
+
+#[cfg(feature = "std")]
+impl PartialEq for IoError {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.kind() == other.0.kind() && self.0.raw_os_error() == other.0.raw_os_error()
+    }
+}
+
+#[cfg(feature = "std")]
+impl Eq for IoError {}
+
+#[cfg(feature = "std")]
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The hosts of a `mongodb+srv://` string cannot be used, or not be found. `name` is the name that was looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SeedlistError {
     /// The hosts were not found.
-    Srv(LookupError),
+    Srv {
+        /// The name of the SRV records: `_mongodb._tcp.` and the host of the string, by default.
+        name: String,
+        /// Why not.
+        error: LookupError,
+    },
     /// Whether there is a TXT record was not found out.
-    Txt(LookupError),
+    Txt {
+        /// The name of the TXT record: the host of the string.
+        name: String,
+        /// Why not.
+        error: LookupError,
+    },
     /// There is no host in the answer.
-    NoHosts,
+    NoHosts {
+        /// The name of the SRV records.
+        name: String,
+    },
     /// A host that is outside the domain of the string, or no host at all.
     ForeignHost {
+        /// The name of the SRV records.
+        name: String,
         /// What it is, as the DNS has it.
         target: String,
     },
     /// More than one TXT record.
     ManyTxt {
+        /// The name of the TXT records.
+        name: String,
         /// How many.
         count: usize,
     },
@@ -90,13 +172,13 @@ pub enum SeedlistError {
 impl fmt::Display for SeedlistError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Srv(error) => write!(f, "SRV lookup: {error}"),
-            Self::Txt(error) => write!(f, "TXT lookup: {error}"),
-            Self::NoHosts => f.write_str("SRV lookup: no host"),
-            Self::ForeignHost { target } => {
-                write!(f, "SRV lookup: {target} is outside the domain of the connection string")
+            Self::Srv { name, error } => write!(f, "SRV lookup of {name}: {error}"),
+            Self::Txt { name, error } => write!(f, "TXT lookup of {name}: {error}"),
+            Self::NoHosts { name } => write!(f, "SRV lookup of {name}: no host"),
+            Self::ForeignHost { name, target } => {
+                write!(f, "SRV lookup of {name}: {target} is outside the domain of the connection string")
             }
-            Self::ManyTxt { count } => write!(f, "TXT lookup: there must be one record, not {count}"),
+            Self::ManyTxt { name, count } => write!(f, "TXT lookup of {name}: there must be one record, not {count}"),
             Self::Uri(error) => write!(f, "with what the TXT record says: {error}"),
         }
     }
@@ -105,9 +187,9 @@ impl fmt::Display for SeedlistError {
 impl core::error::Error for SeedlistError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            Self::Srv(error) | Self::Txt(error) => Some(error),
+            Self::Srv { error, .. } | Self::Txt { error, .. } => Some(error),
             Self::Uri(error) => Some(error),
-            Self::NoHosts | Self::ForeignHost { .. } | Self::ManyTxt { .. } => None,
+            Self::NoHosts { .. } | Self::ForeignHost { .. } | Self::ManyTxt { .. } => None,
         }
     }
 }

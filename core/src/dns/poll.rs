@@ -15,6 +15,9 @@ use core::time::Duration;
 /// The hosts are not looked up more often than this, as long as lookups succeed.
 pub const SRV_POLL_INTERVAL_MIN: Duration = Duration::from_secs(60);
 
+/// The hosts are looked up at least this often, however long the records' time to live is: one forged answer does not end the lookups.
+pub const SRV_POLL_INTERVAL_MAX: Duration = Duration::from_secs(86_400);
+
 /// So many hosts that do not count are kept, for the log.
 const FOREIGN_MAX: usize = 8;
 
@@ -44,7 +47,7 @@ pub struct SrvPoll {
 impl SrvPoll {
     /// Starts from the first lookup, which has just succeeded.
     ///
-    /// - `ttl`: how long its records stand.
+    /// - `ttl`: the time to live of its records.
     /// - `heartbeat_frequency`: how long to wait after a lookup that failed.
     #[must_use]
     pub fn new(now: Instant, question: SrvQuestion, ttl: Duration, heartbeat_frequency: Duration) -> Self {
@@ -64,7 +67,7 @@ impl SrvPoll {
 
     /// Takes note of what a lookup has found, and gives the hosts that the topology must have from now on, all of them, if any changes.
     ///
-    /// `Asks -> Rests`: for the longer of 60 s and the records' time to live; after a lookup that failed, or that has no host
+    /// `Asks -> Rests`: for the records' time to live, but at least 60 s and at most a day; after a lookup that failed, or that has no host
     /// in the domain, for heartbeatFrequencyMS, and the hosts stay as they are. Hosts outside the domain do not count.
     ///
     /// - `current`: the hosts that the topology has, each with its port.
@@ -90,7 +93,11 @@ impl SrvPoll {
             return Ok(None);
         }
         self.state = State::Rests(now.saturating_add(self.heartbeat_frequency));
-        let answer = answer.map_err(SeedlistError::Srv)?;
+        let name = self.question.srv_name();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(SeedlistError::Srv { name, error }),
+        };
         let mut hosts: Vec<Host> = Vec::new();
         for record in &answer.records {
             match self.question.check(record) {
@@ -105,7 +112,7 @@ impl SrvPoll {
             }
         }
         if hosts.is_empty() {
-            return Err(SeedlistError::NoHosts);
+            return Err(SeedlistError::NoHosts { name });
         }
         self.state = rest(now, answer.ttl);
         // Hosts that are there already stay, in their order; new ones follow, as many as there is room for.
@@ -163,5 +170,5 @@ impl SrvPoll {
 }
 
 fn rest(now: Instant, ttl: Duration) -> State {
-    State::Rests(now.saturating_add(ttl.max(SRV_POLL_INTERVAL_MIN)))
+    State::Rests(now.saturating_add(ttl.clamp(SRV_POLL_INTERVAL_MIN, SRV_POLL_INTERVAL_MAX)))
 }

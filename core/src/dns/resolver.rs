@@ -57,13 +57,17 @@ impl SrvQuestion {
         resolver: &dyn Resolver,
         entropy: u64,
     ) -> Result<(ConnectionString, SrvAnswer), SeedlistError> {
-        let answer = resolver.lookup_srv(&self.srv_name()).await.map_err(SeedlistError::Srv)?;
+        let name = self.srv_name();
+        let answer = match resolver.lookup_srv(&name).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(SeedlistError::Srv { name, error }),
+        };
         // Nothing more is asked about hosts that are not to be trusted.
         self.hosts(&answer, entropy)?;
         let txt = match resolver.lookup_txt(self.txt_name()).await {
             Ok(records) => records,
             Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(SeedlistError::Txt(error)),
+            Err(error) => return Err(SeedlistError::Txt { name: self.txt_name().into(), error }),
         };
         Ok((self.resolve(uri, &answer, &txt, entropy)?, answer))
     }

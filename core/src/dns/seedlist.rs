@@ -93,13 +93,14 @@ impl SrvQuestion {
         let mut hosts = Vec::new();
         for record in &answer.records {
             let host = self.check(record);
-            let host = host.ok_or_else(|| SeedlistError::ForeignHost { target: record.target.clone() })?;
+            let foreign = || SeedlistError::ForeignHost { name: self.srv_name(), target: record.target.clone() };
+            let host = host.ok_or_else(foreign)?;
             if !hosts.contains(&host) {
                 hosts.push(host);
             }
         }
         if hosts.is_empty() {
-            return Err(SeedlistError::NoHosts);
+            return Err(SeedlistError::NoHosts { name: self.srv_name() });
         }
         if let Some(max) = self.hosts_max.filter(|max| *max < hosts.len()) {
             choose(&mut hosts, max, entropy);
@@ -129,7 +130,7 @@ impl SrvQuestion {
         let txt = match txt {
             [] => None,
             [record] => Some(record.as_str()),
-            many => return Err(SeedlistError::ManyTxt { count: many.len() }),
+            many => return Err(SeedlistError::ManyTxt { name: self.txt_name().into(), count: many.len() }),
         };
         Ok(uri.resolved(hosts, txt)?)
     }

@@ -64,7 +64,12 @@ fn what_is_wrong_with_a_lookup_is_told() {
         };
         let asked = resolver(&server);
         let error = seedlist(refused("mongodb+srv://nobody.example.test", asked.clone()).await);
-        assert_eq!(error, SeedlistError::Srv(LookupError::NoSuchName));
+        assert_eq!(
+            error.to_string(),
+            "SRV lookup of _mongodb._tcp.nobody.example.test: the name does not exist",
+            "hint 01"
+        );
+        assert!(matches!(error, SeedlistError::Srv { error: LookupError::NoSuchName, .. }), "{error:?}");
         server.change(|records| {
             records.txt.insert(HOST.into(), vec![vec!["ssl=false".into()]]);
         });
@@ -72,7 +77,8 @@ fn what_is_wrong_with_a_lookup_is_told() {
         assert!(matches!(error, SeedlistError::Uri(_)), "{error:?}");
         server.change(|records| records.set_srv("_mongodb._tcp.cluster.example.test", &["r0.evil.test:1"]));
         let error = seedlist(refused(&uri(""), asked.clone()).await);
-        assert_eq!(error, SeedlistError::ForeignHost { target: "r0.evil.test".into() });
+        let name = "_mongodb._tcp.cluster.example.test".to_owned();
+        assert_eq!(error, SeedlistError::ForeignHost { name, target: "r0.evil.test".into() });
         assert!(matches!(refused("mongodb+srv://a:1", asked.clone()).await, Error::Uri(_)));
         assert!(matches!(ClientOptions::parse(&uri("")), Err(Error::LookupNeeded)));
 
@@ -81,7 +87,10 @@ fn what_is_wrong_with_a_lookup_is_told() {
         impatient.timeout = Duration::from_millis(50);
         let error = refused(&uri(""), Arc::new(DnsResolver::with_config(Smol, impatient))).await;
         assert!(error.is_timeout() && !error.is_retryable() && !error.is_transient(), "{error}");
-        assert_eq!(error.to_string(), "SRV lookup: the name server did not answer in time");
+        assert_eq!(
+            error.to_string(),
+            "SRV lookup of _mongodb._tcp.cluster.example.test: the name server did not answer in time"
+        );
     });
 }
 
@@ -116,7 +125,7 @@ impl Resolver for ByHeart {
 fn resolver_may_be_the_users_own() {
     run(async {
         let error = refused(&uri(""), Arc::new(ByHeart(27_017))).await;
-        assert_eq!(error.to_string(), "TXT lookup: no texts here");
+        assert_eq!(error.to_string(), "TXT lookup of cluster.example.test: no texts here");
     });
 }
 

@@ -7,6 +7,7 @@ use poolhouse_smol::{DnsResolver, LookupError, Resolver, ResolverConfig, Smol, S
 use poolhouse_tests::dns::Fault;
 use poolhouse_tests::patience::eventually;
 use smol::future::FutureExt;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Instant;
 
@@ -109,8 +110,29 @@ fn lookup_that_nobody_answers_fails_after_its_time_and_not_before() {
         let closed = SocketAddr::from(([127, 0, 0, 1], 1));
         let config = ResolverConfig { tcp: true, servers: vec![closed], ..config };
         let resolver = DnsResolver::with_config(Smol, config);
-        assert_eq!(resolver.lookup_srv(NAME).await, Err(LookupError::Unreachable));
+        let Err(LookupError::Io(error)) = resolver.lookup_srv(NAME).await else { panic!("the port is closed") };
+        assert_eq!(error.get_ref().kind(), ErrorKind::ConnectionRefused);
         assert_eq!(resolver.lookup_srv("no name").await, Err(LookupError::Name));
+    });
+}
+
+/// Over UDP the system reports a closed port to the read that follows.
+#[test]
+fn errors_3_name_server_that_refuses_is_an_error_with_the_systems_reason() {
+    run(async {
+        let free = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let closed = free.local_addr().expect("it is bound");
+        drop(free);
+        let mut config = config(closed);
+        (config.timeout, config.attempts) = (PATIENCE, 1);
+        for tcp in [false, true] {
+            config.tcp = tcp;
+            let resolver = DnsResolver::with_config(Smol, config.clone());
+            let error = resolver.lookup_txt("cluster.example.test").await.expect_err("the port is closed");
+            let source = core::error::Error::source(&error).and_then(|source| source.downcast_ref::<std::io::Error>());
+            assert_eq!(source.map(std::io::Error::kind), Some(ErrorKind::ConnectionRefused), "{error:?}");
+            assert!(error.to_string().starts_with("the name server cannot be reached: Connection refused"), "{error}");
+        }
     });
 }
 

@@ -20,7 +20,7 @@ fn look_up(host: &str, server: &DnsServer) -> Result<ConnectionString, SeedlistE
 }
 
 fn is_refused(host: &str, target: &str) {
-    let wanted = SeedlistError::ForeignHost { target: target.to_owned() };
+    let wanted = SeedlistError::ForeignHost { name: format!("_mongodb._tcp.{host}"), target: target.to_owned() };
     assert_eq!(resolve(host, target), Err(wanted), "{host}");
 }
 
@@ -75,10 +75,12 @@ fn text_that_is_not_found_is_no_error_but_one_that_is_not_found_out_is() {
     assert_eq!(look_up("x.example.com", &server).expect("a text").options().auth_source.as_deref(), Some("\u{fc}"));
     server.set_fault(Fault::RefuseTxt(2));
     let error = look_up("x.example.com", &server).expect_err("what options there are is not known");
-    assert_eq!(error, SeedlistError::Txt(LookupError::ServerFailed { code: 2 }));
+    let name = "x.example.com".to_owned();
+    assert_eq!(error, SeedlistError::Txt { name, error: LookupError::ServerFailed { code: 2 } });
     server.set_fault(Fault::Refuse(5));
     let error = look_up("x.example.com", &server).expect_err("what hosts there are is not known");
-    assert_eq!(error, SeedlistError::Srv(LookupError::ServerFailed { code: 5 }));
+    let name = "_mongodb._tcp.x.example.com".to_owned();
+    assert_eq!(error, SeedlistError::Srv { name, error: LookupError::ServerFailed { code: 5 } });
 }
 
 #[test]
@@ -89,6 +91,7 @@ fn name_is_not_looked_for_in_domains() {
     let uri = ConnectionString::parse("mongodb+srv://db").expect("a string");
     let question = SrvQuestion::of(&uri).expect("a string of that kind");
     let error = block_on(question.look_up(&uri, &resolver, 0)).expect_err("there is no such name");
-    assert_eq!(error, SeedlistError::Srv(LookupError::NoSuchName));
+    let name = "_mongodb._tcp.db".to_owned();
+    assert_eq!(error, SeedlistError::Srv { name, error: LookupError::NoSuchName });
     assert!(server.queries().iter().all(|query| query.name == "_mongodb._tcp.db"));
 }

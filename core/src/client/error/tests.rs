@@ -70,9 +70,13 @@ fn each_error_says_what_went_wrong() {
         (Error::from(ConfigError::new("maxPoolSize", 1, "be more")), "maxPoolSize"),
         (Error::from(OptionError::new("replicaSet", "", "not be empty")), "replicaSet is \"\", but must not be empty"),
         (Error::from(TopologyConfigError::LoadBalancedAndDirect), "loadBalanced and directConnection are both true"),
-        (Error::from(AuthError::PlainWithoutTls), "PLAIN is refused without TLS"),
+        (
+            Error::from(AuthError::PlainWithoutTls),
+            "PLAIN sends the password itself and is refused without TLS that verifies the server: use tls=true without tlsInsecure, \
+             tlsAllowInvalidCertificates and tlsAllowInvalidHostnames, or set allow_plain_without_tls",
+        ),
         (Error::LookupNeeded, "the hosts of a mongodb+srv:// string must be looked up"),
-        (Error::Seedlist(Box::new(SeedlistError::NoHosts)), "SRV lookup: no host"),
+        (Error::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() })), "SRV lookup of a.b: no host"),
         (Error::Unsupported("this"), "not implemented: this"),
         (Error::Forked, "this process was forked from one that had made a client: fork before the first, or exec"),
         (Error::OutOfMemory, "no memory for the client"),
@@ -98,7 +102,7 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
     let own = [
         Error::Uri(Box::new(crate::uri::ConnectionString::parse("x").expect_err("no scheme"))),
         Error::LookupNeeded,
-        Error::Seedlist(Box::new(SeedlistError::Srv(LookupError::Timeout))),
+        Error::Seedlist(Box::new(SeedlistError::Srv { name: "a.b".into(), error: LookupError::Timeout })),
         Error::Unsupported("this"),
         Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
         Error::from(OptionError::new("replicaSet", "", "not be empty")),

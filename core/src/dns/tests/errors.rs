@@ -21,21 +21,48 @@ fn each_error_of_a_lookup_says_what_happened() {
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
-        let (srv, txt) = (SeedlistError::Srv(error.clone()), SeedlistError::Txt(error.clone()));
-        assert_eq!(srv.to_string(), format!("SRV lookup: {text}"));
-        assert_eq!(txt.to_string(), format!("TXT lookup: {text}"));
+        let srv = SeedlistError::Srv { name: NAME.into(), error: error.clone() };
+        let txt = SeedlistError::Txt { name: "cluster.example.com".into(), error: error.clone() };
+        assert_eq!(srv.to_string(), format!("SRV lookup of _mongodb._tcp.cluster.example.com: {text}"));
+        assert_eq!(txt.to_string(), format!("TXT lookup of cluster.example.com: {text}"));
         assert_eq!(srv.source().map(ToString::to_string).as_deref(), Some(text));
         assert_eq!(txt.source().map(ToString::to_string).as_deref(), Some(text));
     }
 }
 
+#[cfg(feature = "std")]
+#[test]
+fn errors_3_lookup_keeps_the_error_of_the_operating_system() {
+    let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    let error = LookupError::Io(refused().into());
+    assert_eq!(error.to_string(), "the name server cannot be reached: connection refused");
+    let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
+    assert_eq!(error, LookupError::Io(refused().into()));
+    assert_ne!(error, LookupError::Io(std::io::Error::from(std::io::ErrorKind::NotFound).into()));
+    assert!(!error.is_not_found());
+    // The error of a seed list leads to it.
+    let error = SeedlistError::Srv { name: NAME.into(), error };
+    let source = error.source().and_then(Error::source);
+    assert!(source.is_some_and(|source| source.is::<std::io::Error>()));
+}
+
+/// 01 of the table of connection strings in the tests of clients.
+#[test]
+fn hint_01_missing_record_is_named() {
+    let question = question("mongodb+srv://ann:s3cret@cluster0.ab1cd.mongodb.net/shop");
+    let error = SeedlistError::Srv { name: question.srv_name(), error: LookupError::NoSuchName };
+    assert_eq!(error.to_string(), "SRV lookup of _mongodb._tcp.cluster0.ab1cd.mongodb.net: the name does not exist");
+}
+
 #[test]
 fn each_error_of_a_seedlist_says_what_is_wrong_with_it() {
-    let foreign = SeedlistError::ForeignHost { target: "b.example".into() };
+    let name = || "a.example".to_string();
+    let foreign = SeedlistError::ForeignHost { name: name(), target: "b.example".into() };
     let texts = [
-        (SeedlistError::NoHosts, "SRV lookup: no host"),
-        (foreign, "SRV lookup: b.example is outside the domain of the connection string"),
-        (SeedlistError::ManyTxt { count: 2 }, "TXT lookup: there must be one record, not 2"),
+        (SeedlistError::NoHosts { name: name() }, "SRV lookup of a.example: no host"),
+        (foreign, "SRV lookup of a.example: b.example is outside the domain of the connection string"),
+        (SeedlistError::ManyTxt { name: name(), count: 2 }, "TXT lookup of a.example: there must be one record, not 2"),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);

@@ -32,6 +32,20 @@ fn lookup_is_due_after_a_minute_or_when_the_records_are_too_old() {
     }
 }
 
+/// A time to live has up to 31 bits of seconds, which is 68 years.
+#[test]
+fn security_9_time_to_live_of_records_counts_as_a_day_at_most() {
+    let day = Duration::from_secs(86_400);
+    for ttl in [86_401, 604_800, 2_147_483_647, u64::MAX] {
+        let mut poll = poll("", ttl);
+        assert_eq!(poll.poll_timeout(), Some(at(86_400_000)), "{ttl}");
+        assert!(poll.poll_question(at(86_400_000)).is_some(), "{ttl}");
+        let answer = answer(&CURRENT, ttl);
+        poll.handle_answer(at(86_400_000), Ok(&answer), CURRENT.into_iter(), 0).unwrap();
+        assert_eq!(poll.poll_timeout(), Some(at(86_400_000).saturating_add(day)), "{ttl}");
+    }
+}
+
 #[test]
 fn new_hosts_follow_and_those_that_are_gone_go() {
     let mut poll = poll("", 60);
@@ -49,10 +63,8 @@ fn new_hosts_follow_and_those_that_are_gone_go() {
 #[test]
 fn failed_lookup_leaves_the_hosts_and_is_repeated_after_a_heartbeat() {
     let mut poll = poll("", 60);
-    for (error, wanted) in [
-        (LookupError::Timeout, SeedlistError::Srv(LookupError::Timeout)),
-        (LookupError::NoRecords, SeedlistError::Srv(LookupError::NoRecords)),
-    ] {
+    for error in [LookupError::Timeout, LookupError::NoRecords] {
+        let wanted = SeedlistError::Srv { name: "_mongodb._tcp.x.test.com".into(), error: error.clone() };
         let due = poll.poll_timeout().unwrap();
         poll.poll_question(due).unwrap();
         let later = due.saturating_add(Duration::from_secs(5));
@@ -74,7 +86,8 @@ fn hosts_outside_the_domain_do_not_count() {
     let due = poll.poll_timeout().unwrap();
     poll.poll_question(due).unwrap();
     let foreign = answer(&["evil.com:1"], 600);
-    assert_eq!(poll.handle_answer(due, Ok(&foreign), CURRENT.into_iter(), 0), Err(SeedlistError::NoHosts));
+    let none = SeedlistError::NoHosts { name: "_mongodb._tcp.x.test.com".into() };
+    assert_eq!(poll.handle_answer(due, Ok(&foreign), CURRENT.into_iter(), 0), Err(none));
     assert_eq!(poll.foreign_hosts(), ["evil.com"]);
     assert_eq!((poll.foreign_count(), poll.poll_timeout()), (1, Some(due.saturating_add(HEARTBEAT))));
     // Of many, the first few are kept.

@@ -63,9 +63,9 @@ fn what_is_no_host_does_not_lie_in_the_domain() {
 fn one_foreign_host_spoils_the_answer() {
     let question = question("mongodb+srv://a.b.example.com");
     let error = question.hosts(&answer(&["x.b.example.com:1", "evil.example.com:1"], 60), 0).unwrap_err();
-    assert_eq!(error, SeedlistError::ForeignHost { target: "evil.example.com".into() });
-    assert_eq!(error.to_string(), "SRV lookup: evil.example.com is outside the domain of the connection string");
-    assert_eq!(question.hosts(&SrvAnswer::default(), 0), Err(SeedlistError::NoHosts));
+    let name = || "_mongodb._tcp.a.b.example.com".to_string();
+    assert_eq!(error, SeedlistError::ForeignHost { name: name(), target: "evil.example.com".into() });
+    assert_eq!(question.hosts(&SrvAnswer::default(), 0), Err(SeedlistError::NoHosts { name: name() }));
 }
 
 #[test]
@@ -94,13 +94,21 @@ fn without_a_limit_below_their_number_all_hosts_are_taken_in_their_order() {
     }
 }
 
+/// The admin database of a string is no credential.
+#[test]
+fn o15_database_of_a_string_needs_no_credential() {
+    let uri = ConnectionString::parse("mongodb+srv://x.b.c/adminDB?replicaSet=repl0").unwrap();
+    let resolved = question("mongodb+srv://x.b.c").resolve(&uri, &answer(&["a.b.c:1"], 60), &[], 0).unwrap();
+    assert_eq!((resolved.database(), resolved.credential()), (Some("adminDB"), None));
+}
+
 #[test]
 fn more_than_one_text_is_an_error_and_none_is_not() {
     let uri = ConnectionString::parse("mongodb+srv://x.b.c").unwrap();
     let resolve = |txt: &[String]| question("mongodb+srv://x.b.c").resolve(&uri, &answer(&["a.b.c:1"], 60), txt, 0);
     assert_eq!(resolve(&[]).unwrap().to_string(), "mongodb://a.b.c:1/?tls=true");
     let texts = ["replicaSet=a".to_string(), "authSource=b".to_string()];
-    assert_eq!(resolve(&texts), Err(SeedlistError::ManyTxt { count: 2 }));
+    assert_eq!(resolve(&texts), Err(SeedlistError::ManyTxt { name: "x.b.c".into(), count: 2 }));
     assert_eq!(resolve(&texts[..1]).unwrap().options().replica_set.as_deref(), Some("a"));
     let error = resolve(&["ssl=false".to_string()]).unwrap_err();
     let SeedlistError::Uri(inner) = &error else { panic!("{error}") };
