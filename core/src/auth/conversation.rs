@@ -23,7 +23,7 @@ pub struct AuthenticationOptions {
     pub nonce: Nonce,
     /// Begin together with hello, which saves a round trip. On by default. By SCRAM only if the nonce has a second one.
     pub speculative: bool,
-    /// Whether the connection is private: TLS, or a unix socket. Off by default.
+    /// Whether the connection is private: TLS that verifies the server, or a unix socket. Off by default.
     pub secure: bool,
     /// Let PLAIN send the password although the connection is not private. Off by default.
     pub allow_plain_without_tls: bool,

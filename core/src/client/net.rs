@@ -140,7 +140,7 @@ impl<P: Platform> Runtime for Net<P> {
         match stream {
             Stream::Tcp(_) => false,
             #[cfg(feature = "tls")]
-            Stream::Tls(_) => true,
+            Stream::Tls(_) => self.tls.as_ref().is_some_and(TlsConfig::verifies_servers),
             Stream::Unix(_) => true,
         }
     }

@@ -94,7 +94,8 @@ pub struct ClientOptions {
     /// keeps it for its life, because every new connection needs it; it is wiped when it is dropped.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
-    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read. Default false.
+    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read, or with TLS that does not verify the
+    /// server (`tlsInsecure` and the like), to whoever answers. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
@@ -177,7 +178,7 @@ impl ClientOptions {
     /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
     ///
     /// While the deployment is a sharded cluster, or not known yet, the client looks its hosts up again: every 60 s, or less often
-    /// if the records stand longer.
+    /// if the records' time to live is longer, but at least once a day.
     ///
     /// - `resolver`: who is asked, by the client too; becomes [`ClientOptions::resolver`].
     ///
@@ -287,11 +288,11 @@ impl ClientOptions {
         self.timeout.or(self.socket_timeout).unwrap_or_default()
     }
 
-    /// Whether nobody on the way to these hosts can read what is sent.
+    /// Whether only these hosts can read what is sent to them.
     #[cfg(feature = "auth")]
     fn is_private(&self) -> bool {
         #[cfg(feature = "tls")]
-        if self.tls.is_some() {
+        if self.tls.as_ref().is_some_and(TlsOptions::verify_servers) {
             return true;
         }
         self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))

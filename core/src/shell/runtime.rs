@@ -71,7 +71,7 @@ pub trait Runtime: Sized + 'static {
         Cause::Network
     }
 
-    /// Whether nobody on the way can read what a connection carries: TLS, or a Unix domain socket. No, by default: then
+    /// Whether only the server can read what a connection carries: TLS that verifies the server, or a Unix domain socket. No, by default: then
     /// passwords are not sent as they are, unless [`Login`](super::Login) allows it.
     fn is_private(&self, _stream: &Self::Stream) -> bool {
         false

@@ -7,7 +7,8 @@ use super::error::{FileFault, TlsError};
 use super::options::{TlsOptions, TlsWarning};
 use super::verify::{AnyCertificate, AnyName};
 use super::{TlsHandshakeError, pem};
-use alloc::string::ToString;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,6 +18,7 @@ use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
+use rustls_native_certs::CertificateResult;
 
 /// The most bytes that one connection holds back for sending, encrypted and not encrypted each.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -27,6 +29,7 @@ const BUFFER_BYTES_MAX: usize = 64 * 1024;
 pub struct TlsConfig {
     config: Arc<ClientConfig>,
     warnings: Arc<[TlsWarning]>,
+    verifies_servers: bool,
 }
 
 impl TlsConfig {
@@ -57,13 +60,21 @@ impl TlsConfig {
                 built.map_err(|error| fault(identity_fault(&error)))?
             }
         };
-        Ok(Self { config: Arc::new(config), warnings: warnings.into() })
+        let verifies_servers = options.verify_servers();
+        Ok(Self { config: Arc::new(config), warnings: warnings.into(), verifies_servers })
     }
 
     /// What is to be said about it; for the log.
     #[must_use]
     pub fn warnings(&self) -> &[TlsWarning] {
         &self.warnings
+    }
+
+    /// Whether a server must prove that it is the host that was dialed. False if the options allow invalid certificates or host names:
+    /// then a connection is encrypted, but anyone may be at its other end.
+    #[must_use]
+    pub const fn verifies_servers(&self) -> bool {
+        self.verifies_servers
     }
 
     /// Whether servers that ask for a certificate get one.
@@ -113,7 +124,7 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
         warnings.push(TlsWarning::InvalidCertificates);
         return Ok(Arc::new(AnyCertificate(provider.signature_verification_algorithms)));
     }
-    let roots = Arc::new(named.map_or_else(platform_roots, Ok)?);
+    let roots = Arc::new(named.map_or_else(|| platform_roots(warnings), Ok)?);
     let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build();
     let verifier = verifier.map_err(|error| TlsError::Other(error.to_string()))?;
     if options.allow_invalid_hostnames {
@@ -123,15 +134,46 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
     Ok(verifier)
 }
 
-/// What the platform trusts. Single files of a store that cannot be read are left out, as other programs leave them out.
-fn platform_roots() -> Result<RootCertStore, TlsError> {
+/// The environment variables that name the platform's store of certificates in place of the usual one.
+const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// What the platform trusts.
+fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
+    let value = |name| std::env::var_os(name).map(|value| format!("{name}={}", value.display()));
+    let named: Vec<String> = STORE_VARIABLES.into_iter().filter_map(value).collect();
+    roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
+}
+
+/// The certificates of a store that can be used. Files that cannot be read are left out with a warning, as other programs leave them out.
+///
+/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not take the
+///   place of a store that was named.
+fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    roots.add_parsable_certificates(store.certs);
     #[cfg(feature = "webpki-roots")]
-    if roots.is_empty() {
+    if roots.is_empty() && named.is_empty() {
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
-    if roots.is_empty() { Err(TlsError::NoPlatformRoots) } else { Ok(roots) }
+    let fault = match store.errors.as_slice() {
+        [] if !roots.is_empty() => return Ok(roots),
+        [] if named.is_empty() => return Err(TlsError::NoPlatformRoots),
+        [] => "it has no certificate that can be used".to_string(),
+        [error] => store_fault(error),
+        [error, others @ ..] => format!("{} (and {} more)", store_fault(error), others.len()),
+    };
+    let reason = if named.is_empty() { fault } else { format!("{named}: {fault}") };
+    if roots.is_empty() {
+        return Err(TlsError::PlatformStore { reason });
+    }
+    warnings.push(TlsWarning::PlatformStore { reason });
+    Ok(roots)
+}
+
+/// What is wrong with a store. The library's text of a file that is not PEM has neither its name nor readable words.
+fn store_fault(error: &rustls_native_certs::Error) -> String {
+    let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
+    if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }
 }
 
 const fn identity_fault(error: &rustls::Error) -> FileFault {

@@ -23,6 +23,11 @@ pub enum TlsError {
     },
     /// The platform has no authorities that it trusts, or does not tell: name a `tlsCAFile`, or build with the feature `webpki-roots`.
     NoPlatformRoots,
+    /// None of the platform's authorities can be loaded.
+    PlatformStore {
+        /// Which file, and why.
+        reason: String,
+    },
     /// `tlsCertificateKeyFilePassword` without `tlsCertificateKeyFile`.
     PasswordWithoutFile,
     /// The library refuses, and says why.
@@ -68,6 +73,9 @@ impl fmt::Display for TlsError {
             Self::NoPlatformRoots => f.write_str(
                 "the platform has no trusted authorities: set tlsCAFile, or build with the feature webpki-roots",
             ),
+            Self::PlatformStore { reason } => {
+                write!(f, "the platform's trusted authorities cannot be loaded: {reason}")
+            }
             Self::PasswordWithoutFile => {
                 f.write_str("tlsCertificateKeyFilePassword cannot be given without tlsCertificateKeyFile")
             }

@@ -2,6 +2,7 @@
 
 use super::error::TlsError;
 use crate::uri::{ConnectionString, Secret};
+use alloc::string::String;
 use core::fmt;
 use std::path::PathBuf;
 
@@ -42,6 +43,11 @@ impl TlsOptions {
         })
     }
 
+    /// Whether a server must prove that it is the host that was dialed.
+    pub(crate) const fn verify_servers(&self) -> bool {
+        !self.allow_invalid_certificates && !self.allow_invalid_hostnames
+    }
+
     /// What can be checked without a file.
     pub(crate) const fn check(&self) -> Result<(), TlsError> {
         if self.certificate_key_file_password.is_some() && self.certificate_key_file.is_none() {
@@ -52,7 +58,7 @@ impl TlsOptions {
 }
 
 /// Something about a TLS configuration that its owner must know. It is for the log, as loud as that gets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TlsWarning {
     /// `tlsAllowInvalidCertificates` or `tlsInsecure`: servers are not verified at all.
@@ -61,6 +67,11 @@ pub enum TlsWarning {
     InvalidHostnames,
     /// So many certificates of `tlsCAFile` are none that could be trusted, and are left out.
     UnusableAuthorities(usize),
+    /// A part of the platform's store of certificates cannot be read, and is left out.
+    PlatformStore {
+        /// Which file, and why.
+        reason: String,
+    },
 }
 
 impl fmt::Display for TlsWarning {
@@ -72,6 +83,9 @@ impl fmt::Display for TlsWarning {
             Self::InvalidHostnames => f.write_str(
                 "INSECURE: tlsAllowInvalidHostnames is set; whoever has a valid certificate for any host can pose as the server",
             ),
+            Self::PlatformStore { reason } => {
+                write!(f, "a part of the platform's trusted authorities cannot be loaded and is left out: {reason}")
+            }
             Self::UnusableAuthorities(count) => write!(f, "tlsCAFile: {count} of its certificates cannot be used and are left out"),
         }
     }

@@ -176,7 +176,7 @@ pub enum AuthError {
         /// Its name.
         name: &'static str,
     },
-    /// PLAIN would send the password for everybody on the way to read.
+    /// PLAIN would send the password for everybody on the way to read, or to a server that was not verified.
     PlainWithoutTls,
     /// The nonce given is too short, too long, or has characters that a nonce cannot have.
     NonceProhibited,
@@ -252,7 +252,10 @@ impl fmt::Display for AuthError {
             Self::PasswordNotAscii => "this build can only use ASCII passwords",
             Self::SourceNotExternal => "the mechanism needs the source $external",
             Self::MechanismUnsupported { name } => return write!(f, "the mechanism {name} is not supported"),
-            Self::PlainWithoutTls => "PLAIN is refused without TLS",
+            Self::PlainWithoutTls => {
+                "PLAIN sends the password itself and is refused without TLS that verifies the server: use tls=true without tlsInsecure, \
+                 tlsAllowInvalidCertificates and tlsAllowInvalidHostnames, or set allow_plain_without_tls"
+            }
             Self::NonceProhibited => "the client's nonce cannot be used",
             Self::Refused { code } => return write!(f, "the server refused with code {code}"),
             Self::ServerError => "the server refused within SCRAM",

@@ -167,6 +167,22 @@ fn plain_without_tls_is_refused_by_validate() {
     options.tls(TlsOptions::default()).validate().unwrap();
 }
 
+/// Anyone on the way can answer in the place of a server that is not verified.
+#[cfg(all(feature = "auth", feature = "tls"))]
+#[test]
+fn security_9_plain_is_refused_with_tls_that_does_not_verify_the_server() {
+    let string = |option: &str| format!("mongodb://ann:hunter2@a/?authMechanism=PLAIN&tls=true{option}");
+    for option in ["&tlsInsecure=true", "&tlsAllowInvalidCertificates=true", "&tlsAllowInvalidHostnames=true"] {
+        let options = ClientOptions::parse(&string(option)).unwrap();
+        let error = options.validate().unwrap_err();
+        assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{option}: {error}");
+        options.allow_plain_without_tls(true).validate().unwrap();
+    }
+    for option in ["", "&tlsInsecure=false", "&tlsAllowInvalidHostnames=false", "&tlsDisableOCSPEndpointCheck=true"] {
+        ClientOptions::parse(&string(option)).unwrap().validate().unwrap();
+    }
+}
+
 #[test]
 fn compressors_are_those_of_the_string_in_its_order() {
     let by_string = parsed("compressors=zstd,zlib");

@@ -31,6 +31,12 @@ fn faults_of_files_say_what_to_do_about_them() {
         assert!(told.starts_with("tlsCAFile /x.pem: ") && told.contains(text), "{told}");
     }
     assert!(TlsError::NoPlatformRoots.to_string().contains("set tlsCAFile"));
+    let reason = String::from("SSL_CERT_FILE=/x: not there");
+    let error = TlsError::PlatformStore { reason: reason.clone() };
+    assert_eq!(error.to_string(), format!("the platform's trusted authorities cannot be loaded: {reason}"));
+    let warning = TlsWarning::PlatformStore { reason: reason.clone() };
+    let begin = "a part of the platform's trusted authorities cannot be loaded and is left out";
+    assert_eq!(warning.to_string(), format!("{begin}: {reason}"));
     assert!(TlsError::PasswordWithoutFile.to_string().contains("without tlsCertificateKeyFile"));
     assert_eq!(TlsError::Other("no version".into()).to_string(), "TLS: no version");
     assert!(TlsWarning::UnusableAuthorities(3).to_string().starts_with("tlsCAFile: 3 of its certificates"));

@@ -9,7 +9,7 @@ use bson::doc;
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_lite::future::block_on;
 use poolhouse_core::Cause;
-use poolhouse_core::tls::{TlsConfig, TlsStream};
+use poolhouse_core::tls::{TlsConfig, TlsOptions, TlsStream};
 
 use super::super::{Versions, Wanted};
 use super::support::World;
@@ -123,9 +123,9 @@ fn client_in_plain_text_gets_nowhere() {
     assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
 }
 
-/// The client's own sockets: what is encrypted is private, and shows nothing.
+/// The client's own sockets: what is encrypted for a server that was verified is private, and shows nothing.
 #[test]
-fn sockets_of_a_client_are_private_once_they_are_encrypted() {
+fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_core::client::{Net, Stream};
     use poolhouse_core::shell::{ConnectError, Endpoint, Runtime};
     let world = World::new();
@@ -138,6 +138,12 @@ fn sockets_of_a_client_are_private_once_they_are_encrypted() {
     let encrypting = net.clone().with_tls(Some(world.config()));
     let stream = block_on(encrypting.connect(&endpoint, None)).unwrap();
     assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
+    // Encrypted, but to whoever answers.
+    let mut insecure = TlsOptions::default();
+    insecure.allow_invalid_certificates = true;
+    let trusting = net.clone().with_tls(Some(TlsConfig::build(&insecure).unwrap()));
+    let unverified = block_on(trusting.connect(&endpoint, None)).unwrap();
+    assert_eq!((format!("{unverified:?}").as_str(), trusting.is_private(&unverified)), ("Tls(..)", false));
     let Stream::Tls(stream) = stream else { panic!("it is encrypted") };
     let socket = stream.get_ref().get_ref().expect("of this process");
     assert_eq!(socket.get_ref().peer_addr().unwrap().port(), port);
