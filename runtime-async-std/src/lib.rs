@@ -83,6 +83,23 @@ pub type Connection<'c> = poolhouse_core::client::Connection<'c, AsyncStd>;
 pub type Database = poolhouse_core::client::Database<AsyncStd>;
 
 /// The built-in resolver on async-std: see [`poolhouse_core::client::DnsResolver`].
+///
+/// A `mongodb+srv://` string with options of the application's own:
+///
+/// ```no_run
+/// use poolhouse_async_std::{AsyncStd, Client, ClientOptions, DnsResolver};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # async_std::task::block_on(async {
+/// let resolver = Arc::new(DnsResolver::new(AsyncStd));
+/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
+/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// # client.close().await;
+/// # Ok::<(), poolhouse_async_std::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_async_std::Error>(())
+/// ```
 pub type DnsResolver = poolhouse_core::client::DnsResolver<AsyncStd>;
 
 /// The example of the README, compiled like those of any documentation.

@@ -229,6 +229,23 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 
 /// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
+///
+/// A `mongodb+srv://` string with options of the application's own:
+///
+/// ```no_run
+/// use poolhouse_smol::{Client, ClientOptions, DnsResolver, Smol};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// # smol::block_on(async {
+/// let resolver = Arc::new(DnsResolver::new(Smol));
+/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
+/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// # client.close().await;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// # })?;
+/// # Ok::<(), poolhouse_smol::Error>(())
+/// ```
 pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 
 /// A database of a [`Client`]: see [`poolhouse_core::client::Database`].

@@ -31,6 +31,15 @@ const SUPERSEDED: [&str; 2] = [
     "should use username, password and session token if specified (MONGODB-AWS)",
 ];
 
+/// Cases that want a warning for a wrong value of an option of TLS. It is an error here, because a client that ignored the option would go
+/// on with another protection than the string asks for: of `tlsInsecure=treu` nothing is left, so the connection would not even be encrypted.
+/// So an error that names the option is expected of these.
+const UNSAFE: [(&str, &str); 3] = [
+    ("Invalid tlsAllowInvalidCertificates causes a warning", "tlsAllowInvalidCertificates"),
+    ("Invalid tlsAllowInvalidHostnames causes a warning", "tlsAllowInvalidHostnames"),
+    ("Invalid tlsInsecure causes a warning", "tlsInsecure"),
+];
+
 fn main() -> ExitCode {
     let mut suite = Suite::new("uri");
     for (name, folder, check) in FOLDERS {
@@ -72,6 +81,13 @@ fn read(path: &Path) -> Result<Vec<Value>, Box<dyn Error>> {
 
 /// A case of connection-string or uri-options: null is not compared.
 fn options_case(case: &Value) -> Outcome {
+    let description = text(case, "description");
+    if let Some((_, option)) = UNSAFE.iter().find(|(name, _)| description == Some(name)) {
+        return match ConnectionString::parse(text(case, "uri").ok_or("no uri")?) {
+            Ok(uri) => Err(format!("accepted as {uri}").into()),
+            Err(error) => same("the option of the error", &error.option(), &Some(*option)),
+        };
+    }
     let Some(uri) = parsed(case)? else { return Ok(()) };
     if let Some(warning) = case["warning"].as_bool() {
         let found = uri.warnings();

@@ -71,7 +71,9 @@ fn bad_host_is_an_error_at_its_place() {
 
 #[test]
 fn hint_09b_ipv6_address_without_brackets_is_an_error_that_asks_for_them() {
-    for host in ["::1", "::", "fe80::1", "fe80::1%25eth0", "2001:db8::1:27017", "1:2:3:4:5:6:7:8:27017", "::ffff:1.2.3.4"] {
+    for host in
+        ["::1", "::", "fe80::1", "fe80::1%25eth0", "2001:db8::1:27017", "1:2:3:4:5:6:7:8:27017", "::ffff:1.2.3.4"]
+    {
         let error = error(&format!("mongodb://b,{host}/db"));
         assert_eq!((error.kind(), error.offset()), (UriErrorKind::Ipv6Brackets, Some(12)), "{host}");
     }
@@ -79,10 +81,7 @@ fn hint_09b_ipv6_address_without_brackets_is_an_error_that_asks_for_them() {
     for host in ["a:b", "a:1:2", "::x", "db:"] {
         assert_eq!(error(&format!("mongodb://{host}")).kind(), UriErrorKind::Port, "{host}");
     }
-    assert_eq!(
-        error("mongodb://::1:27017/").to_string(),
-        "an IPv6 address must be enclosed in [ and ] (at byte 10)"
-    );
+    assert_eq!(error("mongodb://::1:27017/").to_string(), "an IPv6 address must be enclosed in [ and ] (at byte 10)");
 }
 
 #[test]

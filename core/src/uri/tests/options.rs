@@ -316,7 +316,11 @@ fn options_that_contradict_each_other_are_errors() {
         ("mongodb://a/?srvServiceName=x", "srvServiceName", NotSrv),
         ("mongodb://a/?tls=true&ssl=false", "tls", Conflict("another value of tls or ssl")),
         ("mongodb://a/?tls=true&tls=false", "tls", Conflict("another value of tls or ssl")),
-        ("mongodb://a/?tlsInsecure=true&tlsAllowInvalidHostnames=false", "tlsInsecure", Conflict("tlsAllowInvalidHostnames")),
+        (
+            "mongodb://a/?tlsInsecure=true&tlsAllowInvalidHostnames=false",
+            "tlsInsecure",
+            Conflict("tlsAllowInvalidHostnames"),
+        ),
         ("mongodb://a/?proxyPort=1", "proxyPort", Needs("proxyHost")),
         ("mongodb://a/?proxyHost=&proxyPort=1", "proxyPort", Needs("proxyHost")),
         ("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername", Needs("proxyPassword")),
