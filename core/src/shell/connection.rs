@@ -92,6 +92,7 @@ pub(super) struct Connection<R: Runtime> {
     exchange: Exchange,
     /// Whether all of the last request was given to the socket.
     sent: bool,
+    /// [`Limits::HANDSHAKE`] until the connection is established.
     limits: Limits,
     /// What is written may be a secret.
     secret: bool,
@@ -135,7 +136,7 @@ struct Reply {
 
 /// Room that the first read of a reply has, and the step by which it grows at least.
 const READ_BYTES_MIN: usize = 2048;
-/// A buffer that a message made larger than this is made small again.
+/// A buffer that a message made larger than this is made small again before the connection waits.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 impl<R: Runtime> Connection<R> {
@@ -150,7 +151,7 @@ impl<R: Runtime> Connection<R> {
             ids: RequestIds::new(),
             exchange: Exchange::IDLE,
             sent: false,
-            limits: Limits::DEFAULT,
+            limits: Limits::HANDSHAKE,
             secret: false,
         }
     }
@@ -186,7 +187,7 @@ impl<R: Runtime> Connection<R> {
     pub(super) fn refusal(&self) -> Option<&str> {
         let input = self.input.written().get(..self.received)?;
         // If it came compressed, it is the inflated one.
-        [input, self.packing.inflated()].into_iter().find_map(|bytes| match decode_message(bytes, &Limits::DEFAULT) {
+        [input, self.packing.inflated()].into_iter().find_map(|bytes| match decode_message(bytes, &Limits::HANDSHAKE) {
             Ok(Decoded::Done { value: message, .. }) => CommandReply::parse(message.body()).ok()?.message,
             Ok(Decoded::NeedMore { .. }) | Err(_) => None,
         })
@@ -227,8 +228,7 @@ impl<R: Runtime> Connection<R> {
         loop {
             let input = self.input.written().get(..self.received).unwrap_or_default();
             // Its replies may be, from the first on.
-            let front =
-                self.packing.unpack(input, &Limits::DEFAULT).map_err(|error| shaking_failed(handshake, error))?;
+            let front = self.packing.unpack(input, &self.limits).map_err(|error| shaking_failed(handshake, error))?;
             let (whole, packed) = match front {
                 Front::Plain => (input, None),
                 Front::NeedMore { bytes_min } => {
@@ -397,10 +397,7 @@ impl<R: Runtime> Connection<R> {
     pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
-        self.packing.trim(KEEP_BYTES_MAX);
-        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
-            self.input.shrink(READ_BYTES_MIN);
-        }
+        self.trim_input(KEEP_BYTES_MAX);
     }
 
     /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
@@ -409,6 +406,23 @@ impl<R: Runtime> Connection<R> {
         self.discard_reply();
         if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
             self.output.shrink(0);
+        }
+    }
+
+    /// [`Connection::rest`] after a hello or a handshake: each direction keeps no more than it had at first.
+    pub(super) fn rest_at_start_size(&mut self) {
+        self.discard_reply();
+        self.trim_input(READ_BYTES_MIN);
+        if self.is_idle() && self.output.capacity() > READ_BYTES_MIN {
+            self.output.shrink(0);
+        }
+    }
+
+    #[inline]
+    fn trim_input(&mut self, keep_bytes: usize) {
+        self.packing.trim(keep_bytes);
+        if self.received == 0 && self.input.written().len() > keep_bytes {
+            self.input.shrink(READ_BYTES_MIN);
         }
     }
 

@@ -201,6 +201,8 @@ impl<R: Runtime> Hub<R> {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
             control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
         });
+        // The next hello may be a whole heartbeat away.
+        connection.rest_at_start_size();
         Ok(())
     }
 
@@ -312,6 +314,7 @@ impl<R: Runtime> Hub<R> {
             let shaken = match next {
                 Shaken::Established(known) => {
                     self.keep_keys(handshake.authenticator());
+                    connection.rest_at_start_size();
                     return Some(Ok((connection, known)));
                 }
                 Shaken::Command => {

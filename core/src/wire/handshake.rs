@@ -204,7 +204,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
     /// # Errors
     ///
     /// [`HandshakeError`]: the connection is to be closed. [`Cause::Protocol`] for bytes that break the
-    /// protocol, [`Cause::Command`] for `ok: 0`, [`Cause::MissingServiceId`] when a load balancer was
+    /// protocol or [`Limits::HANDSHAKE`], [`Cause::Command`] for `ok: 0`, [`Cause::MissingServiceId`] when a load balancer was
     /// expected and the reply names no service, [`Cause::Authentication`] when server or authenticator say no.
     ///
     /// Source: CMAP, "Establishing a Connection"; Load Balancers, "Connection Establishment" (CMAP-92);
@@ -216,7 +216,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             let round = self.authenticator.work();
             return Ok(Handled { consumed_bytes: 0, hello: None, next: self.go_on(round)? });
         }
-        let decoded = self.exchange.decode_reply(input, &Limits::DEFAULT);
+        let decoded = self.exchange.decode_reply(input, &Limits::HANDSHAKE);
         let (message, rest) = match decoded.map_err(|wire| wire_error(phase, wire))? {
             Decoded::Done { value: (message, Matched::Last | Matched::MoreComes), rest } => (message, rest),
             Decoded::NeedMore { bytes_min } => {

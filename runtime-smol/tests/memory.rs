@@ -1,0 +1,214 @@
+//! What connections keep of a large reply, on a client as it is used: its own tasks, sockets on loopback, and a server that pads its hello.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::alloc::{GlobalAlloc, Layout};
+use core::cell::Cell;
+use core::net::SocketAddr;
+use core::sync::atomic::{AtomicIsize, Ordering};
+use core::time::Duration;
+use poolhouse_smol::poolhouse_core::uri::Compressor;
+use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
+use poolhouse_tests::fake::{Algorithm, compressed};
+use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};
+use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
+
+/// The system's allocator, counting what all threads hold but those of servers.
+struct Counting;
+
+static HELD: AtomicIsize = AtomicIsize::new(0);
+static MOST: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    static IS_SERVER: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note(change: isize) {
+    // A thread that is ending has no cell any more.
+    if !IS_SERVER.try_with(Cell::get).unwrap_or(false) {
+        let held = HELD.fetch_add(change, Ordering::Relaxed) + change;
+        MOST.fetch_max(held, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches atomics and a cell of the thread that
+// needs no initialisation and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size().cast_signed());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        note(-layout.size().cast_signed());
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Tests that measure the process take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// How a server answers hello.
+#[derive(Clone, Copy)]
+struct Hello {
+    /// On the first connection, which is the monitor's, bytes of padding.
+    monitors_pad: usize,
+    /// On the others, which are the pool's, bytes of padding.
+    pool_pad: usize,
+    /// How the pool's hello is compressed, if it is.
+    algorithm: Option<Algorithm>,
+}
+
+/// A standalone that greets, and answers nothing else. Ends with its connections and the process.
+fn hostile_server(hello: Hello) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    std::thread::spawn(move || {
+        IS_SERVER.set(true);
+        let frames = Arc::new([frame(hello.monitors_pad, None), frame(hello.pool_pad, hello.algorithm)]);
+        for (place, stream) in listener.incoming().flatten().enumerate() {
+            let frames = Arc::clone(&frames);
+            std::thread::spawn(move || {
+                IS_SERVER.set(true);
+                // The client hangs up at some time.
+                let _ = greet(stream, &frames[place.min(1)]);
+            });
+        }
+    });
+    address
+}
+
+fn greet(mut stream: TcpStream, (frame, response_to_at): &(Vec<u8>, usize)) -> std::io::Result<()> {
+    loop {
+        let mut request = vec![0; 4];
+        stream.read_exact(&mut request)?;
+        let length = u32::from_le_bytes([request[0], request[1], request[2], request[3]]) as usize;
+        request.resize(length, 0);
+        stream.read_exact(&mut request[4..])?;
+        stream.write_all(&frame[..*response_to_at])?;
+        stream.write_all(&request[4..8])?;
+        stream.write_all(&frame[response_to_at + 4..])?;
+    }
+}
+
+/// A reply to hello, and where in it the id of the request is to be.
+fn frame(pad: usize, algorithm: Option<Algorithm>) -> (Vec<u8>, usize) {
+    let reply = bson::doc! {
+        "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "minWireVersion": 0, "compression": ["zlib", "snappy", "zstd"],
+        "padding": "x".repeat(pad),
+    };
+    let body = reply.to_vec().expect("a document");
+    let length = i32::try_from(16 + 4 + 1 + body.len()).expect("below 2 GiB");
+    let mut message = Vec::new();
+    for number in [length, 1, 0, 2013, 0] {
+        message.extend_from_slice(&number.to_le_bytes());
+    }
+    message.push(0);
+    message.extend_from_slice(&body);
+    (algorithm.map_or_else(|| message.clone(), |algorithm| compressed(algorithm, &message)), 8)
+}
+
+fn options(address: SocketAddr, compressor: Option<Compressor>) -> ClientOptions {
+    let mut options = ClientOptions::new(address.to_string()).compressors(compressor);
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    // No check but the first, and those that selections ask for.
+    options.monitor.heartbeat_frequency = Duration::from_secs(600);
+    options
+}
+
+fn client(address: SocketAddr, compressor: Option<Compressor>, connections: u32) -> Client {
+    let mut options = options(address, compressor);
+    options.pool.min_pool_size = connections;
+    Client::new(options).expect("the options are right")
+}
+
+/// The executor's threads and the reactor exist after this, so that they are not measured.
+async fn begin() {
+    let client = client(hostile_server(Hello { monitors_pad: 0, pool_pad: 0, algorithm: None }), None, 1);
+    client.warm_up(PATIENCE).await.expect("a connection");
+    client.close().await;
+}
+
+/// Each compressor that this build has, and none.
+fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
+    let mut each = vec![(None, None)];
+    if cfg!(feature = "zlib") {
+        each.push((Some(Compressor::Zlib), Some(Algorithm::Zlib)));
+    }
+    if cfg!(feature = "snappy") {
+        each.push((Some(Compressor::Snappy), Some(Algorithm::Snappy)));
+    }
+    if cfg!(feature = "zstd") {
+        each.push((Some(Compressor::Zstd), Some(Algorithm::Zstd)));
+    }
+    each
+}
+
+const CONNECTIONS: u32 = 20;
+/// Twenty connections as they are at first, with what a compressor keeps to inflate with.
+const IDLE_BYTES_MAX: isize = 2 * 1024 * 1024;
+
+/// The sum of what is kept, not its share: any single buffer of such a reply would be seen.
+#[test]
+fn security_1_idle_connections_release_large_buffers() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    run(async {
+        begin().await;
+        for (compressor, algorithm) in each() {
+            let server = hostile_server(Hello { monitors_pad: 0, pool_pad: 900_000, algorithm });
+            let before = HELD.load(Ordering::Relaxed);
+            let client = client(server, compressor, CONNECTIONS);
+            client.warm_up(PATIENCE).await.expect("twenty connections");
+            let snapshot = client.pool_snapshot().expect("a server");
+            assert_eq!(snapshot.counts.available, CONNECTIONS);
+            let kept = HELD.load(Ordering::Relaxed) - before;
+            assert!(kept < IDLE_BYTES_MAX, "{compressor:?}: {kept} bytes are kept");
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn security_1_monitors_release_large_replies_at_once() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    run(async {
+        begin().await;
+        let server = hostile_server(Hello { monitors_pad: 900_000, pool_pad: 0, algorithm: None });
+        let before = HELD.load(Ordering::Relaxed);
+        let client = client(server, None, 0);
+        client.warm_up(PATIENCE).await.expect("a connection");
+        // Also the reply of the line that measures round trips, at most one at a time.
+        eventually("a monitor keeps less than a reply", || HELD.load(Ordering::Relaxed) - before < 450_000).await;
+        client.close().await;
+    });
+}
+
+/// Of a reply of 40 MB, compressed or not, no more is held at any time than 1 MiB takes.
+#[test]
+fn security_1_a_message_before_authentication_has_at_most_1_mib() {
+    let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    run(async {
+        begin().await;
+        for (compressor, algorithm) in each() {
+            let server = hostile_server(Hello { monitors_pad: 0, pool_pad: 40_000_000, algorithm });
+            let before = HELD.load(Ordering::Relaxed);
+            MOST.store(before, Ordering::Relaxed);
+            let client = client(server, compressor, CONNECTIONS);
+            let error = refused(client.warm_up(PATIENCE).await);
+            assert!(error.to_string().contains("protocol"), "{compressor:?}: {error}");
+            let most = MOST.load(Ordering::Relaxed) - before;
+            assert!(most < 8_000_000, "{compressor:?}: {most} bytes were held");
+            client.close().await;
+        }
+    });
+}
