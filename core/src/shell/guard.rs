@@ -345,7 +345,9 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                     let gone = || OperationError::check_out_of("", CheckOutError::Cancelled);
                     return Poll::Ready(self.server.take().map(guard).ok_or_else(gone));
                 }
-                let begun = server.begin_check_out(hub.now(), self.limit, context.waker());
+                // Without a look at the clock none was found a moment ago.
+                let is_likely_to_wait = crowded || !timed;
+                let begun = server.begin_check_out(hub.now(), self.limit, context.waker(), is_likely_to_wait);
                 let waits = matches!(begun, Ok(Begun::Queued(_)));
                 if waits != crowded {
                     hub.crowded.store(waits, Ordering::Relaxed);

@@ -597,9 +597,10 @@ impl<R: Runtime> Hub<R> {
             let Some(at) = at else { return };
             let mut expiry = pin!(self.sleep_until(at));
             poll_fn(|context| {
-                let (due, _replaced) = self.state.with(|state| {
-                    let replaced = register(&mut state.clock, context.waker());
-                    (state.closed || is_earlier(state.control.poll_timeout(), state.armed), replaced)
+                let mut waker = Some(context.waker().clone());
+                let due = self.state.with(|state| {
+                    register(&mut state.clock, &mut waker);
+                    state.closed || is_earlier(state.control.poll_timeout(), state.armed)
                 });
                 if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
             })

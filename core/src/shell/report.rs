@@ -98,18 +98,19 @@ impl<R: Runtime> Hub<R> {
 
     /// What a line of a monitor is to do next; `None` once it has ended.
     pub(super) fn poll_line(&self, server: ServerId, line: Line, waker: &Waker) -> Poll<Option<MonitorAction>> {
-        let (polled, _replaced) = self.state.with(|state| {
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| {
             let now = self.now();
             if let Some(action) = state.control.poll_line(now, server, line) {
-                return (Poll::Ready(Some(action)), None);
+                return Poll::Ready(Some(action));
             }
             if state.control.is_ended(server) {
-                return (Poll::Ready(None), None);
+                return Poll::Ready(None);
             }
-            let entry = state.entry(server);
-            let place = entry.map(|entry| if line == Line::Check { &mut entry.check } else { &mut entry.rtt });
-            (Poll::Pending, place.and_then(|place| register(place, waker)))
-        });
-        polled
+            if let Some(entry) = state.entry(server) {
+                register(if line == Line::Check { &mut entry.check } else { &mut entry.rtt }, &mut waker);
+            }
+            Poll::Pending
+        })
     }
 }

@@ -232,13 +232,15 @@ impl core::fmt::Display for ConnectError {
 
 impl core::error::Error for ConnectError {}
 
-/// Keeps the waker of one task. Gives back the one that was there before, to be dropped without a lock: that may run anybody's code.
+/// Keeps the waker of one task under a lock, unless `place` has one of the same task.
+///
+/// - `waker`: a clone that the caller made before it took the lock. Afterwards it is the waker that is not kept, which the caller drops when it has
+///   released the lock: `clone` and `drop` of a waker run code of the executor, which may panic or call the client.
 #[inline]
-#[must_use = "dropped outside the lock"]
-pub(crate) fn register(place: &mut Option<Waker>, waker: &Waker) -> Option<Waker> {
-    match place {
-        Some(kept) if kept.will_wake(waker) => None,
-        _ => place.replace(waker.clone()),
+pub(crate) fn register(place: &mut Option<Waker>, waker: &mut Option<Waker>) {
+    let is_kept = place.as_ref().zip(waker.as_ref()).is_some_and(|(kept, waker)| kept.will_wake(waker));
+    if !is_kept {
+        core::mem::swap(place, waker);
     }
 }
 

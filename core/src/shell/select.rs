@@ -34,11 +34,12 @@ impl Seat {
         }
     }
 
-    /// Who has the place waits. Gives what was there, to be dropped without a lock.
-    pub(super) fn wait(&mut self, waker: &Waker) -> Option<Self> {
-        match self {
-            Self::Waiting(kept) if kept.will_wake(waker) => None,
-            Self::Waiting(_) | Self::Free | Self::Woken => Some(core::mem::replace(self, Self::Waiting(waker.clone()))),
+    /// Keeps the waker of the task that has the place, as [`register`](super::runtime::register) does.
+    pub(super) fn wait(&mut self, waker: &mut Option<Waker>) {
+        match (&mut *self, waker) {
+            (Self::Waiting(kept), Some(waker)) if !kept.will_wake(waker) => core::mem::swap(kept, waker),
+            (Self::Free | Self::Woken, waker @ Some(_)) => *self = waker.take().map_or(Self::Woken, Self::Waiting),
+            (Self::Waiting(_) | Self::Free | Self::Woken, _) => {}
         }
     }
 }
@@ -196,10 +197,26 @@ impl<R: Runtime> SelectorPlace<'_, R> {
         selector: &Selector,
         waker: &Waker,
     ) -> Poll<Result<R::ServerHandle, OperationError>> {
+        // Most selections find a server at the first look, and need no clone of the waker.
+        let mut kept = self.index.map(|_| waker.clone());
+        if let Some(polled) = self.look(wanted, selector, &mut kept) {
+            return polled;
+        }
+        kept = Some(waker.clone());
+        self.look(wanted, selector, &mut kept).unwrap_or(Poll::Pending)
+    }
+
+    /// Selects, or waits with `waker`. `None`: it would wait, and there is no waker; nothing has changed.
+    fn look(
+        &mut self,
+        wanted: &Wanted<'_>,
+        selector: &Selector,
+        waker: &mut Option<Waker>,
+    ) -> Option<Poll<Result<R::ServerHandle, OperationError>>> {
         let index = &mut self.index;
         let entropy = self.hub.runtime().entropy();
-        let (polled, _replaced) = self.hub.step_state(|state, now, _| {
-            let ready = |result| (Poll::Ready(result), None);
+        self.hub.step_state(|state, now, _| {
+            let ready = |result| Some(Poll::Ready(result));
             if state.closed {
                 return ready(Err(state.end()));
             }
@@ -212,6 +229,9 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                 let report = report(&error, state.control.topology().description());
                 return ready(Err(OperationError::ServerSelection(report)));
             }
+            if waker.is_none() {
+                return None;
+            }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);
             let place = match *index {
@@ -222,9 +242,11 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                     place
                 }
             };
-            (Poll::Pending, state.selectors.slots_mut().get_mut(place).and_then(|seat| seat.wait(waker)))
-        });
-        polled
+            if let Some(seat) = state.selectors.slots_mut().get_mut(place) {
+                seat.wait(waker);
+            }
+            Some(Poll::Pending)
+        })
     }
 }
 

@@ -274,7 +274,7 @@ impl<R: Runtime> ServerState<R> {
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
-        waker: &Waker,
+        waker: &mut Option<Waker>,
         observer: &mut Tap<'_, R::Events>,
     ) -> Result<Begun<R>, CheckOutError> {
         match self.pool.check_out_otherwise(now, deadline, observer)? {
@@ -289,7 +289,7 @@ impl<R: Runtime> ServerState<R> {
                 }
                 if let Some(place) = self.waiters.slots_mut().get_mut(id.index() as usize) {
                     debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
-                    *place = Some(waker.clone());
+                    register(place, waker);
                 }
                 Ok(Begun::Queued(id))
             }
@@ -439,42 +439,64 @@ impl<R: Runtime> Server<R> {
     }
 
     /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
+    ///
+    /// - `is_likely_to_wait`: the waker is cloned before the first look; otherwise only after a look that found no connection.
     pub(super) fn begin_check_out(
         &self,
         now: Instant,
         deadline: Option<Instant>,
         waker: &Waker,
+        is_likely_to_wait: bool,
     ) -> Result<Begun<R>, CheckOutError> {
-        self.step_lightly(|state, observer| {
-            let now = state.pool.advance(now);
-            if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
-                return (Ok(Begun::Granted(state.take_socket(&lease), lease)), Owes::Nothing);
+        let mut kept = is_likely_to_wait.then(|| waker.clone());
+        loop {
+            let begun = self.step_lightly(|state, observer| {
+                let now = state.pool.advance(now);
+                if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
+                    return (Some(Ok(Begun::Granted(state.take_socket(&lease), lease))), Owes::Nothing);
+                }
+                if kept.is_none() {
+                    return (None, Owes::Nothing);
+                }
+                (Some(state.begin_otherwise(now, deadline, &mut kept, observer)), Owes::Perhaps)
+            });
+            if let Some(begun) = begun {
+                return begun;
             }
-            (state.begin_otherwise(now, deadline, waker, observer), Owes::Perhaps)
-        })
+            kept = Some(waker.clone());
+        }
     }
 
     /// The outcome of a check-out that waits, or waits on. It came about before, so that nobody looks at the clock for it.
     pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
-        let (claimed, _left) = self.step(|state, _| {
-            let claim = state.pool.claim(Instant::ORIGIN, id);
-            let place = state.waiters.slots_mut().get_mut(id.index() as usize);
-            let left = match claim {
-                Claim::Waiting => place.and_then(|place| register(place, waker)),
-                // The claim revokes the waking that is owed.
-                Claim::Granted(_) | Claim::Failed(_) => place.and_then(Option::take),
-                // The place is another's.
-                Claim::Stale => None,
-            };
-            let claimed = match claim {
-                Claim::Waiting => Poll::Pending,
-                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
-                Claim::Failed(error) => Poll::Ready(Err(error)),
-                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
-            };
-            (claimed, left)
-        });
-        claimed
+        // Cloned only for a task that goes on waiting, and with another waker than before.
+        let mut kept = None;
+        loop {
+            let claimed = self.step(|state, _| {
+                let claim = state.pool.claim(Instant::ORIGIN, id);
+                let place = state.waiters.slots_mut().get_mut(id.index() as usize);
+                match (&claim, place) {
+                    (Claim::Waiting, Some(Some(before))) if before.will_wake(waker) => {}
+                    (Claim::Waiting, Some(_)) if kept.is_none() => return None,
+                    // The claim revokes the waking that is owed; the waker is dropped without the lock.
+                    (Claim::Waiting | Claim::Granted(_) | Claim::Failed(_), Some(place)) => {
+                        core::mem::swap(place, &mut kept);
+                    }
+                    // The place is another's.
+                    (Claim::Stale, _) | (_, None) => {}
+                }
+                Some(match claim {
+                    Claim::Waiting => Poll::Pending,
+                    Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+                    Claim::Failed(error) => Poll::Ready(Err(error)),
+                    Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+                })
+            });
+            if let Some(claimed) = claimed {
+                return claimed;
+            }
+            kept = Some(waker.clone());
+        }
     }
 
     pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
@@ -533,34 +555,38 @@ impl<R: Runtime> Server<R> {
 
     /// Whether the connection was interrupted; if not, wakes `waker` when it is.
     pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
-        let (polled, _replaced) = self.state.with(|state| match state.cell(id) {
-            Some(cell) if !cell.interrupted => (Poll::Pending, register(&mut cell.waker, waker)),
-            _ => (Poll::Ready(()), None),
-        });
-        polled
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| match state.cell(id) {
+            Some(cell) if !cell.interrupted => {
+                register(&mut cell.waker, &mut waker);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
     }
 
     /// Whether an operation on the connection may go on; if so, wakes `waker` when that changes.
     ///
     /// - `deadline`: the operation's; `None` is for ever.
     pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
-        let (watch, clock, _replaced) = self.state.with(|state| {
+        let mut waker = Some(waker.clone());
+        let (watch, clock) = self.state.with(|state| {
             let closed = state.pool.state() == PoolState::Closed;
             let late = is_earlier(deadline, state.armed) && !closed;
             let cell = match state.cell(id) {
                 Some(cell) if !cell.interrupted => cell,
-                _ => return (Watch::Interrupted, None, None),
+                _ => return (Watch::Interrupted, None),
             };
             if deadline.is_some() && deadline <= cell.expired {
-                return (Watch::TimedOut, None, None);
+                return (Watch::TimedOut, None);
             }
-            let replaced = register(&mut cell.waker, waker);
+            register(&mut cell.waker, &mut waker);
             if closed {
                 cell.deadline = None;
-                return (Watch::WithoutClock, None, replaced);
+                return (Watch::WithoutClock, None);
             }
             cell.deadline = deadline;
-            (Watch::Going, if late { state.clock.take() } else { None }, replaced)
+            (Watch::Going, if late { state.clock.take() } else { None })
         });
         if let Some(clock) = clock {
             let _ = R::contain(|| clock.wake());
@@ -591,7 +617,8 @@ impl<R: Runtime> Server<R> {
 
     /// The next connection to establish; `None` once the pool is closed.
     pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
-        let (polled, _replaced) = self.step(|state, observer| {
+        let mut waker = Some(waker.clone());
+        let (polled, _before) = self.step(|state, observer| {
             let before = state.replace_worker(worker, Worker::Busy);
             while let Some(id) = state.pool.poll_establish() {
                 if state.occupy(id) {
@@ -675,34 +702,33 @@ impl<R: Runtime> Server<R> {
 
     /// What the clock task waits for.
     pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
-        let (state, _replaced) = self.step(|state, observer| {
+        let mut waker = Some(waker.clone());
+        self.step(|state, observer| {
             while state.pool.poll_timeout().is_some_and(|at| at <= now) {
                 state.pool.handle_timeout(now, observer);
             }
             if state.pool.state() == PoolState::Closed {
-                return (ClockState::Ended, None);
+                return ClockState::Ended;
             }
-            let replaced = register(&mut state.clock, waker);
+            register(&mut state.clock, &mut waker);
             let operations = state.expire(now);
             let pool = state.pool.poll_timeout();
             state.armed = if is_earlier(operations, pool) { operations } else { pool };
-            (ClockState::Armed(state.armed), replaced)
-        });
-        state
+            ClockState::Armed(state.armed)
+        })
     }
 
     /// Whether the pool or an operation wants the clock earlier than its task knows.
     pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
-        let (late, _replaced) = self.state.with(|state| {
-            let replaced = register(&mut state.clock, waker);
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| {
+            register(&mut state.clock, &mut waker);
             let ServerState { pool, cells, armed, .. } = state;
             let late = |at| is_earlier(at, *armed);
-            let due = pool.state() == PoolState::Closed
+            pool.state() == PoolState::Closed
                 || late(pool.poll_timeout())
-                || cells.slots().iter().any(|cell| late(cell.deadline));
-            (due, replaced)
-        });
-        late
+                || cells.slots().iter().any(|cell| late(cell.deadline))
+        })
     }
 }
 

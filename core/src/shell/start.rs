@@ -38,25 +38,28 @@ impl<R: Runtime> StarterPlace<'_, R> {
             self.hub.step(|_, _, _| ());
         }
         let index = &mut self.index;
-        let (polled, _replaced) = self.hub.state.with(|state| {
+        let mut waker = Some(waker.clone());
+        self.hub.state.with(|state| {
             for entry in state.servers.slots_mut().iter_mut().flatten() {
                 if core::mem::take(&mut entry.fresh) {
-                    return (Poll::Ready(Some(entry.server.clone())), None);
+                    return Poll::Ready(Some(entry.server.clone()));
                 }
             }
             if state.closed {
-                return (Poll::Ready(None), None);
+                return Poll::Ready(None);
             }
             let free = || state.starters.slots().iter().position(|seat| matches!(seat, Seat::Free));
             let place = index.or_else(free).unwrap_or(state.starters.slots().len());
             // Beyond the most servers that there can be, there is none that it could start.
             if place == state.starters.slots().len() && state.starters.try_push(Seat::Free).is_err() {
-                return (Poll::Pending, None);
+                return Poll::Pending;
             }
             *index = Some(place);
-            (Poll::Pending, state.starters.slots_mut().get_mut(place).and_then(|seat| seat.wait(waker)))
-        });
-        polled
+            if let Some(seat) = state.starters.slots_mut().get_mut(place) {
+                seat.wait(&mut waker);
+            }
+            Poll::Pending
+        })
     }
 }
 

@@ -229,6 +229,7 @@ impl Subscription {
         if self.birth.is_inherited() {
             return Poll::Ready(None);
         }
+        let mut waker = Some(context.waker().clone());
         let mut queue = lock(&self.queue);
         if let Some(notice) = queue.pop() {
             return Poll::Ready(Some(notice));
@@ -236,9 +237,7 @@ impl Subscription {
         if queue.closed {
             return Poll::Ready(None);
         }
-        let replaced = register(&mut queue.waker, context.waker());
-        drop(queue);
-        drop(replaced);
+        register(&mut queue.waker, &mut waker);
         Poll::Pending
     }
 }

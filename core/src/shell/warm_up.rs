@@ -112,29 +112,32 @@ impl<R: Runtime> Server<R> {
         count: Option<u32>,
         waker: &Waker,
     ) -> Poll<Result<(), CheckOutError>> {
-        let (polled, _replaced) = self.step(|state, observer| {
+        let mut waker = Some(waker.clone());
+        self.step(|state, observer| {
             let goal = goal(count, state.pool.config());
             if goal == 0 || state.pool.is_filled(goal) {
-                return (Poll::Ready(Ok(())), None);
+                return Poll::Ready(Ok(()));
             }
             if state.pool.state() == PoolState::Closed {
-                return (Poll::Ready(Err(CheckOutError::PoolClosed)), None);
+                return Poll::Ready(Err(CheckOutError::PoolClosed));
             }
             let joined = place.or_else(|| state.join_warmers(count));
             *place = joined;
             let seat = joined.and_then(|index| state.warmers.slots_mut().get_mut(index));
             let polled = match seat {
-                Some(Warmer::Waits { failed: Some(error), .. }) => (Poll::Ready(Err(*error)), None),
-                Some(Warmer::Waits { waker: kept, .. }) => (Poll::Pending, register(kept, waker)),
+                Some(Warmer::Waits { failed: Some(error), .. }) => Poll::Ready(Err(*error)),
+                Some(Warmer::Waits { waker: kept, .. }) => {
+                    register(kept, &mut waker);
+                    Poll::Pending
+                }
                 Some(Warmer::Free) | None => {
                     let waiting = state.pool.counts().waiting;
-                    (Poll::Ready(Err(CheckOutError::Busy { waiting })), None)
+                    Poll::Ready(Err(CheckOutError::Busy { waiting }))
                 }
             };
             state.retarget(now, observer);
             polled
-        });
-        polled
+        })
     }
 
     fn leave_warmers(&self, now: Instant, index: usize) {

@@ -264,21 +264,22 @@ impl Host {
 
     /// The version to speak first on a new connection; `None` when it is not wanted any more. Its task is woken when that is so.
     pub(super) fn wanted(&self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
+        let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
         let version = state.version;
-        let replaced = link_of(&mut state.links, conn).map(|link| register(&mut link.task, waker));
-        drop(state);
-        replaced.map(|_| version)
+        register(&mut link_of(&mut state.links, conn)?.task, &mut waker);
+        Some(version)
     }
 
     /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
     ///
     /// - `into`: what was sent before, which is overwritten.
     pub(super) fn take_output(&self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
+        let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
         let Some(link) = link_of(&mut state.links, conn) else { return Output::Gone };
-        let replaced = register(&mut link.task, waker);
-        let output = if link.out.is_empty() {
+        register(&mut link.task, &mut waker);
+        if link.out.is_empty() {
             Output::Nothing
         } else {
             into.clear();
@@ -290,10 +291,7 @@ impl Host {
             link.taken += link.out.len() as u64;
             core::mem::swap(&mut link.out, into);
             Output::Taken
-        };
-        drop(state);
-        drop(replaced);
-        output
+        }
     }
 
     /// When the session's clock is to come.
@@ -369,7 +367,14 @@ impl Turn<'_> {
     }
 
     /// [`Host::outcome`], or else its waker is kept. A request that has waited and may go is sent.
-    pub(super) fn poll(&mut self, slot: u32, message: Message<'_>, waker: &Waker) -> Poll<Result<Answer, Failure>> {
+    ///
+    /// - `waker`: as [`register`] takes it.
+    pub(super) fn poll(
+        &mut self,
+        slot: u32,
+        message: Message<'_>,
+        waker: &mut Option<Waker>,
+    ) -> Poll<Result<Answer, Failure>> {
         let Some(place) = self.state.slots.get_mut(slot as usize) else {
             return Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }));
         };
@@ -402,7 +407,7 @@ impl Turn<'_> {
             state @ SlotState::Sent { .. } => place.state = state,
             SlotState::Free => {}
         }
-        self.outside.replaced = register(&mut self.state.slots[slot as usize].waker, waker);
+        register(&mut self.state.slots[slot as usize].waker, waker);
         Poll::Pending
     }
 

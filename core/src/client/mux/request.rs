@@ -204,7 +204,8 @@ impl<P: Platform> Flight<'_, P> {
             *slot = None;
             return Poll::Ready(Ok(outcome));
         }
-        let polled = shared.turn(host, |turn| turn.poll(place, message, waker));
+        let mut waker = Some(waker.clone());
+        let polled = shared.turn(host, |turn| turn.poll(place, message, &mut waker));
         if polled.is_ready() {
             *slot = None;
         }

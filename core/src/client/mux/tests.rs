@@ -90,7 +90,7 @@ impl Rig {
             return Poll::Ready(outcome);
         }
         let (request, flags) = (message(text), Flags::NONE);
-        self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, Waker::noop()))
+        self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
     }
 
     /// The stream ids of what a connection has to send, and what it is.

@@ -1,0 +1,173 @@
+//! Wakers of an executor that misbehaves: their `clone` panics, or calls the client. No lock is held then.
+#![allow(unsafe_code, reason = "a waker whose clone does something cannot be written without; libraries forbid it")]
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::fmt::Debug;
+use core::future::Future;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use core::time::Duration;
+use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
+use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
+use poolhouse_tests::patience::{PATIENCE, eventually, run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+
+/// What a clone of the waker does first. Waking does nothing: the tests poll by hand.
+struct Trick(Box<dyn Fn() + Send + Sync>);
+
+unsafe fn clone(data: *const ()) -> RawWaker {
+    // SAFETY: the waker that is cloned owns a count of this Arc.
+    let trick = unsafe { &*data.cast::<Trick>() };
+    (trick.0)();
+    // SAFETY: as above; the count is the clone's.
+    unsafe { Arc::increment_strong_count(data.cast::<Trick>()) };
+    RawWaker::new(data, &VTABLE)
+}
+
+unsafe fn wake_by_ref(_: *const ()) {}
+
+unsafe fn drop_waker(data: *const ()) {
+    // SAFETY: the count of the waker that is dropped.
+    drop(unsafe { Arc::from_raw(data.cast::<Trick>()) });
+}
+
+const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, drop_waker, wake_by_ref, drop_waker);
+
+fn waker(on_clone: impl Fn() + Send + Sync + 'static) -> Waker {
+    let data = Arc::into_raw(Arc::new(Trick(Box::new(on_clone))));
+    // SAFETY: the functions above keep the contract of RawWaker: thread-safe, and each waker owns one count.
+    unsafe { Waker::from_raw(RawWaker::new(data.cast(), &VTABLE)) }
+}
+
+fn panicking() -> Waker {
+    waker(|| panic!("as the test wants it"))
+}
+
+fn poll_with<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(waker))
+}
+
+/// Polls once with a waker that panics when it is cloned, and drops the future.
+fn poll_and_panic<F: Future<Output: Debug>>(what: &str, future: F) {
+    let mut future = pin!(future);
+    let polled = catch_unwind(AssertUnwindSafe(|| poll_with(future.as_mut(), &panicking())));
+    assert!(polled.is_err(), "{what}: it waits, so that the waker was cloned: {polled:?}");
+}
+
+fn server() -> FakeServer {
+    FakeServer::start(FakeOptions::default()).expect("the fake server starts")
+}
+
+fn client(server: &FakeServer) -> Client {
+    let mut options = ClientOptions::new(server.address().to_string()).max_pool_size(1);
+    options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
+    options.monitor.heartbeat_frequency = Duration::from_secs(600);
+    options.timeout = Some(PATIENCE);
+    Client::new(options).expect("the options are right")
+}
+
+/// A client whose server is never found.
+fn lonely() -> Client {
+    Client::new(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
+}
+
+fn ping() -> bson::Document {
+    bson::doc! { "ping": 1 }
+}
+
+#[test]
+fn security_8_a_waker_whose_clone_panics_costs_no_slot() {
+    run(async {
+        let server = server();
+        let client = client(&server);
+        let held = client.check_out().await.expect("a connection");
+        poll_and_panic("check_out", client.check_out());
+        // The same where an observer has every step looked at, and where the last check-out waited.
+        let mut subscription = client.subscribe();
+        poll_and_panic("check_out", client.check_out());
+        poll_and_panic("check_out", client.check_out());
+        drop(held);
+        let held = client.check_out().await.expect("the only connection is not lost");
+        eventually("no other waits", || {
+            client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 0 && pool.counts.in_use == 1)
+        })
+        .await;
+        while subscription.try_next().is_some() {}
+        poll_and_panic("next", subscription.next());
+        drop(held);
+        // A waiter that goes on with another waker than before.
+        let held = client.check_out().await.expect("a connection");
+        {
+            let mut waiting = pin!(client.check_out());
+            assert!(poll_with(waiting.as_mut(), Waker::noop()).is_pending());
+            assert!(catch_unwind(AssertUnwindSafe(|| poll_with(waiting.as_mut(), &panicking()))).is_err());
+        }
+        drop(held);
+        client.run_command("admin", ping()).await.expect("the only connection is not lost");
+        poll_and_panic("run_command", client.run_command("admin", ping()));
+        client.run_command("admin", ping()).await.expect("another one");
+        client.close().await;
+        let lonely = lonely();
+        for _ in 0..3 {
+            poll_and_panic("select", lonely.run_command("admin", ping()));
+            poll_and_panic("warm_up", lonely.warm_up(PATIENCE));
+        }
+        lonely.close().await;
+    });
+}
+
+/// A thread of its own, as a deadlock would not end.
+#[test]
+fn security_8_a_waker_whose_clone_calls_the_client_ends() {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        run(async {
+            let server = server();
+            let client = client(&server);
+            let held = client.check_out().await.expect("a connection");
+            let calling = {
+                let client = client.clone();
+                waker(move || {
+                    let _ = (client.servers(), client.topology(), client.subscribe());
+                })
+            };
+            let mut subscription = client.subscribe();
+            assert!(poll_with(pin!(subscription.next()), &calling).is_pending());
+            {
+                let mut waiting = pin!(client.check_out());
+                assert!(poll_with(waiting.as_mut(), Waker::noop()).is_pending());
+                assert!(poll_with(waiting.as_mut(), &calling).is_pending());
+            }
+            assert!(poll_with(pin!(client.check_out()), &calling).is_pending());
+            drop(held);
+            let held = client.check_out().await.expect("a connection");
+            let snapshot = client.pool_snapshot().expect("a server");
+            assert_eq!((snapshot.counts.waiting, snapshot.counts.in_use), (0, 1));
+            drop(held);
+            server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));
+            assert!(poll_with(pin!(client.run_command("admin", ping())), &calling).is_pending());
+            // More connections than the pool may have, so that it waits.
+            let mut options = client.pool_options();
+            options.max_pool_size = 2;
+            client.set_pool_options(options).expect("right");
+            assert!(poll_with(pin!(client.hub().warm_up(&wanted(), Some(2), None)), &calling).is_pending());
+            let lonely = lonely();
+            let calling = {
+                let lonely = lonely.clone();
+                waker(move || drop((lonely.servers(), lonely.topology())))
+            };
+            assert!(poll_with(pin!(lonely.run_command("admin", ping())), &calling).is_pending());
+            lonely.close().await;
+            client.close().await;
+        });
+        done.send(()).expect("the test waits");
+    });
+    ended.recv_timeout(PATIENCE * 2).expect("no deadlock");
+}
+
+const fn wanted() -> poolhouse_smol::poolhouse_core::shell::Wanted<'static> {
+    poolhouse_smol::poolhouse_core::shell::Wanted::WRITE
+}
