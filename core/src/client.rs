@@ -96,9 +96,8 @@ struct Inner<P: Platform> {
     tasks: Arc<Tasks<P>>,
 }
 
-/// Pools of all clients of the process have different numbers. Each client takes a range that it will not use up.
+/// The number of the next client of the process.
 static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
-const POOLS_PER_CLIENT: u32 = 1 << 16;
 
 impl<P: Platform + Default> Client<P> {
     /// A client for the deployment of a connection string. Starts its background tasks and returns; the first operation
@@ -174,7 +173,7 @@ impl<P: Platform> Client<P> {
             late_reply: options.late_reply,
             metadata,
             login,
-            first_pool: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed).wrapping_mul(POOLS_PER_CLIENT),
+            client: NEXT_CLIENT.fetch_add(1, Ordering::Relaxed),
         };
         let runtime = Net::new(platform);
         #[cfg(feature = "tls")]

@@ -347,7 +347,7 @@ fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
         late_reply: Duration::ZERO,
         metadata: ClientMetadata::new(&metadata)?,
         login,
-        first_pool: 0,
+        client: 0,
     })
 }
 

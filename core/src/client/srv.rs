@@ -77,7 +77,7 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     #[cfg(feature = "tracing")]
     let _ = contain(|| {
         hub.events().logs().srv_polled(&SrvPolled {
-            topology: TopologyId::new(hub.config().first_pool),
+            topology: TopologyId::new(hub.config().client),
             name: &name,
             failure: changed.as_ref().err(),
             poll,

@@ -64,8 +64,17 @@ impl<P: Platform> Tasks<P> {
             let _: Option<()> = work.await;
         });
         let mut handles = lock(&self.handles);
-        handles.retain(|handle| handle.alive.strong_count() > 0);
+        // Only when most have ended, so that each handle is looked at a constant number of times.
+        if handles.len() / 2 > self.running.count.load(Ordering::Acquire) {
+            handles.retain(|handle| handle.alive.strong_count() > 0);
+        }
         handles.push(Handle { _task: task, alive: watched });
+    }
+
+    /// How many handles are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        lock(&self.handles).len()
     }
 
     /// Returns when all tasks have ended, and dropped what they had. Cancel-safe; any number may wait.

@@ -10,18 +10,18 @@ use core::num::NonZeroU64;
 
 /// Names a pool in leases and events. The host picks it, different for any two pools whose leases could meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PoolId(u32);
+pub struct PoolId(u64);
 
 impl PoolId {
     /// The pool with this number.
     #[must_use]
-    pub const fn new(number: u32) -> Self {
+    pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
     /// The number that the host picked.
     #[must_use]
-    pub const fn get(self) -> u32 {
+    pub const fn get(self) -> u64 {
         self.0
     }
 }

@@ -61,8 +61,9 @@ pub struct HubConfig {
     pub metadata: ClientMetadata,
     /// How application connections authenticate; `None` is not at all.
     pub login: Option<Login>,
-    /// The number of the first pool; the pools of a client have consecutive ones. Different clients of a process must not meet.
-    pub first_pool: u32,
+    /// The number of the client, and of its topology; different for each client of a process. It is the upper half of the numbers of its pools
+    /// ([`PoolId`]), which are consecutive.
+    pub client: u32,
 }
 
 /// How long a late reply is waited for, unless somebody knows better: 1 s.
@@ -98,7 +99,7 @@ pub(super) struct State<R: Runtime> {
     pub(super) starters: <R::Topology as topology::Stores>::PerServer<Seat>,
     clock: Option<Waker>,
     armed: Option<Instant>,
-    next_pool: u32,
+    pub(super) next_pool: u32,
     /// There was no place for a server that the topology has: it is added as soon as there is.
     pub(super) unplaced: bool,
     /// The options of every pool.
@@ -187,7 +188,8 @@ impl<R: Runtime> State<R> {
             self.unplaced = true;
             return;
         }
-        let pool = PoolId::new(self.next_pool);
+        // A topology adds fewer than 2^32 servers in its life, so that no number comes twice.
+        let pool = PoolId::new(u64::from(hub.config.client) << 32 | u64::from(self.next_pool));
         self.next_pool = self.next_pool.wrapping_add(1);
         let events = hub.events.of_server(address.as_ref());
         let server = Server::create(now, id, pool, address, self.pool, events);
@@ -300,7 +302,7 @@ impl<R: Runtime> Hub<R> {
             clock: None,
             armed: None,
             pool: config.pool,
-            next_pool: config.first_pool,
+            next_pool: 0,
             unplaced: false,
             closed: false,
             abandoned: false,
@@ -324,7 +326,7 @@ impl<R: Runtime> Hub<R> {
     /// [`Full`]: no room for the seeds. The hub is of no use then.
     pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
         let now = self.now();
-        let id = TopologyId::new(self.config.first_pool);
+        let id = TopologyId::new(self.config.client);
         self.state.with(|state| state.control.open(now, id, topology, &mut Tap::new(&self.events)))?;
         self.step(|_, _, _| ());
         Ok(())

@@ -484,7 +484,7 @@ where
         late_reply: LATE_REPLY,
         metadata: ClientMetadata::new(&metadata).unwrap(),
         login: None,
-        first_pool: 0,
+        client: 0,
     };
     change(&mut config);
     Hub::new(runtime, config, topology.validate().unwrap(), Subscribers::default()).unwrap()

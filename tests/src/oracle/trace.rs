@@ -16,7 +16,7 @@ const NOTICES_MAX: usize = 1 << 20;
 
 /// Events of pools, in their order: when, whose, what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trace(pub Vec<(Instant, u32, Event)>);
+pub struct Trace(pub Vec<(Instant, u64, Event)>);
 
 /// Records the pools' events of a client.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Trace {
     ///
     /// The first invariant that is broken, and by which event.
     pub fn judge(&self, checks: &mut Checks) -> Result<(), Violation> {
-        let mut pools: BTreeMap<u32, Vec<(Instant, Event)>> = BTreeMap::new();
+        let mut pools: BTreeMap<u64, Vec<(Instant, Event)>> = BTreeMap::new();
         for &(at, pool, event) in &self.0 {
             pools.entry(pool).or_default().push((at, event));
         }
@@ -88,7 +88,7 @@ impl Trace {
         let events = value.as_array().ok_or("a trace is a list")?;
         let read = |entry: &Value| {
             let at = entry[0].as_u64()?;
-            let pool = u32::try_from(entry[1].as_u64()?).ok()?;
+            let pool = entry[1].as_u64()?;
             Some((Instant::from_nanos(at), pool, read(&entry[2])?))
         };
         events

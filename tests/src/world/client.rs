@@ -457,7 +457,7 @@ impl<M: Bounded> Client<M> {
         let address = self.control.topology().address(server).expect("it was added");
         let member = HOSTS.iter().position(|host| *host == address).expect("one of the hosts");
         self.next_pool += 1;
-        let pool = Watched::new(self.now, PoolId::new(self.next_pool), self.pool, &mut self.log);
+        let pool = Watched::new(self.now, PoolId::new(self.next_pool.into()), self.pool, &mut self.log);
         let at = Server { pool, member, dials: VecDeque::new(), touched: true };
         assert!(self.servers.insert(server, at).is_none(), "a server is added twice");
     }

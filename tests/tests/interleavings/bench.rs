@@ -402,7 +402,7 @@ impl Client {
             late_reply: Duration::ZERO,
             metadata: ClientMetadata::new(&metadata).expect("short"),
             login: None,
-            first_pool: 0,
+            client: 0,
         };
         change(&mut config);
         let hub = Hub::new(bench.clone(), config, options.validate().expect("valid"), events).expect("room");

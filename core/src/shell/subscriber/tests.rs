@@ -13,13 +13,13 @@ impl Wake for Counter {
 }
 
 fn publish(subscribers: &Subscribers, number: u32) {
-    let event = PoolEvent::PoolReady { pool: PoolId::new(number) };
+    let event = PoolEvent::PoolReady { pool: PoolId::new(number.into()) };
     if subscribers.is_active() {
         subscribers.publish(Instant::ORIGIN, EventRef::Pool(&event));
     }
 }
 
-fn number(notice: Option<Notice>) -> Option<Result<u32, u64>> {
+fn number(notice: Option<Notice>) -> Option<Result<u64, u64>> {
     notice.map(|notice| match notice {
         Notice::Event { event: Event::Pool(event), .. } => Ok(event.pool().get()),
         Notice::Event { event, .. } => panic!("not published: {event:?}"),

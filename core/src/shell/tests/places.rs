@@ -159,3 +159,23 @@ fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
     assert_eq!(error, OperationError::check_out_of("a:27017", failed));
     assert_eq!(written.load(Ordering::Relaxed), 0);
 }
+
+/// A client has as many numbers as a topology can add servers.
+#[test]
+fn security_9_pools_of_two_clients_never_have_one_number() {
+    let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.pool.id());
+    let hub = |client| {
+        let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };
+        hub_for(Bench::new(), seeds, |config| config.client = client)
+    };
+    let (first, second) = (hub(0), hub(1));
+    let mut seen = vec![pool(&first), pool(&second)];
+    for made in [1 << 16, 1 << 24, u32::MAX] {
+        first.state.with(|state| state.next_pool = made);
+        first.change_seeds([alloc::format!("b{made}").as_str()].into_iter()).expect("there is room");
+        seen.push(pool(&first));
+    }
+    for (index, id) in seen.iter().enumerate() {
+        assert!(!seen[..index].contains(id), "{seen:?}");
+    }
+}

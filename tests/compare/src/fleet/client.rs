@@ -318,7 +318,7 @@ impl Client {
                         ..PoolOptions::DEFAULT
                     };
                     let config = options.validate().expect("valid");
-                    let pool = Pool::new(now, PoolId::new(id.index()), config, &mut ());
+                    let pool = Pool::new(now, PoolId::new(id.index().into()), config, &mut ());
                     assert_eq!(id.index() as usize, self.servers.len(), "servers are the seeds, in their order");
                     self.servers.push(Server { id, pool, lines: [None; 2], waiters: Vec::new() });
                 }

@@ -5,7 +5,7 @@ use crate::pool::{PoolEvent, PoolId};
 use crate::wire::bson::RawDocument;
 
 fn ready(number: u32) -> PoolEvent {
-    PoolEvent::PoolReady { pool: PoolId::new(number) }
+    PoolEvent::PoolReady { pool: PoolId::new(number.into()) }
 }
 
 fn publish(queue: &LogQueue) {
@@ -116,7 +116,7 @@ fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
         });
     };
     std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
-    let expected: alloc::vec::Vec<PoolId> = (1..=THREADS * EACH).map(PoolId::new).collect();
+    let expected: alloc::vec::Vec<PoolId> = (1..=THREADS * EACH).map(|number| PoolId::new(number.into())).collect();
     assert_eq!(*emitted.lock().expect("not poisoned"), expected);
 }
 
