@@ -26,6 +26,7 @@ pub mod handshake;
 pub mod hello;
 mod labels;
 pub mod message;
+pub(crate) mod peer_text;
 mod read;
 mod sink;
 

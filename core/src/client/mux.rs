@@ -29,7 +29,7 @@ pub use crate::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
 };
 pub use error::{Rejection, RejectionReason, RequestError, ServerError};
-pub use options::{CqlCredential, HostAddress, PORT_DEFAULT, SessionOptions};
+pub use options::{CqlCredential, HostAddress, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
 pub use reply::Reply;
 pub use request::RequestOptions;
 pub use status::{ConnectionStatus, HostStatus};
@@ -166,7 +166,8 @@ impl<P: Platform> Session<P> {
         if shared.is_inherited() {
             return Vec::new();
         }
-        shared.hosts().all().iter().map(|host| HostStatus::of(host)).collect()
+        let now = shared.now();
+        shared.hosts().all().iter().map(|host| HostStatus::of(now, host)).collect()
     }
 
     /// Puts other hosts in force. Those that were there keep their pools and get the distance that they have now; the pools of those that are not there any more are
@@ -202,7 +203,7 @@ impl<P: Platform> Session<P> {
             return Err(Error::Forked);
         }
         options.validate()?;
-        let mut changes = Changes::default();
+        let (now, mut changes) = (shared.now(), Changes::default());
         {
             // One such change at a time.
             let mut mux = lock(&shared.mux);
@@ -210,7 +211,7 @@ impl<P: Platform> Session<P> {
             options.validate()?;
             *mux = options;
             for host in shared.hosts().all() {
-                let distance = host.look(|mux, _, _| mux.config().options().distance);
+                let distance = host.look(now, |mux, _, _| mux.config().options().distance);
                 let config = MuxOptions { distance, ..options }.validate()?;
                 changes.make(shared, host, |turn| turn.reconfigure(config));
             }

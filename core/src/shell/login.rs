@@ -85,10 +85,6 @@ impl Refusal {
     }
 }
 
-/// The longest message of a server that is passed on, in bytes.
-#[cfg(feature = "alloc")]
-const MESSAGE_BYTES_MAX: usize = 256;
-
 impl<R: Runtime> Hub<R> {
     /// Tells those who wait for a connection why it is not there, if it was not authenticated. Gives the error back.
     pub(super) fn note_refusal(
@@ -120,12 +116,7 @@ impl<R: Runtime> Hub<R> {
         if self.config().login.as_ref().is_some_and(|login| login.is_told_by(text)) {
             return None;
         }
-        let mut end = text.len().min(MESSAGE_BYTES_MAX);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        let front = text.get(..end)?;
-        Some(front.chars().map(|char| if char.is_control() { ' ' } else { char }).collect())
+        Some(crate::wire::peer_text::one_line(text).collect())
     }
 }
 
@@ -194,7 +185,7 @@ mod present {
         /// Whether a text of the server's has the password in it.
         #[cfg(feature = "alloc")]
         pub(in super::super) fn is_told_by(&self, text: &str) -> bool {
-            lend(&self.credential).password.is_some_and(|password| text.contains(password))
+            lend(&self.credential).password.is_some_and(|password| crate::wire::peer_text::reveals(text, password))
         }
     }
 

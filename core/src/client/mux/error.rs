@@ -56,7 +56,7 @@ pub struct Rejection {
     pub address: String,
     /// Why.
     pub reason: RejectionReason,
-    /// What its server said when it last refused a connection, if it did so.
+    /// The text of its server when it last refused a connection, if it did so: see [`HostStatus::refusal`](super::HostStatus::refusal).
     pub refusal: Option<String>,
 }
 
@@ -83,9 +83,9 @@ pub enum RejectionReason {
 pub struct ServerError {
     /// What failed.
     pub code: ErrorCode,
-    /// The server's words.
+    /// The server's text: its first 256 bytes on one line, control characters replaced by spaces. Empty if the session's password is in it.
     pub message: String,
-    /// The whole answer: [`Response::Error`](crate::wire::cql::Response::Error) has more.
+    /// The whole answer, as the server sent it: [`Response::Error`](crate::wire::cql::Response::Error) has all of the text, and more.
     pub reply: Reply,
 }
 
@@ -194,7 +194,8 @@ impl fmt::Display for Rejection {
 
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
+        self.code.fmt(f)?;
+        if self.message.is_empty() { Ok(()) } else { write!(f, ": {}", self.message) }
     }
 }
 

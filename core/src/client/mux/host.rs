@@ -7,7 +7,7 @@
 //! stream id which slot a reply is for.
 
 use super::link::Incoming;
-use super::options::HostAddress;
+use super::options::{HostAddress, LOWER_VERSION_FOR};
 use crate::client::lock;
 use crate::machine::{Machine, Observer, Stale};
 use crate::mux::{
@@ -41,8 +41,10 @@ pub(super) struct Host {
 
 struct State {
     mux: Mux<MuxOnHeap>,
-    /// The newest version that its server may speak, as far as is known.
+    /// The version to try first.
     version: Version,
+    /// An older version that its server speaks, and until when that is tried first.
+    lowered: Option<(Version, Instant)>,
     /// What its server said when it last refused a connection.
     refusal: Option<String>,
     limits: Limits,
@@ -216,6 +218,7 @@ impl Host {
         let state = State {
             mux,
             version,
+            lowered: None,
             refusal: None,
             limits,
             links: Vec::new(),
@@ -262,13 +265,13 @@ impl Host {
         Some(outcome)
     }
 
-    /// The version to speak first on a new connection; `None` when it is not wanted any more. Its task is woken when that is so.
-    pub(super) fn wanted(&self, conn: MuxConnId, waker: &Waker) -> Option<Version> {
+    /// Whether a connection is still wanted. Its task is woken when that is no longer so.
+    pub(super) fn is_wanted(&self, conn: MuxConnId, waker: &Waker) -> bool {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
-        let version = state.version;
-        register(&mut link_of(&mut state.links, conn)?.task, &mut waker);
-        Some(version)
+        let Some(link) = link_of(&mut state.links, conn) else { return false };
+        register(&mut link.task, &mut waker);
+        true
     }
 
     /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
@@ -299,10 +302,16 @@ impl Host {
         lock(&self.state).alarm
     }
 
-    /// The pool, to be looked at.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
+    /// The pool, the version that a new connection tries first, and the last refusal.
+    pub(super) fn look<T>(&self, now: Instant, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
         let state = lock(&self.state);
-        look(&state.mux, state.version, state.refusal.as_deref())
+        look(&state.mux, state.version_at(now), state.refusal.as_deref())
+    }
+}
+
+impl State {
+    fn version_at(&self, now: Instant) -> Version {
+        self.lowered.filter(|(_, until)| now < *until).map_or(self.version, |(version, _)| version)
     }
 }
 
@@ -485,9 +494,11 @@ impl Turn<'_> {
 
 /// For whoever has a connection.
 impl Turn<'_> {
-    /// The server speaks this version, and perhaps older ones.
+    /// The server refused the versions above this one: it is tried first for [`LOWER_VERSION_FOR`].
     pub(super) fn lower(&mut self, version: Version) {
-        self.state.version = self.state.version.min(version);
+        if version < self.state.version_at(self.now) {
+            self.state.lowered = Some((version, self.now.saturating_add(LOWER_VERSION_FOR)));
+        }
     }
 
     /// What the server said when it refused.
@@ -620,7 +631,7 @@ impl Turn<'_> {
                     if self.state.links.len() <= place {
                         self.state.links.resize_with(place + 1, || None);
                     }
-                    let version = self.state.version;
+                    let version = self.state.version_at(self.now);
                     let link = Link {
                         conn,
                         version,

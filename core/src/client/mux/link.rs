@@ -97,7 +97,7 @@ impl<P: Platform> Drop for End<P> {
 async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
-        if host.wanted(conn, context.waker()).is_none() {
+        if !host.is_wanted(conn, context.waker()) {
             return Poll::Ready(None);
         }
         work.as_mut().poll(context).map(Some)
@@ -121,14 +121,18 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
     let deadline = platform.now().saturating_add(shared.options.connect_timeout);
     let attempts = async {
         let endpoint = Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(Cause::Dns)?;
+        let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
-            let version = host.look(|_, version, _| version);
             let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
             let stream = connected.map_err(|error| error.0)?;
             match shake(shared, host, stream, version).await? {
                 Ok(established) => return Ok(established),
-                // An older one each time, so that there is an end.
-                Err(version) => shared.turn(host, |turn| turn.lower(version)),
+                // An older version each time, so that there is an end, whatever becomes of the host's meanwhile.
+                Err(older) => {
+                    debug_assert!(older < version, "the handshake never asks for a newer version");
+                    version = older;
+                    shared.turn(host, |turn| turn.lower(older));
+                }
             }
         }
     };
@@ -281,7 +285,7 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Ready(Ok(count)) => *sent += count,
                 Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
                 // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
-                Poll::Pending => return Ok(host.wanted(*conn, context.waker()).is_some()),
+                Poll::Pending => return Ok(host.is_wanted(*conn, context.waker())),
             }
             *flush_is_due = true;
         }

@@ -9,6 +9,7 @@ use crate::shell::Endpoint;
 use crate::tls::TlsOptions;
 use crate::uri::Secret;
 use crate::wire::cql::{Compression, Limits, Version};
+use crate::wire::peer_text;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,6 +18,11 @@ use core::time::Duration;
 
 /// The port of a host that names none.
 pub const PORT_DEFAULT: u16 = 9042;
+
+/// How long a host is spoken to in an older version of the protocol after it refused a newer one; then [`SessionOptions::version`] is tried again.
+///
+/// Without TLS, an attacker on the path can forge that refusal, to take away the checksums of v5: with a limit only for so long, and for one host.
+pub const LOWER_VERSION_FOR: Duration = Duration::from_secs(600);
 
 /// More than this is more than any cluster has.
 const HOSTS_MAX: usize = 4096;
@@ -73,7 +79,8 @@ pub struct SessionOptions {
     pub hosts: Vec<HostAddress>,
     /// Of the pools. Their distance is that of each host.
     pub mux: MuxOptions,
-    /// The newest version of the protocol to speak. A server that does not speak it is asked for an older one, down to v3. Default v5.
+    /// The newest version of the protocol to speak. A server that does not speak it is asked for an older one, down to v3, for
+    /// [`LOWER_VERSION_FOR`]; then new connections to it try this one again. Default v5.
     pub version: Version,
     /// What to compress by, the best first. Those that a server, this build or the version does not have are passed over. Default none.
     pub compressions: Vec<Compression>,
@@ -184,6 +191,12 @@ impl SessionOptions {
         #[cfg(feature = "tls")]
         self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
         Ok(())
+    }
+
+    /// A server's text, made fit for an error: empty if the password is in it.
+    pub(super) fn shown(&self, text: &str) -> String {
+        let is_told = self.credential.as_ref().is_some_and(|who| peer_text::reveals(text, who.password.expose()));
+        if is_told { String::new() } else { peer_text::one_line(text).collect() }
     }
 
     fn check_startup(&self) -> Result<(), Error> {

@@ -98,7 +98,7 @@ impl<P: Platform> Session<P> {
                 if plan.renew(shared, &rejections) { continue } else { break }
             };
             let reason = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
-                Ok(answer) => match understood(host, answer)? {
+                Ok(answer) => match understood(shared, host, answer)? {
                     Ok(reply) => return Ok(reply),
                     Err(error) if passes_on(&error, options.idempotent) => RejectionReason::Refused(error.code),
                     Err(error) => return Err(RequestError::Server(error)),
@@ -120,7 +120,7 @@ impl<P: Platform> Session<P> {
             shared.check_open()?;
             let refusal = match reason {
                 RejectionReason::Pool(AcquireError::Down { .. }) => {
-                    host.look(|_, _, refusal| refusal.map(alloc::string::String::from))
+                    host.look(now, |_, _, refusal| refusal.map(alloc::string::String::from))
                 }
                 RejectionReason::Pool(_) | RejectionReason::Lost { .. } | RejectionReason::Refused(_) => None,
             };
@@ -142,14 +142,18 @@ impl<P: Platform> Session<P> {
 }
 
 /// An answer: the server's, or its error.
-fn understood(host: &Host, answer: Answer) -> Result<Result<Reply, Box<ServerError>>, RequestError> {
+fn understood<P: Platform>(
+    shared: &Shared<P>,
+    host: &Host,
+    answer: Answer,
+) -> Result<Result<Reply, Box<ServerError>>, RequestError> {
     let Answer { header, body } = answer;
     let reply = Reply { host: host.id, header, body };
     if header.opcode != Opcode::Error {
         return Ok(Ok(reply));
     }
     let (code, message) = match reply.response() {
-        Ok(Response::Error(failure)) => (failure.code, failure.message.into()),
+        Ok(Response::Error(failure)) => (failure.code, shared.options.shown(failure.message)),
         Ok(_) => return Ok(Ok(reply)),
         Err(error) => return Err(RequestError::Reply(error)),
     };

@@ -1,6 +1,7 @@
 //! What can be seen of a host.
 
 use super::host::Host;
+use crate::Instant;
 use crate::mux::{HostState, MuxConfig, MuxId};
 use crate::wire::cql::Version;
 use alloc::string::String;
@@ -32,15 +33,16 @@ pub struct HostStatus {
     pub config: MuxConfig,
     /// Its established connections, the oldest first, those that take no more requests last.
     pub connections: Vec<ConnectionStatus>,
-    /// The newest version of the protocol that its server may speak, as far as is known.
+    /// The version of the protocol that its next connection tries first: see [`LOWER_VERSION_FOR`](super::LOWER_VERSION_FOR).
     pub version: Version,
-    /// What its server said when it last refused a connection; `None` once it took one.
+    /// The text of its server when it last refused a connection: its first 256 bytes on one line, control characters replaced by spaces. `None` if
+    /// the password is in it, and once the server took a connection.
     pub refusal: Option<String>,
 }
 
 impl HostStatus {
-    pub(super) fn of(host: &Host) -> Self {
-        host.look(|mux, version, refusal| {
+    pub(super) fn of(now: Instant, host: &Host) -> Self {
+        host.look(now, |mux, version, refusal| {
             let mut connections = Vec::new();
             mux.for_each_conn(|conn, in_flight, takes_requests| {
                 connections.push(ConnectionStatus { number: conn.number().get(), in_flight, takes_requests });

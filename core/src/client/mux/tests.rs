@@ -72,6 +72,10 @@ impl Rig {
         result
     }
 
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.saturating_add(time);
+    }
+
     /// Establishes the connection that is wanted.
     fn establish(&mut self) -> MuxConnId {
         let conn = self.establish.remove(0);
@@ -127,7 +131,7 @@ impl Rig {
     }
 
     fn state(&self) -> HostState {
-        self.host.look(|mux, _, _| mux.state())
+        self.host.look(self.now, |mux, _, _| mux.state())
     }
 
     /// Nothing is left of any request.
@@ -642,4 +646,25 @@ fn replies_of_a_connection_that_is_gone_are_nobodys() {
     assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
     assert!(rig.is_idle());
     assert_eq!(rig.establish.len(), 1, "one in its place is wanted");
+}
+
+#[test]
+fn security_9_lower_version_holds_for_one_host_and_a_limited_time() {
+    use super::LOWER_VERSION_FOR;
+    let (mut rig, other) = (Rig::new(MuxOptions::DEFAULT), Rig::new(MuxOptions::DEFAULT));
+    let version = |rig: &Rig| rig.host.look(rig.now, |_, version, _| version);
+    assert_eq!(version(&rig), Version::V5);
+    rig.turn(|turn| turn.lower(Version::V4));
+    assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
+    rig.pass(LOWER_VERSION_FOR / 2);
+    rig.turn(|turn| turn.lower(Version::V3));
+    // The version is not raised, nor the time made longer, by a connection that tried a newer version at the same time.
+    rig.pass(LOWER_VERSION_FOR / 2);
+    rig.turn(|turn| turn.lower(Version::V4));
+    rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));
+    assert_eq!(version(&rig), Version::V3);
+    rig.pass(Duration::from_nanos(1));
+    assert_eq!(version(&rig), Version::V5);
+    rig.turn(|turn| turn.lower(Version::V4));
+    assert_eq!(version(&rig), Version::V4);
 }

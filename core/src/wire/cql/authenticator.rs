@@ -7,6 +7,7 @@ use core::fmt;
 use super::error::CqlEncodeError;
 use super::write::BodyWriter;
 use crate::wire::authenticator::{AuthError, Unauthenticated};
+use crate::wire::peer_text;
 use crate::wire::sink::Sink;
 
 /// A conversation that proves to a server who is calling: SASL, by rounds of tokens.
@@ -43,6 +44,14 @@ pub trait CqlAuthenticator {
     ///
     /// [`CqlEncodeError`].
     fn write_token<S: Sink>(&self, token: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>;
+
+    /// Whether a text of the server has the secret in it; such a text is not kept. By default no text has.
+    ///
+    /// - `text`: a server's reason to refuse.
+    fn is_revealed_by(&self, text: &str) -> bool {
+        let _ = text;
+        false
+    }
 }
 
 /// A user name and a password, as Cassandra's PasswordAuthenticator wants them: by SASL's PLAIN. They are sent as they are, to a server by whatever name
@@ -97,6 +106,10 @@ impl CqlAuthenticator for Password<'_> {
         }
         Ok(())
     }
+
+    fn is_revealed_by(&self, text: &str) -> bool {
+        peer_text::reveals(text, self.password)
+    }
 }
 
 /// Nobody: a server that wants to know who is calling gets no answer.
@@ -137,5 +150,9 @@ impl<A: CqlAuthenticator> CqlAuthenticator for Option<A> {
 
     fn write_token<S: Sink>(&self, token: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
         self.as_ref().map_or(Ok(()), |inner| inner.write_token(token))
+    }
+
+    fn is_revealed_by(&self, text: &str) -> bool {
+        self.as_ref().is_some_and(|inner| inner.is_revealed_by(text))
     }
 }

@@ -20,11 +20,12 @@ use super::segment::{Format, SEGMENT_PAYLOAD_BYTES_MAX, begin_segment, end_segme
 use super::write::{Outgoing, encode_envelope};
 use crate::cause::Cause;
 use crate::wire::authenticator::{AuthError, Unauthenticated};
+use crate::wire::peer_text;
 use crate::wire::read::saturate;
 use crate::wire::sink::Sink;
 
-/// How much is kept of what a server says when it refuses.
-pub const REFUSAL_BYTES_MAX: usize = 256;
+/// How much is kept of a server's text when it refuses.
+pub const REFUSAL_BYTES_MAX: usize = peer_text::PEER_TEXT_BYTES_MAX;
 
 /// After so many challenges a server that has not decided never will.
 const CHALLENGES_MAX: u8 = 16;
@@ -294,7 +295,12 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         };
         let response = check_response(&envelope, options.version)?;
         if let Response::Error(failure) = &response {
-            note(refusal, failure.message);
+            refusal.clear();
+            if !authenticator.is_revealed_by(failure.message) {
+                for char in peer_text::one_line(failure.message) {
+                    let _fits = refusal.push(char);
+                }
+            }
             let next = refused(failure, &envelope, options.version, step)?;
             return Ok(CqlHandled { consumed_bytes, next });
         }
@@ -332,7 +338,8 @@ impl<'a, S: Sink, A: CqlAuthenticator> CqlHandshake<'a, S, A> {
         Ok(CqlHandled { consumed_bytes, next })
     }
 
-    /// What the server said when it refused, or as much of it as is kept; empty if it has not.
+    /// The server's text when it refused: its first [`REFUSAL_BYTES_MAX`] bytes on one line, control characters replaced by spaces. Empty if
+    /// the server did not refuse, and if its text has the authenticator's secret in it.
     #[must_use]
     pub fn refusal(&self) -> &str {
         &self.refusal
@@ -470,14 +477,4 @@ fn is_about_version(message: &str) -> bool {
         let is_at = |at| message.as_bytes().get(at..).and_then(|rest| rest.get(..words.len()));
         (0..message.len()).filter_map(is_at).any(|window| window.eq_ignore_ascii_case(words.as_bytes()))
     })
-}
-
-/// Keeps as much of a text as fits.
-fn note(refusal: &mut heapless::String<REFUSAL_BYTES_MAX>, text: &str) {
-    refusal.clear();
-    for character in text.chars() {
-        if refusal.push(character).is_err() {
-            break;
-        }
-    }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::client::Platform;
 use crate::client::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
 use crate::shell::{Event, Notice, Subscription};
+use crate::wire::cql::Response;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::future::{pending, poll_fn};
@@ -290,6 +291,40 @@ fn answer_that_makes_no_sense_is_an_error_of_that_request_alone() {
     let outcome = poll(&mut query);
     assert!(matches!(outcome, Poll::Ready(Err(RequestError::Reply(_)))), "{outcome:?}");
     assert_eq!((stage.connections(), stage.session.hosts()[0].state.in_flight), (1, 0));
+}
+
+/// The body of an ERROR.
+fn refusal(code: u32, text: &str) -> Vec<u8> {
+    let length = u16::try_from(text.len()).expect("short").to_be_bytes();
+    [&code.to_be_bytes()[..], &length, text.as_bytes()].concat()
+}
+
+#[test]
+fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
+    let options = || options().credential("ann", "hunter2");
+    let message = |text: &str| {
+        let mut script = handshake(&[], &[]);
+        script.push_back(envelope(0, ERROR, &refusal(0x2000, text)));
+        let stage = Stage::new(options(), [script]);
+        stage.platform.run();
+        let mut query = Box::pin(stage.session.query("a", Consistency::One));
+        assert!(poll(&mut query).is_pending());
+        stage.platform.run();
+        let Poll::Ready(Err(RequestError::Server(error))) = poll(&mut query) else { panic!("the server's error") };
+        let Ok(Response::Error(whole)) = error.reply.response() else { panic!("an error") };
+        assert_eq!(whole.message, text);
+        error.to_string()
+    };
+    assert_eq!(message("no\n\u{1b}[31mviable"), "syntax error (0x2000): no  [31mviable");
+    assert_eq!(message(&"x".repeat(1000)).len(), "syntax error (0x2000): ".len() + 256);
+    assert_eq!(message("at hunter2"), "syntax error (0x2000)");
+    let status = |text: &str| {
+        let stage = Stage::new(options(), [[envelope(0, ERROR, &refusal(0x0100, text))].into()]);
+        stage.platform.run();
+        stage.session.hosts()[0].refusal.clone()
+    };
+    assert_eq!(status("no\u{1b}[31m\nroot: done").as_deref(), Some("no [31m root: done"));
+    assert_eq!(status("not hunter2"), None);
 }
 
 /// It waits for the first connection of its host.

@@ -1,4 +1,4 @@
-use alloc::string::ToString;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::*;
@@ -515,4 +515,19 @@ fn nobody_has_no_answer_to_whatever_is_asked() {
     }
     let none = [Err(AuthError::UsernameMissing), Err(AuthError::Ended), Err(AuthError::Ended)];
     assert_eq!([answers(Unauthenticated), answers(None::<Password<'_>>)], [none, none]);
+}
+
+#[test]
+fn security_6_refusal_has_neither_control_characters_nor_the_password() {
+    let code = ErrorCode::BAD_CREDENTIALS;
+    let refusal = |text: &str| {
+        let mut shake = authenticating(V4, ADA);
+        assert_eq!(told(&mut shake, &error(4, code, text)), Err(CqlHandshakeError::Refused { code }));
+        String::from(shake.refusal())
+    };
+    assert_eq!(refusal("no\u{1b}[31m, ada\r\nERROR forged"), "no [31m, ada  ERROR forged");
+    assert_eq!(refusal(&[ADA.password, " is wrong"].concat()), "");
+    // Also where the password stands behind what is kept.
+    assert_eq!(refusal(&["x".repeat(300).as_str(), ADA.password].concat()), "");
+    assert_eq!(refusal("wrong"), "wrong");
 }

@@ -1,0 +1,28 @@
+//! Text that a peer chose, made fit for errors, events and logs.
+
+/// The most of a text that is kept, in bytes.
+pub(crate) const PEER_TEXT_BYTES_MAX: usize = 256;
+
+/// The text on one line: at most [`PEER_TEXT_BYTES_MAX`] bytes, with a space in place of each control character.
+///
+/// Control characters would let a peer write lines of its own into a log, or commands to a terminal.
+///
+/// Cost: O(1); the text behind the limit is not read.
+pub(crate) fn one_line(text: &str) -> impl Iterator<Item = char> + use<'_> {
+    let mut end = text.len().min(PEER_TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let front = text.get(..end).unwrap_or_default();
+    front.chars().map(|char| if char.is_control() { ' ' } else { char })
+}
+
+/// Whether a text has a secret in it; an empty secret is none.
+///
+/// - `text`: the whole text, before [`one_line`] cuts it.
+pub(crate) fn reveals(text: &str, secret: &str) -> bool {
+    !secret.is_empty() && text.contains(secret)
+}
+
+#[cfg(test)]
+mod tests;
