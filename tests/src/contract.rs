@@ -219,20 +219,28 @@ fn judge(trace: &Trace) {
     result.unwrap_or_else(|found| panic!("{found}\n{}", trace.json()));
 }
 
-/// Hears what the pools of a client tell in the course of a case, and judges it when it is dropped.
+/// Records what the pools of a client emit in the course of a case, and judges it when it is dropped.
+///
+/// Most clients of an application have no subscriber, and then check-outs and check-ins take a path of their own. The contract is run once more on that path: then
+/// a witness records nothing, and cases judge by counts, by the server's connections and by the next operation.
 ///
 /// # Panics
 ///
 /// When it is dropped and an invariant was broken.
 #[derive(Debug)]
-pub struct Witness(Recorder);
+pub struct Witness(Option<Recorder>);
 
 impl Witness {
-    /// Hears whatever is told from now on: it is there before the client is made.
+    /// Subscribes, before the client is made.
     #[must_use]
     pub fn new(events: &Subscribers) -> Self {
-        Self(Recorder::new(events))
+        Self((!is_unobserved()).then(|| Recorder::new(events)))
     }
+}
+
+/// Whether this process runs the contract with clients that have no subscriber.
+fn is_unobserved() -> bool {
+    std::env::var_os(UNOBSERVED).is_some()
 }
 
 impl Drop for Witness {
@@ -240,7 +248,9 @@ impl Drop for Witness {
         if std::thread::panicking() {
             return;
         }
-        judge(&self.0.take().expect("no event is lost, and so all are judged"));
+        if let Some(recorder) = &mut self.0 {
+            judge(&recorder.take().expect("no event is lost, and so all are judged"));
+        }
     }
 }
 
@@ -252,8 +262,11 @@ pub struct Contract {
     threads_variable: Option<&'static str>,
 }
 
-/// Set in a process that runs the contract with so many threads.
-const THREADS: &str = "POOLHOUSE_CONTRACT_THREADS";
+/// Set in a process that runs the contract in one of several ways, to the name of that way.
+const WAY: &str = "POOLHOUSE_CONTRACT_WAY";
+
+/// Set in a process that runs the contract with clients that have no subscriber.
+const UNOBSERVED: &str = "POOLHOUSE_CONTRACT_UNOBSERVED";
 
 impl Contract {
     /// With the adapter of this name.
@@ -261,7 +274,7 @@ impl Contract {
         Self { name, threads_variable: None }
     }
 
-    /// Everything is run twice: this environment variable tells the adapter's executor how many threads to have, 1 and 4.
+    /// Everything is run with 1 thread and with 4: this environment variable is how many threads the adapter's executor has.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
     }
@@ -269,69 +282,96 @@ impl Contract {
     /// Runs every case of the contract with what implements [`Platform`], as the command line asks.
     #[must_use]
     pub fn run_hosted<P: Platform + Default>(self) -> ExitCode {
-        self.in_processes(|suite| add_hosted::<P>(add::<Hosted<P>>(suite)))
+        self.in_processes(
+            |suite| add_hosted::<P>(add_runtime::<Hosted<P>>(suite)),
+            |suite| hosted::add::<P>(add_clients::<Hosted<P>>(suite)),
+        )
     }
 
     /// Runs those cases that need no threads and no heap.
     #[must_use]
     pub fn run<S: Subject>(self) -> ExitCode {
-        self.in_processes(add::<S>)
+        self.in_processes(add_runtime::<S>, add_clients::<S>)
     }
 
-    fn in_processes(self, fill: impl FnOnce(Suite) -> Suite) -> ExitCode {
-        let threads = std::env::var(THREADS).ok();
-        let (Some(variable), None) = (self.threads_variable, &threads) else {
-            let name = threads.map_or(self.name.to_owned(), |threads| format!("{}, threads: {threads}", self.name));
+    /// - `runtime`: adds the cases of a runtime by itself. - `clients`: adds those of clients.
+    fn in_processes(
+        self,
+        runtime: impl FnOnce(Suite) -> Suite,
+        clients: impl FnOnce(Suite) -> Suite,
+    ) -> ExitCode {
+        if let Ok(way) = std::env::var(WAY) {
+            let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
             hush();
-            let code = fill(Suite::new(format!("contract ({name})"))).run();
+            let suite = Suite::new(format!("contract ({name})"));
+            // A runtime by itself has no clients.
+            let code = clients(if is_unobserved() { suite } else { runtime(suite) }).run();
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
             let (lives, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
             println!("contract ({name}): {lives} traces judged");
             // Whoever runs all of it is told when nothing was tried.
             let is_whole = std::env::args_os().len() == 1;
             let (dropped, checks) = (DROP_POINTS.load(Ordering::Relaxed), checks.unwrap_or_default());
-            let was_tried = dropped > 0 && lives > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
+            let was_judged = lives > 0 && ["P8", "P27"].iter().all(|id| checks.of(id) > 0);
+            let was_tried = dropped > 0 && if is_unobserved() { lives == 0 } else { was_judged };
             if is_whole && !was_tried {
                 println!(
-                    "contract ({name}): no future was dropped, or no trace judged: the contract has shown nothing"
+                    "contract ({name}): no future was dropped, or no trace judged (or one without a subscriber): the contract has shown nothing"
                 );
                 return ExitCode::FAILURE;
+            }
+            if is_unobserved() {
+                return code;
             }
             let suite: String =
                 name.chars().map(|letter| if letter.is_alphanumeric() { letter } else { '_' }).collect();
             let invariants = checks.json();
             figures::record(&format!("contract_{suite}"), &json!({ "lives": lives, "invariants": invariants }));
             return code;
-        };
+        }
         let this = std::env::current_exe().expect("this program has a path");
         let mut failed = false;
-        for threads in ["1", "4"] {
+        let threads: &[&str] = if self.threads_variable.is_some() { &["1", "4"] } else { &[""] };
+        let observed = threads.iter().map(|threads| (*threads, false));
+        for (threads, unobserved) in observed.chain(threads.last().map(|threads| (*threads, true))) {
             let mut command = Command::new(&this);
-            command.args(std::env::args_os().skip(1)).env(variable, threads).env(THREADS, threads);
+            let mut way = Vec::new();
+            if let Some(variable) = self.threads_variable {
+                command.env(variable, threads);
+                way.push(format!("threads: {threads}"));
+            }
+            if unobserved {
+                command.env(UNOBSERVED, "1");
+                way.push("no subscriber".to_owned());
+            }
+            command.args(std::env::args_os().skip(1)).env(WAY, way.join(", "));
             failed |= !command.status().expect("this program runs").success();
         }
         if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 }
 
-/// Adds the cases that any subject is up to.
-fn add<S: Subject>(suite: Suite) -> Suite {
+/// Adds the cases of a runtime by itself that any subject is up to.
+fn add_runtime<S: Subject>(suite: Suite) -> Suite {
     let suite = timers::add::<S>(suite);
     let suite = dialing::add::<S>(suite);
-    let suite = streams::add::<S>(suite);
+    streams::add::<S>(suite)
+}
+
+/// Adds the cases of clients that any subject is up to.
+fn add_clients<S: Subject>(suite: Suite) -> Suite {
     let suite = dropping::add::<S>(suite);
     let suite = ending::add::<S>(suite);
     let suite = crowd::add::<S>(suite);
     faults::add::<S>(suite)
 }
 
-/// Adds the cases that want threads, a heap, or names.
+/// Adds the cases of a runtime by itself that want threads, a heap, or names.
 fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = timers::add_hosted::<P>(suite);
     let suite = dialing::add_hosted::<P>(suite);
     let suite = streams::add_hosted::<P>(suite);
-    let suite = platform::add::<P>(suite);
-    hosted::add::<P>(suite)
+    platform::add::<P>(suite)
 }
 
 /// One case, within its time.

@@ -85,6 +85,15 @@ impl Shape {
         self
     }
 
+    /// Lets the client have no subscriber and not read the clock for part of the check-outs and check-ins.
+    #[must_use]
+    pub fn with_untimed_calls(mut self) -> Self {
+        for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::UntimedRefused] {
+            self.weights[kind as usize] = 60 / kind.rarity();
+        }
+        self
+    }
+
     /// Draws everything (swarm testing): extremes are as likely as ordinary values, and some kinds of operation never come.
     pub fn draw(choices: &mut impl Choices) -> Self {
         let max_pool_size = choices.one_of(&[0, 1, 2, 3, 5, 8, 100]);
@@ -103,7 +112,9 @@ impl Shape {
         let uniform = choices.one_in(4);
         let mut weights = [10; Kind::COUNT];
         for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
-            if matches!(kind, Kind::Reconfigure | Kind::Fill) {
+            let is_later =
+                matches!(kind, Kind::Reconfigure | Kind::Fill | Kind::CheckOutUntimed | Kind::CheckInUntimed);
+            if is_later || kind == Kind::UntimedRefused {
                 *weight = 0;
                 continue;
             }
@@ -156,6 +167,10 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
     }
     if seed % 4 == 3 {
         shape = shape.with_filling();
+    }
+    // None of the seeds that are pinned.
+    if seed.is_multiple_of(5) {
+        shape = shape.with_untimed_calls();
     }
     if let Some(trace) = trace {
         trace.borrow_mut().push(format!("{:?} in {:?}", shape.options, shape.store));

@@ -453,8 +453,9 @@ impl<M: Memory> Pool<M> {
         if self.config.idle_ns > 0 {
             return false;
         }
-        self.untimed = true;
-        self.check_in_as_new(self.now, lease, Health::Healthy, &mut ())
+        let is_returned = self.check_in_as_new(self.now, lease, Health::Healthy, &mut ());
+        self.untimed |= is_returned;
+        is_returned
     }
 
     /// A check-in that is more; `false` is that the lease is none.

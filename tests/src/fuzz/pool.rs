@@ -19,5 +19,8 @@ pub fn pool(data: &[u8]) {
     if data.last().is_some_and(|byte| byte % 4 == 3) {
         shape = shape.with_filling();
     }
+    if data.last().is_some_and(|byte| byte % 8 > 4) {
+        shape = shape.with_untimed_calls();
+    }
     live(&shape, &mut choices, &mut Counters::default(), None);
 }

@@ -161,6 +161,10 @@ pub struct Model {
     backoff_ms: u64,
     /// So many connections are wanted, once.
     fill_target: u32,
+    /// A connection was returned by a caller that had not read the clock, while there was no maxIdleTimeMS.
+    untimed: bool,
+    /// The options were changed.
+    reconfigured: bool,
 }
 
 /// The first pause after a failure in the background.
@@ -190,6 +194,8 @@ impl Model {
             run_due: false,
             backoff_ms: BACKOFF_FIRST_MS,
             fill_target: 0,
+            untimed: false,
+            reconfigured: false,
         }
     }
 

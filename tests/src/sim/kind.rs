@@ -170,4 +170,10 @@ kinds! {
     Reconfigure = 6,
     /// Fills the pool to a number of connections, or stops that.
     Fill = 6,
+    /// A check-out by a client without a subscriber, which does not read the clock.
+    CheckOutUntimed = 1,
+    /// Returns a connection without a subscriber, and without a look at the clock.
+    CheckInUntimed = 1,
+    /// Both of those where the time or a waiter matters: they are refused, and then done with the clock.
+    UntimedRefused = 3,
 }

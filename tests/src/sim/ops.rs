@@ -7,7 +7,7 @@ use crate::choices::Choices;
 use crate::model::pool::Outcome;
 use crate::oracle::pool::Bounded;
 use poolhouse_core::pool::{
-    Claim, Clear, ConnId, EstablishError, Health, Pinned, PoolOptions, PoolState, ServiceError, Stale, WrongMode,
+    Claim, Clear, ConnId, EstablishError, Health, Lease, Pinned, PoolOptions, PoolState, ServiceError, Stale, WrongMode,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId};
 
@@ -35,6 +35,9 @@ impl<M: Bounded> World<'_, M> {
 
     pub(super) fn is_enabled(&self, kind: Kind) -> bool {
         match kind {
+            Kind::CheckOutUntimed => self.model.is_untimed_check_out(),
+            Kind::CheckInUntimed => !self.untimed_leases(true).is_empty(),
+            Kind::UntimedRefused => !self.model.is_untimed_check_out() || !self.untimed_leases(false).is_empty(),
             Kind::CheckOut | Kind::CheckOutDeadline => self.waiters.len() < if self.shape.tiny { 2 } else { 40 },
             Kind::Claim => !self.waiters.is_empty(),
             Kind::ClaimUsedUp | Kind::CancelUsedUp => !self.used_up.is_empty(),
@@ -79,6 +82,12 @@ impl<M: Bounded> World<'_, M> {
 
     fn without_service(&self) -> impl Iterator<Item = ConnId> {
         self.establishing.iter().copied().filter(|&conn| self.pool.conn_service(conn).is_none())
+    }
+
+    /// Places of the leases whose check-in needs neither the time nor an observer, or of the others.
+    fn untimed_leases(&self, is_untimed: bool) -> Vec<usize> {
+        let is_one = |lease: &Lease| self.model.is_untimed_check_in(lease.conn().connection_id().get()) == is_untimed;
+        (0..self.leases.len()).filter(|&place| is_one(&self.leases[place])).collect()
     }
 
     pub(super) fn operate(&mut self, kind: Kind, choices: &mut impl Choices) {
@@ -190,6 +199,22 @@ impl<M: Bounded> World<'_, M> {
                 self.pool.set_fill_target(now, count, &mut self.log);
                 self.model.set_fill_target(self.now, count);
             }
+            Kind::CheckOutUntimed => self.check_out_untimed(),
+            Kind::CheckInUntimed => {
+                let places = self.untimed_leases(true);
+                self.check_in_untimed(places[choices.index(places.len())]);
+            }
+            Kind::UntimedRefused => {
+                if !self.model.is_untimed_check_out() {
+                    self.check_out_untimed();
+                }
+                if let Some(&place) = self.untimed_leases(false).first() {
+                    self.check_in_untimed(place);
+                }
+                let foreign = self.foreign_lease();
+                let refused = self.pool.check_in_untimed(foreign);
+                self.foreign = Some(refused.expect_err("the lease of another pool"));
+            }
             Kind::PinForeign => {
                 let lease = self.foreign_lease();
                 assert_eq!(self.pool.pin(&lease, Pinned::Cursor), Err(Stale));
@@ -241,6 +266,40 @@ impl<M: Bounded> World<'_, M> {
         self.note(|| format!("check_out until {deadline:?}: {outcome:?}"));
         let expected = self.model.check_out(self.now, deadline);
         same::check_out(outcome, expected, &mut self.leases, &mut self.waiters);
+    }
+
+    /// As a client does that has no subscriber: a check-out that needs the time is done with the clock.
+    fn check_out_untimed(&mut self) {
+        let lease = self.pool.check_out_untimed();
+        self.note(|| format!("check_out untimed: {lease:?}"));
+        let events = self.model.events.len();
+        let expected = self.model.check_out_untimed();
+        // There is no observer.
+        self.model.events.truncate(events);
+        assert_eq!(lease.as_ref().map(|lease| lease.conn().connection_id().get()), expected, "the newest connection");
+        match lease {
+            Some(lease) => self.leases.push(lease),
+            None if self.is_enabled(Kind::CheckOut) => self.check_out(None),
+            None => {}
+        }
+    }
+
+    /// As a client does that has no subscriber: a check-in that needs the time is done with the clock.
+    fn check_in_untimed(&mut self, place: usize) {
+        let lease = self.leases.remove(place);
+        let id = lease.conn().connection_id().get();
+        let is_plain = self.model.is_untimed_check_in(id);
+        let refused = self.pool.check_in_untimed(lease);
+        self.note(|| format!("check_in untimed of {id}: {refused:?}"));
+        let Err(lease) = refused else {
+            let events = self.model.events.len();
+            self.model.check_in_untimed(id);
+            self.model.events.truncate(events);
+            return;
+        };
+        assert!(!is_plain || self.model.is_reconfigured(), "the check-in of {id} needs no time, and is refused");
+        self.leases.push(lease);
+        self.check_in(self.leases.len() - 1, None);
     }
 
     pub(super) fn claim(&mut self, place: usize) {

@@ -147,6 +147,8 @@ struct Plan {
     deserts: Option<u32>,
     /// Its events are judged one by one, as its deeds are plain and nobody waits too long.
     judged: bool,
+    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and the life is judged by counts alone.
+    observed: bool,
 }
 
 impl Plan {
@@ -171,6 +173,7 @@ impl Plan {
             known: rng.below(2) == 0,
             deserts: (rng.below(16) == 0).then(|| 1 + rng.below(3)),
             judged,
+            observed: rng.below(2) == 0,
         }
     }
 
@@ -420,7 +423,7 @@ fn pause(rushes: bool) {
 fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     let bench = Bench::with_sleepers();
     let events = Subscribers::default();
-    let mut recorder = Recorder::new(&events);
+    let mut recorder = plan.observed.then(|| Recorder::new(&events));
     let client = Client::watched(bench.clone(), events, |config| {
         config.pool = plan.pool.validate().expect("valid");
         config.late_reply = plan.late_reply;
@@ -467,12 +470,13 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     assert_eq!(life.client.counts(), PoolCounts::default(), "{:?}", life.plan);
     assert_eq!(bench.stream_count(), 0, "sockets are left in {:?}", life.plan);
     assert!(life.owned.lock().expect("whole").is_empty());
-    let checks = life.judge(&mut recorder);
+    let checks = recorder.as_mut().map(|recorder| life.judge(recorder)).unwrap_or_default();
     let mut sum = sum.lock().expect("whole");
     sum.checks.merge(&checks);
     for (what, count) in &life.tally.lock().expect("whole").counts {
         *sum.counts.entry(what).or_default() += count;
     }
+    *sum.counts.entry(if life.plan.observed { "a subscriber" } else { "no subscriber" }).or_default() += 1;
     if deserted {
         "abandoned"
     } else if closed {
@@ -502,7 +506,7 @@ fn lives(name: &str, depth: usize, schedules: usize) {
     engine::note_kinds(&sum.counts, &sum.checks);
     if !told {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
-        let missing: Vec<_> = DEEDS.iter().chain(&ENDINGS).filter(|kind| !sum.counts.contains_key(**kind)).collect();
+        let missing: Vec<_> = DEEDS.iter().chain(&ENDINGS).chain(&["a subscriber", "no subscriber"]).filter(|kind| !sum.counts.contains_key(**kind)).collect();
         assert!(missing.is_empty(), "never: {missing:?}");
     }
 }

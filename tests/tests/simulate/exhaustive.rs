@@ -30,6 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ("two clients, two connections in place", two, Store::Fixed2, with(&[Kind::Drain, Kind::CheckInBroken]), 7),
         ("clears and interrupts", two, Store::Heap, with(&[Kind::Clear, Kind::ClearInterrupt, Kind::Drain]), 7),
         ("close", two, Store::Heap, with(&[Kind::Close, Kind::EstablishFailedClear]), 8),
+        ("no subscriber", two, Store::Heap, with(&[Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::Drain]), 7),
         ("filling", two, Store::Heap, with(&[Kind::Fill, Kind::Clear, Kind::TimeExact]), 7),
         ("population, idling and deadlines", filled, Store::Heap, with(&[Kind::TimeExact, Kind::CheckOutDeadline]), 7),
     ];

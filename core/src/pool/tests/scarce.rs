@@ -122,3 +122,18 @@ fn without_a_clock_nothing_is_handed_out_or_taken_back_where_idle_connections_pe
         assert_eq!(world.pool == before, !is_served);
     }
 }
+
+/// A1: a check-in without the clock that is refused changes nothing, and so the idle time of the other connections goes on.
+#[cfg(feature = "async")]
+#[test]
+fn a1_check_in_without_a_clock_that_is_refused_changes_nothing() {
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let clear = Clear::All { interrupt_in_use_connections: false };
+    world.act(|pool, now, seen| pool.clear(now, clear, None, seen)).expect("not load-balanced");
+    let before = world.pool.clone();
+    assert!(!world.act(|pool, _, _| pool.check_in_untimed(&lease)), "it is stale");
+    assert!(world.pool == before, "something has changed");
+    world.give_back(lease);
+}

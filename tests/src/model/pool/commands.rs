@@ -142,6 +142,50 @@ impl Model {
         }
     }
 
+    /// Whether a check-out needs neither the time nor an observer: the newest available connection is good, and nothing else is to be done.
+    #[must_use]
+    pub fn is_untimed_check_out(&self) -> bool {
+        let newest = self.available().last().cloned();
+        let is_good = newest.is_some_and(|conn| conn.service.is_none() && !self.is_stale(&conn));
+        self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_zero() && is_good
+    }
+
+    /// Whether the check-in of a healthy connection needs neither the time nor an observer: it becomes available, and no waiter takes it.
+    ///
+    /// After [`Model::reconfigure`] a pool may refuse one for which that holds.
+    #[must_use]
+    pub fn is_untimed_check_in(&self, id: u64) -> bool {
+        let is_good = |conn: &Conn| {
+            conn.place == Place::InUse && conn.pinned == Pinned::No && conn.service.is_none() && !self.is_stale(conn)
+        };
+        let is_plain = self.conn(id).is_some_and(is_good) && self.options.max_idle_time.is_zero();
+        is_plain && self.state != PoolState::Closed && self.waiting() == 0 && !self.is_beyond_max()
+    }
+
+    /// A check-out at the time of the last call. Its events are the ones that an observer would have received.
+    pub fn check_out_untimed(&mut self) -> Option<u64> {
+        if !self.is_untimed_check_out() {
+            return None;
+        }
+        match self.check_out(self.now, None) {
+            CheckedOut::Granted(id) => Some(id),
+            other => panic!("the model grants a connection, and says {other:?}"),
+        }
+    }
+
+    /// A check-in at the time of the last call, which the pool accepted. Its event is the one that an observer would have received.
+    pub fn check_in_untimed(&mut self, id: u64) {
+        assert!(self.is_untimed_check_in(id), "the check-in of {id} needs the time or an observer, and did without");
+        self.untimed = true;
+        self.check_in(self.now, id, Health::Healthy);
+    }
+
+    /// Whether its options were changed.
+    #[must_use]
+    pub const fn is_reconfigured(&self) -> bool {
+        self.reconfigured
+    }
+
     /// Other options; the mode and the background stay.
     pub fn reconfigure(&mut self, now: u64, options: PoolOptions) {
         self.advance(now);
@@ -149,8 +193,16 @@ impl Model {
             return;
         }
         self.begin(now);
+        self.reconfigured = true;
         let PoolOptions { load_balanced, background, .. } = self.options;
         self.options = PoolOptions { load_balanced, background, ..options };
+        // How long those have been idle that were returned without the time is not known: it counts from now.
+        if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
+            let now = self.now;
+            for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::Available) {
+                conn.available_since = now;
+            }
+        }
         for conn in self.available() {
             if self.is_beyond_max() {
                 let reason = self.perished(&conn).unwrap_or(ClosedReason::Idle);

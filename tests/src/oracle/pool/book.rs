@@ -56,6 +56,8 @@ pub struct Oracle {
     pub(super) looked: bool,
     /// There may be more than `maxPoolSize`, or pending than `maxConnecting`, since those were lowered.
     pub(super) shrunk: bool,
+    /// A connection was returned by a caller that had not read the clock, while there was no maxIdleTimeMS.
+    pub(super) untimed: bool,
 }
 
 /// A connection that counts.
@@ -191,7 +193,19 @@ impl Oracle {
             said: None,
             looked: false,
             shrunk: false,
+            untimed: false,
         }
+    }
+
+    /// The time of the last step.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The last check-in was by a caller that had not read the clock.
+    pub const fn note_untimed_check_in(&mut self) {
+        self.untimed = true;
     }
 
     /// Judges one step.
@@ -274,6 +288,11 @@ impl Oracle {
                 let PoolOptions { load_balanced, background, .. } = self.options;
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
+                // How long those have been idle is not known: it counts from now.
+                if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
+                    let now = self.now;
+                    self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
+                }
             }
         } else if let Input::Fill { count } = scene.input {
             if !is_closed {

@@ -4,10 +4,12 @@ use super::{Action, Answer, Event, Input, Oracle, Outputs, Owed, Room, Seen};
 use crate::oracle::Checks;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
+use core::time::Duration;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Fixed, ForeignLease, Generation, Health, Lease,
     Memory, OnHeap, Pinned, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, ServiceError, Stale, WaiterId, WrongMode,
 };
+use poolhouse_core::sim::untimed;
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, Observer};
 
 /// Memory of which is known how much there is in it.
@@ -107,16 +109,19 @@ impl<M: Bounded> Watched<M> {
         self.oracle.after_close(&mut self.checks).unwrap_or_else(|violation| panic!("{violation}"));
     }
 
-    fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
-        let seen = Seen {
+    fn seen(&self) -> Seen {
+        Seen {
             counts: self.pool.counts(),
             state: self.pool.state(),
             generation: self.pool.generation().get(),
             services: self.pool.service_count(),
             fill_target: self.pool.fill_target(),
             timeout: self.pool.poll_timeout(),
-        };
-        let outputs = Outputs { answer, events: &self.events, seen: Some(seen) };
+        }
+    }
+
+    fn judge(&mut self, now: Instant, input: Input, answer: Answer) {
+        let outputs = Outputs { answer, events: &self.events, seen: Some(self.seen()) };
         if let Err(violation) = self.oracle.step(now, input, &outputs, &mut self.checks) {
             panic!("{violation}\n  in {input:?}: {answer:?}, {:?}", self.events);
         }
@@ -199,6 +204,37 @@ impl<M: Bounded> Watched<M> {
         let answer = if result.is_ok() { Answer::Done } else { Answer::Stale };
         self.judge(now, Input::CheckIn { conn, health }, answer);
         result
+    }
+
+    /// [`untimed::check_out`], which emits no event: it is judged by those that a check-out with an observer emits that returns the same connection at the time of
+    /// the last call. One that returns none must change nothing.
+    pub fn check_out_untimed(&mut self) -> Option<Lease> {
+        let (before, now) = (self.seen(), self.oracle.now());
+        let Some(lease) = untimed::check_out(&mut self.pool) else {
+            assert_eq!(self.seen(), before, "a check-out that needs the time has changed something");
+            return None;
+        };
+        let conn = lease.conn().connection_id().get();
+        self.events.extend([(now, Event::Started), (now, Event::CheckedOut(conn, Duration::ZERO))]);
+        self.judge(now, Input::CheckOut { deadline: None }, Answer::Granted(conn));
+        Some(lease)
+    }
+
+    /// [`untimed::check_in`], which emits no event: it is judged as [`Watched::check_out_untimed`] is.
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn check_in_untimed(&mut self, lease: Lease) -> Result<(), Lease> {
+        let (before, now, own) = (self.seen(), self.oracle.now(), self.own(&lease));
+        if let Err(lease) = untimed::check_in(&mut self.pool, lease) {
+            assert_eq!(self.seen(), before, "a check-in that needs the time has changed something");
+            return Err(lease);
+        }
+        self.events.extend(own.map(|conn| (now, Event::CheckedIn(conn))));
+        self.judge(now, Input::CheckIn { conn: own, health: Health::Healthy }, Answer::Done);
+        self.oracle.note_untimed_check_in();
+        Ok(())
     }
 
     fn own(&self, lease: &Lease) -> Option<u64> {
