@@ -11,6 +11,10 @@ use poolhouse_smol::mux::{
     AcquireError, HostOptions, MuxEvent, MuxOptions, RejectionReason, RequestError, RequestOptions, Session,
     SessionOptions,
 };
+use poolhouse_smol::Smol;
+use poolhouse_smol::poolhouse_core::client::mux;
+use poolhouse_smol::poolhouse_core::shell::Subscribers;
+use poolhouse_tests::contract::hosted::Probe;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
 use poolhouse_tests::patience::eventually;
 use smol::future::or;
@@ -290,26 +294,27 @@ fn errors_of_servers_are_errors_and_a_server_that_starts_passes_its_requests_on(
     });
 }
 
+/// B1: no socket takes bytes until all requests are in flight, so that they are written together whatever else the machine does.
 #[test]
 fn what_is_asked_together_is_written_together() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server");
+    let probe = Probe::<Smol>::default();
+    let options = options(&[&server]).mux(MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT });
     run(async {
-        let session = Session::new(options(&[&server]).mux(MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT }));
-        let session = session.expect("a session");
-        while session.hosts()[0].state.open == 0 {
-            smol::Timer::after(Duration::from_millis(1)).await;
-        }
-        // Tasks that keep each other from running may break up one or the other.
-        let mut fewest = u64::MAX;
-        for _ in 0..10 {
-            let before = server.counts();
-            let replies = join_all((0..1000).map(|_| session.query("void", Consistency::One))).await;
-            assert!(replies.iter().all(Result::is_ok));
-            let after = server.counts();
-            assert_eq!(after.requests - before.requests, 1000);
-            fewest = fewest.min(after.reads - before.reads);
-        }
-        assert!(fewest <= 50, "{fewest} reads brought 1,000 requests");
+        let session = mux::Session::with_platform(probe.clone(), options, Subscribers::default()).expect("a session");
+        eventually("a connection is open", || session.hosts()[0].state.open > 0).await;
+        let (requests, writes) = (server.counts().requests, probe.writes_count());
+        probe.hold_writes();
+        let load = join_all((0..1000).map(|_| session.query("void", Consistency::One)));
+        let release = async {
+            eventually("all are in flight", || session.hosts()[0].state.in_flight == 1000).await;
+            probe.release_writes();
+        };
+        let (replies, ()) = smol::future::zip(load, release).await;
+        assert!(replies.iter().all(Result::is_ok));
+        assert_eq!(server.counts().requests - requests, 1000);
+        let writes = probe.writes_count() - writes;
+        assert!(writes <= 10, "1,000 requests took {writes} writes");
     });
 }
 

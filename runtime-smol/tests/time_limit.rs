@@ -4,7 +4,9 @@ use core::time::Duration;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Connection, Error, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
+use smol::Task;
 use smol::future::FutureExt;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Longer than any limit of these tests, and longer than any of them may take.
@@ -53,30 +55,93 @@ async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     (error, Instant::now())
 }
 
+/// An operation in a task of its own that ends at its limit; the task returns when that was.
+fn time_out_after(client: &Client, limit: Duration) -> Task<Instant> {
+    let client = client.clone();
+    smol::spawn(async move {
+        let begun = Instant::now();
+        let mut guard = check_out(&client, limit).await;
+        let (error, ended) = ping(&mut guard).await;
+        assert_eq!(error, Some(OperationError::Timeout));
+        assert!(ended - begun >= limit, "{:?} of {limit:?}", ended - begun);
+        ended
+    })
+}
+
+/// B1: the order of the ends is that of the limits. Between each two limits there is a timer of the bare runtime: where it fired in time, the machine did not stand
+/// still, and the operation with the shorter limit must have ended before the other one.
 #[test]
 fn operations_end_each_at_its_own_limit_whatever_the_order() {
+    const GAP: Duration = Duration::from_millis(200);
+    const ROUNDS_MAX: u32 = 10;
     let server = silent_server();
     let client = client(&server);
     run(async {
-        // The clock sleeps for the longest first, and has to be told of each earlier one.
-        let limits = [400, 300, 100, 200, 350].map(Duration::from_millis);
-        warm(&client, limits.len()).await;
-        let mut tasks = Vec::new();
-        for limit in limits {
-            let client = client.clone();
-            tasks.push(smol::spawn(async move {
-                let begun = Instant::now();
-                let mut guard = check_out(&client, limit).await;
-                let (error, ended) = ping(&mut guard).await;
-                (error, ended - begun)
-            }));
-        }
-        for (task, limit) in tasks.into_iter().zip(limits) {
-            let (error, took) = task.await;
-            assert_eq!(error, Some(OperationError::Timeout));
-            assert!(took >= limit, "{took:?} of {limit:?}");
+        // The clock sleeps for the longest first, and must wake for each earlier one.
+        let order = [5, 3, 1, 2, 4];
+        warm(&client, order.len()).await;
+        let mut judged = BTreeSet::new();
+        for round in 0.. {
+            let begun = Instant::now();
+            let alive: Vec<_> = (1..5)
+                .map(|place| {
+                    let timer = smol::Timer::at(begun + GAP * place + GAP / 2);
+                    smol::spawn(async move { (timer.await, Instant::now()).1 < begun + GAP * (place + 1) })
+                })
+                .collect();
+            let tasks: BTreeMap<u32, _> =
+                order.iter().map(|place| (*place, time_out_after(&client, GAP * *place))).collect();
+            let mut ends = Vec::new();
+            for (_, task) in tasks {
+                ends.push(task.await);
+            }
+            for ((place, alive), pair) in (1_u32..).zip(alive).zip(ends.windows(2)) {
+                if alive.await {
+                    assert!(pair[0] < pair[1], "limit {place} of 5 ended after the next longer one: {ends:?}");
+                    judged.insert(place);
+                }
+            }
+            if judged.len() == 4 {
+                break;
+            }
+            assert!(round < ROUNDS_MAX, "the machine stood still in each round; judged: {judged:?}");
         }
     });
+}
+
+/// P19: the budget of lateness on an idle machine.
+const LATE_MAX: Duration = Duration::from_millis(20);
+
+/// B1: half of the operations end at most so late after their limits. A timer of the bare runtime for each shows how late this machine is by itself.
+#[test]
+fn operations_end_soon_after_their_limits() {
+    const COUNT: usize = 64;
+    let server = silent_server();
+    let client = client(&server);
+    run(async {
+        warm(&client, COUNT).await;
+        // In an order that is neither that of the limits nor its reverse.
+        let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + (n as u64 * 37) % 64 * 10)).collect();
+        let (mut operations, mut timers) = (Vec::new(), Vec::new());
+        for limit in &limits {
+            let begun = Instant::now();
+            operations.push((begun + *limit, time_out_after(&client, *limit)));
+            let timer = smol::Timer::at(begun + *limit);
+            timers.push((begun + *limit, smol::spawn(async move { (timer.await, Instant::now()).1 })));
+        }
+        let (late, bare) = (median_lateness(operations).await, median_lateness(timers).await);
+        println!("late in the median: operations {late:?}, timers of the runtime {bare:?}");
+        assert!(late <= LATE_MAX + bare * 4, "late in the median: operations {late:?}, timers of the runtime {bare:?}");
+    });
+}
+
+async fn median_lateness(tasks: Vec<(Instant, Task<Instant>)>) -> Duration {
+    let mut late = Vec::new();
+    for (due, task) in tasks {
+        late.push(task.await.saturating_duration_since(due));
+    }
+    late.sort_unstable();
+    late[late.len() / 2]
 }
 
 #[test]
