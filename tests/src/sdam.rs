@@ -7,6 +7,7 @@ mod expect;
 mod input;
 mod uri;
 
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -60,8 +61,19 @@ pub fn run(file: &Value) -> Result<(), String> {
         return Err("on the heap: a reply did not fit".to_owned());
     }
     // What is too large for it is no case for the fixed memory.
-    Client::<Fixed<12, 24, 48, 1024>>::run(file).map_err(|error| format!("in place: {error}"))?;
+    let in_place = Client::<Fixed<12, 24, 48, 1024>>::run(file).map_err(|error| format!("in place: {error}"))?;
+    let counter = if in_place == Fit::Within { &WITHIN } else { &BEYOND };
+    counter.fetch_add(1, Ordering::Relaxed);
     Ok(())
+}
+
+static WITHIN: AtomicU32 = AtomicU32::new(0);
+static BEYOND: AtomicU32 = AtomicU32::new(0);
+
+/// How many of the tests that this process ran fit into the fixed memory, and how many were too large for it.
+#[must_use]
+pub fn in_place() -> (u32, u32) {
+    (WITHIN.load(Ordering::Relaxed), BEYOND.load(Ordering::Relaxed))
 }
 
 /// Whether a test fits into the memory that it was run on.

@@ -52,6 +52,12 @@ pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
     files_in(&resolve(Path::new(&value)), subdir)
 }
 
+/// Whether the official files are a checkout of the specifications, which has every suite. A folder that is laid out as its `source/` may be a selection.
+#[must_use]
+pub fn is_checkout() -> bool {
+    env::var_os(SPEC_DIR).is_some_and(|value| resolve(Path::new(&value)).join("source").is_dir())
+}
+
 /// A path as the user meant it: absolute, else from the workspace root, else from the current folder.
 ///
 /// Cargo runs a test target in its package's folder, not in the folder where the user typed the path.

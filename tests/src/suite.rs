@@ -35,6 +35,15 @@ impl<E: fmt::Display> Verdict for Result<(), E> {
 /// The body of one case.
 type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
+/// A part of a suite whose cases do not run.
+#[derive(Debug)]
+struct Part {
+    name: String,
+    reason: String,
+    /// It should run: with `CI=true` that it does not is a failure.
+    is_wanted: bool,
+}
+
 /// A named list of cases.
 ///
 /// ```no_run
@@ -55,8 +64,7 @@ type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
 pub struct Suite {
     name: String,
     skip: Option<String>,
-    /// Parts that are not there, and why.
-    missing: Vec<(String, String)>,
+    parts: Vec<Part>,
     cases: Vec<(String, Body)>,
 }
 
@@ -66,7 +74,7 @@ impl fmt::Debug for Suite {
         f.debug_struct("Suite")
             .field("name", &self.name)
             .field("skip", &self.skip)
-            .field("missing", &self.missing)
+            .field("parts", &self.parts)
             .field("cases", &names)
             .finish()
     }
@@ -75,7 +83,7 @@ impl fmt::Debug for Suite {
 impl Suite {
     /// An empty suite. `name` is what a skip is reported under.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), skip: None, missing: Vec::new(), cases: Vec::new() }
+        Self { name: name.into(), skip: None, parts: Vec::new(), cases: Vec::new() }
     }
 
     /// Skips the whole suite for this reason, if there is one; the first reason given stays.
@@ -86,11 +94,20 @@ impl Suite {
         self
     }
 
-    /// Leaves out a part of the suite whose cases are not there: some of several folders, say.
+    /// Skips a part of the suite whose cases are missing: one of several folders, say.
     ///
-    /// It is named when the suite runs. Without any case, the suite is skipped as a whole for the first such reason.
-    pub fn missing(mut self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
-        self.missing.push((part.into(), reason.to_string()));
+    /// It is an ignored case of this name, and a failed one with `CI=true`.
+    pub fn missing(self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
+        self.part(part, reason, true)
+    }
+
+    /// Skips a part of the suite that cannot run here, also with `CI=true`: an ignored case of this name.
+    pub fn left_out(self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
+        self.part(part, reason, false)
+    }
+
+    fn part(mut self, name: impl Into<String>, reason: impl fmt::Display, is_wanted: bool) -> Self {
+        self.parts.push(Part { name: name.into(), reason: reason.to_string(), is_wanted });
         self
     }
 
@@ -103,8 +120,8 @@ impl Suite {
     /// Runs the cases as the command line asks and returns the exit code of the target.
     ///
     /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored; with `CI=true` they
-    /// fail instead. A missing part prints `skipped: <name>/<part>: <reason>`, and fails nothing. A suite that found no case at
-    /// all fails: it would prove nothing.
+    /// fail instead. A skipped part prints `skipped: <name>/<part>: <reason>`, and is an ignored case by itself; with `CI=true` a missing one fails. A suite that
+    /// found no case at all fails: it would prove nothing.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
         let ci = std::env::var("CI").is_ok_and(|value| value == "true");
@@ -116,36 +133,31 @@ impl Suite {
         libtest_mimic::run(&arguments, self.into_trials(ci)).exit_code()
     }
 
-    /// Why the whole suite is skipped.
-    fn skipped(&self) -> Option<&String> {
-        let nothing_there = self.missing.first().filter(|_| self.cases.is_empty());
-        self.skip.as_ref().or(nothing_there.map(|(_, reason)| reason))
-    }
-
     /// The lines that report what is skipped.
     fn notices(&self) -> Vec<String> {
         let name = &self.name;
-        match self.skipped() {
+        match &self.skip {
             Some(reason) => vec![format!("skipped: {name} suite: {reason}")],
-            None => self.missing.iter().map(|(part, reason)| format!("skipped: {name}/{part}: {reason}")).collect(),
+            None => self.parts.iter().map(|part| format!("skipped: {name}/{}: {}", part.name, part.reason)).collect(),
         }
     }
 
-    /// One trial per case; one trial for the suite itself when its cases could not be found.
+    /// One trial per case and per part that is skipped; one trial for the suite itself when its cases could not be found.
     fn into_trials(self, ci: bool) -> Vec<Trial> {
-        let skip = self.skipped().cloned();
-        let Self { name, mut cases, .. } = self;
-        if cases.is_empty() {
+        let Self { name, skip, parts, mut cases } = self;
+        if cases.is_empty() && parts.is_empty() {
             let body: Body = Box::new(|| Err("the suite found no case to run".to_owned()));
             cases.push((format!("{name}_suite"), body));
         }
-        cases
-            .into_iter()
-            .map(|(name, body)| {
-                let skip = skip.clone();
-                Trial::ignorable_test(name, move || verdict(skip, ci, body))
-            })
-            .collect()
+        let cases = cases.into_iter().map(|(name, body)| {
+            let skip = skip.clone();
+            Trial::ignorable_test(name, move || verdict(skip, ci, body))
+        });
+        let parts = parts.into_iter().map(|part| {
+            let nothing: Body = Box::new(|| Ok(()));
+            Trial::ignorable_test(part.name, move || verdict(Some(part.reason), ci && part.is_wanted, nothing))
+        });
+        cases.chain(parts).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use core::task::{Context, Waker};
 use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::{eprintln, io};
+use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::{Cause, CertificateFault};
@@ -90,7 +90,10 @@ fn visit(server: &Mongod, config: &TlsConfig, receive: usize) -> Result<usize, C
 #[test]
 fn mongod_heeds_the_size_of_records_and_is_refused_by_who_does_not_know_it() {
     if let Err(why) = mongod::available() {
-        eprintln!("skipped: {why}");
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "not run: {why} (with CI=true that is a failure)");
+        // Not by a macro, whose output libtest keeps back.
+        let name = "mongod_heeds_the_size_of_records_and_is_refused_by_who_does_not_know_it";
+        let _ = writeln!(std::io::stderr(), "skipped: {name}: {why}");
         return;
     }
     let world = World::new();
