@@ -337,11 +337,12 @@ def report(named):
         (equivalent if left[place(name)] > 0 else survivors).append(name)
         left[place(name)] -= 1
     viable = len(known) - count["unviable"] - count["constant"]
-    unit = sum(1 for one in known.values() if (one["by"] or "").startswith("poolhouse_core"))
+    unit = sum(1 for one in known.values() if one["outcome"] == "caught" and (one["by"] or "").startswith("poolhouse_core"))
     caught = count["caught"] + count["timeout"]
     low, high = wilson(caught, viable - len(equivalent))
+    commit = subprocess.run([ROOT / "tests/scripts/commit"], capture_output=True, text=True, check=True).stdout.strip()
     figures = {
-        "mutants": len(mutants), "tried": len(known), "unviable": count["unviable"], "constants_not_tried": count["constant"], "viable": viable,
+        "commit": commit, "mutants": len(mutants), "tried": len(known), "unviable": count["unviable"], "constants_not_tried": count["constant"], "viable": viable,
         "caught": count["caught"], "caught_by_unit_tests": unit, "timeout": count["timeout"], "missed": len(survivors), "equivalent": len(equivalent),
         "caught_percent": round(100 * caught / max(1, viable - len(equivalent)), 2), "caught_percent_low": round(100 * low, 2),
         "caught_percent_high": round(100 * high, 2), "seconds": round(sum(one["seconds"] for one in known.values())), "survivors": survivors,

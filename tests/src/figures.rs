@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The variable that names the folder. What runs a suite for another purpose than its figures takes it away.
 pub const FOLDER: &str = "POOLHOUSE_FIGURES";
@@ -12,7 +13,15 @@ pub fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
-/// Leaves the figures of a suite behind, in place of those of its last run.
+/// The commit of the sources, with `-dirty` where they differ from it; `unknown` where there is no git.
+#[must_use]
+pub fn commit() -> String {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/commit");
+    let output = Command::new(script).output().ok().filter(|output| output.status.success());
+    output.map_or_else(|| "unknown".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+/// Leaves the figures of a suite behind, in place of those of its last run, with the commit that they are of.
 ///
 /// - `suite`: the name of the file, without its end: words joined by underscores. - `figures`: an object.
 ///
@@ -22,6 +31,10 @@ pub fn folder() -> Option<PathBuf> {
 pub fn record(suite: &str, figures: &Value) {
     let Some(folder) = folder() else { return };
     std::fs::create_dir_all(&folder).expect("the folder of figures can be made");
-    let text = serde_json::to_string_pretty(figures).expect("figures are JSON");
+    let mut figures = figures.clone();
+    if let Some(figures) = figures.as_object_mut() {
+        figures.insert("commit".to_owned(), commit().into());
+    }
+    let text = serde_json::to_string_pretty(&figures).expect("figures are JSON");
     std::fs::write(folder.join(format!("{suite}.json")), text + "\n").expect("figures can be written");
 }

@@ -196,10 +196,15 @@ pub fn find(root: &Path, requirements: &mut BTreeMap<String, Requirement>) -> io
     Ok(())
 }
 
+fn is_scenario(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "scenarios")
+}
+
 fn is_test(name: &str) -> bool {
     name.starts_with("tests/") || name.starts_with("fuzz/") || name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
+/// Collects sources and scenarios. Other JSON is what a run has left, and no test.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -207,7 +212,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
             if path.file_name().is_none_or(|name| name != "target") {
                 collect(&path, files)?;
             }
-        } else if path.extension().is_some_and(|end| end == "rs" || end == "json") {
+        } else if path.extension().is_some_and(|end| end == "rs" || (end == "json" && is_scenario(&path))) {
             files.push(path);
         }
     }

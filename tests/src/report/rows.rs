@@ -3,7 +3,10 @@
 use super::sources::{self, Counted};
 use super::{Material, Row};
 use crate::requirements::{Counts, Ran};
+use alloc::collections::BTreeSet;
 use serde_json::{Map, Value, json};
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// A row in the making.
 struct Draft<'a> {
@@ -25,7 +28,7 @@ impl<'a> Draft<'a> {
         let Material { figures, long, .. } = self.material;
         match (figures.get(suite), long.get(suite)) {
             (Some(figures), _) => self.tell(what, only(figures, fields)),
-            (None, Some(figures)) => self.tell(format!("{what}{LONG}"), only(figures, fields)),
+            (None, Some(figures)) => self.tell(format!("{what}{}", self.long([figures])), only(figures, fields)),
             (None, None) => self.row.missing.push((what, command)),
         }
     }
@@ -35,15 +38,25 @@ impl<'a> Draft<'a> {
         self.take(suite, fields, what, command);
         let Material { figures, long, .. } = self.material;
         if let Some(long) = long.get(suite).filter(|_| figures.contains_key(suite)) {
-            self.tell(format!("{what}{LONG}"), only(long, fields));
+            self.tell(format!("{what}{}", self.long([long])), only(long, fields));
         }
     }
 
     /// What a suite has left in this run, and in the last long one, each with what is said behind its name.
-    fn runs(&self, suite: &str) -> impl Iterator<Item = (&'a Value, &'static str)> + use<'a> {
+    fn runs(&self, suite: &str) -> Vec<(&'a Value, String)> {
         let Material { figures, long, .. } = self.material;
-        let runs = [(figures.get(suite), ""), (long.get(suite), LONG)];
-        runs.into_iter().filter_map(|(figures, behind)| Some((figures?, behind)))
+        let this = figures.get(suite).map(|figures| (figures, String::new()));
+        let last = long.get(suite).map(|figures| (figures, self.long([figures])));
+        this.into_iter().chain(last).collect()
+    }
+
+    /// What is said behind the names of figures that are not of this run: the commits that they were measured at, and whether core is still the same.
+    fn long<'f>(&self, figures: impl IntoIterator<Item = &'f Value>) -> String {
+        let commits: BTreeSet<_> =
+            figures.into_iter().map(|figures| figures.get("commit").and_then(Value::as_str).unwrap_or("unknown")).collect();
+        let since = commits.iter().map(|commit| Since::of(&self.material.root, commit)).max();
+        let what = since.unwrap_or(Since::Unknown).what();
+        format!(", in the last long run (commit {}: {what})", commits.into_iter().collect::<Vec<_>>().join(", "))
     }
 
     /// What suites have left whose figures have this field.
@@ -52,8 +65,39 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Behind the names of figures that are not of this run.
-const LONG: &str = ", in the last long run";
+/// What became of core since figures were measured, the better first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Since {
+    Same,
+    Changed,
+    Unknown,
+}
+
+impl Since {
+    /// Compares core, but for its tests, with what it was at a commit.
+    pub(super) fn of(root: &Path, commit: &str) -> Self {
+        // One that begins otherwise would be an option. What was not committed cannot be compared.
+        if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Self::Unknown;
+        }
+        let tests = [":(exclude,glob)core/src/**/tests.rs", ":(exclude,glob)core/src/**/tests/**"];
+        let mut git = Command::new("git");
+        git.arg("-C").arg(root).args(["diff", "--quiet", commit, "--", "core/src"]).args(tests).stderr(Stdio::null());
+        match git.status().ok().and_then(|status| status.code()) {
+            Some(0) => Self::Same,
+            Some(1) => Self::Changed,
+            _ => Self::Unknown,
+        }
+    }
+
+    pub(super) const fn what(self) -> &'static str {
+        match self {
+            Self::Same => "core is the same",
+            Self::Changed => "CORE HAS CHANGED SINCE",
+            Self::Unknown => "whether core has changed since is unknown",
+        }
+    }
+}
 
 /// Of fewer timeouts percentiles say nothing.
 const LATE_MIN: u64 = 20;
@@ -230,7 +274,7 @@ fn fuzz(material: &Material) -> Row {
         let total = |field| sum(long.iter().map(|figures| number(figures, field)));
         let (seconds, execs, crashes) = (total("seconds"), total("execs"), total("crashes"));
         draft.tell(
-            format!("all{LONG}"),
+            format!("all{}", draft.long(long.iter().copied())),
             json!({ "targets": long.len(), "seconds": seconds, "execs": execs, "crashes": crashes }),
         );
     }

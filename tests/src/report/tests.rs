@@ -1,7 +1,10 @@
+use super::rows::Since;
 use super::sources::{Counted, add};
 use super::{Material, rows, to_json, to_text};
 use alloc::collections::BTreeMap;
 use serde_json::json;
+use std::path::Path;
+use std::process::Command;
 
 #[test]
 fn what_nobody_measured_is_said_not_to_be() {
@@ -68,8 +71,8 @@ fn a_long_run_is_told_as_one_until_there_is_a_newer() {
     long.extend([("fuzz_uri".to_owned(), fuzz(5)), ("fuzz_wire".to_owned(), fuzz(6))]);
     let old = Material { long, ..Material::default() };
     let text = to_text(&rows(&old), None);
-    assert!(text.contains("of core, in the last long run: missed 3"), "{text}");
-    assert!(text.contains("all, in the last long run: crashes 0, execs 11, seconds 1200, targets 2"), "{text}");
+    assert!(text.contains("of core, in the last long run (commit unknown: whether core has changed since is unknown): missed 3"), "{text}");
+    assert!(text.contains("all, in the last long run (commit unknown: whether core has changed since is unknown): crashes 0, execs 11, seconds 1200, targets 2"), "{text}");
     assert!(text.contains("targets: not measured (./tests/run --only fuzz)"), "the long run is not this one: {text}");
     let text = to_text(&rows(&Material { figures: of(4), ..old }), None);
     assert!(text.contains("of core: missed 4") && !text.contains("missed 3"), "{text}");
@@ -86,16 +89,16 @@ fn a_long_soak_is_told_beside_a_short_one() {
         BTreeMap::from([("soak".to_owned(), figures)])
     };
     let text = to_text(&rows(&Material { long: soak(1_800, 9), ..Material::default() }), None);
-    assert!(text.contains("a set of three, in the last long run: ") && !text.contains("a set of three: "), "{text}");
+    assert!(text.contains("a set of three, in the last long run (commit unknown: whether core has changed since is unknown): ") && !text.contains("a set of three: "), "{text}");
     let both = Material { figures: soak(40, 5), long: soak(1_800, 9), ..Material::default() };
     let text = to_text(&rows(&both), None);
     let wanted = [
         "a set of three: operations timed_out 4, seconds 40",
-        "a set of three, in the last long run: operations timed_out 180, seconds 1800",
+        "a set of three, in the last long run (commit unknown: whether core has changed since is unknown): operations timed_out 180, seconds 1800",
         "microseconds: early 0, max 5, timeouts 4\n",
-        "microseconds, in the last long run: early 0, max 9, p50 1, timeouts 180",
+        "microseconds, in the last long run (commit unknown: whether core has changed since is unknown): early 0, max 9, p50 1, timeouts 180",
         "tasks, drift of the second half: 0.5",
-        "tasks, drift of the second half, in the last long run: 0.5",
+        "tasks, drift of the second half, in the last long run (commit unknown: whether core has changed since is unknown): 0.5",
     ];
     for line in wanted {
         assert!(text.contains(line), "{line} is not in:\n{text}");
@@ -110,4 +113,23 @@ fn words_in_comments_and_names_do_not_count() {
         &mut counted,
     );
     assert_eq!(counted, Counted { functions: 2, assertions: 1, uses_of_unsafe: 1 });
+}
+
+#[test]
+fn figures_of_a_long_run_tell_their_commit_and_whether_core_has_changed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text).filter(|text| !text.is_empty())
+    };
+    for commit in ["unknown", "", "0123456789ab-dirty", "ffffffffffff", "--output=x"] {
+        assert_eq!(Since::of(root, commit), Since::Unknown, "{commit}");
+    }
+    // A copy of the sources may have no git.
+    let Some(first) = git(&["rev-list", "--max-parents=0", "HEAD"]).filter(|_| root.join(".git").exists()) else { return };
+    assert_eq!(Since::of(root, &first), Since::Changed);
+    let long = BTreeMap::from([("mutants".to_owned(), json!({ "missed": 3, "commit": first }))]);
+    let text = to_text(&rows(&Material { long, root: root.to_owned(), ..Material::default() }), None);
+    assert!(text.contains(&format!("(commit {first}: CORE HAS CHANGED SINCE): missed 3")), "{text}");
 }
