@@ -345,6 +345,20 @@ impl<M: Memory> Pool<M> {
         self.deadlines.of(waiting).is_some_and(|at| at <= now)
     }
 
+    /// The deadline that the waiter of a connection that is being established has brought, if it brought one; `None` if no waiter is bound. Waiters
+    /// whose time is over have failed before, and left the connection to the next.
+    #[cfg(feature = "async")]
+    pub(crate) fn waiter_deadline(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Option<Option<Instant>> {
+        self.begin(now, observer);
+        let waiting = self.conns.at(self.pending(conn)?)?.waiter;
+        Some(self.waiters.at(waiting)?.deadline)
+    }
+
     /// Fails a waiter whose time is over (CMAP-25).
     pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let usage = self.usage();

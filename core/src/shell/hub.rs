@@ -44,7 +44,7 @@ pub struct HubConfig {
     /// zero is for ever.
     pub connect_timeout: Duration,
     /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
-    /// `connect_timeout`; zero is for ever (CMAP-60).
+    /// `connect_timeout`; zero is for ever (CMAP-60). While an operation with a deadline waits for the connection, the deadline applies instead.
     pub command_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
     /// connection too ([`Hub::check_out_limit`]).

@@ -630,14 +630,17 @@ impl<R: Runtime> Server<R> {
             if state.pool.state() == PoolState::Closed {
                 return (Poll::Ready(None), before);
             }
-            let (waits, replaced) = match before {
-                Some(Worker::Waiting(kept)) if kept.will_wake(waker) => (kept, None),
-                before => (waker.clone(), before),
-            };
-            state.replace_worker(worker, Worker::Waiting(waits));
-            (Poll::Pending, replaced)
+            if let Some(waker) = waker.take() {
+                state.replace_worker(worker, Worker::Waiting(waker));
+            }
+            (Poll::Pending, before)
         });
         polled
+    }
+
+    /// The deadline of the operation that waits for a connection that is being established, if it has one; `None` if no operation waits.
+    pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Option<Instant>> {
+        self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
     }
 
     /// News of a worker: the connection is there. Gives the socket back when it came too late.

@@ -318,11 +318,26 @@ impl<R: Runtime> Hub<R> {
                     return Some(Ok((connection, known)));
                 }
                 Shaken::Command => {
-                    // The time of a command is for talking (CMAP-60).
+                    // A command of the handshake is bounded by the deadline of the operation that waits for the connection (CMAP-28). Where no operation
+                    // waits, or one without a deadline, the client's options apply (CMAP-60).
                     let limit = self.time_limit(self.config().command_timeout);
-                    let limit = if is_earlier(limit, deadline) { limit } else { deadline };
-                    let command = pin!(connection.shake_hands(&mut handshake, &mut told));
-                    self.within(server, conn, limit, command).await?
+                    let limit_of = |waiter: Option<Instant>| {
+                        let limit = waiter.or(limit);
+                        if is_earlier(limit, deadline) { limit } else { deadline }
+                    };
+                    let mut at = limit_of(server.waiter_deadline(self.now(), conn).flatten());
+                    let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
+                    loop {
+                        let ended = self.within(server, conn, at, command.as_mut()).await?;
+                        if ended.is_ok() {
+                            break ended;
+                        }
+                        // Another operation may wait for the connection by now, and have more time.
+                        match server.waiter_deadline(self.now(), conn).map(limit_of) {
+                            Some(later) if is_earlier(at, later) => at = later,
+                            Some(_) | None => break ended,
+                        }
+                    }
                 }
                 Shaken::Work => {
                     let work = pin!(connection.work(&mut handshake, |speaker| self.spare_work(speaker)));

@@ -133,6 +133,66 @@ fn dialing_ends_at_the_limit_of_establishing_only() {
     assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut waiting), timed_out(true));
 }
 
+/// A check-out with a deadline of its own.
+fn waiting_until<'a>(
+    hub: &'a Hub<Bench>,
+    server: &'a Arc<Server<Bench>>,
+    deadline: Instant,
+) -> Boxed<'a, Result<(), OperationError>> {
+    let mut waiting: Boxed<'a, _> =
+        Box::pin(async move { hub.check_out_of(Arc::clone(server), Some(deadline), Some(deadline)).await.map(drop) });
+    assert!(poll(&mut waiting).is_pending());
+    waiting
+}
+
+fn ran_out() -> Result<(), OperationError> {
+    Err(OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None }))
+}
+
+/// CMAP-28: shorter and longer than the client's, which does not apply.
+#[test]
+fn o5_a_connection_for_one_operation_is_established_within_its_own_time() {
+    for ends in [3, 10] {
+        let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
+        bench.mute(true);
+        let mut waiting = waiting_until(&hub, &server, after_secs(ends));
+        let mut worker = worker(&hub, &server);
+        assert!(poll(&mut worker).is_pending());
+        assert_eq!(output_at(&bench, after_secs(ends), &mut worker, &mut waiting), ran_out());
+        assert_eq!(counts(&server), PoolCounts::default(), "the connection is given up: {ends} s");
+    }
+}
+
+/// It is not given up with the first operation, whose time is over, nor by the client's limit.
+#[test]
+fn o5_a_connection_that_another_operation_waits_for_is_established_within_the_time_of_that_one() {
+    let (bench, hub, server) = open_as(|config| config.command_timeout = SECOND);
+    bench.delay.store(5_000_000_000, Ordering::Relaxed);
+    let mut first = waiting_until(&hub, &server, after_secs(3));
+    let mut second = waiting_until(&hub, &server, after_secs(10));
+    let mut worker = worker(&hub, &server);
+    assert!(poll(&mut worker).is_pending());
+    assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut first), ran_out());
+    assert!(poll(&mut second).is_pending());
+    assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut second), Ok(()));
+}
+
+/// CMAP-60: for nobody, or an operation without a time limit, the client's options apply.
+#[test]
+fn o5_a_connection_for_an_operation_without_a_deadline_has_the_time_of_the_client() {
+    let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
+    bench.mute(true);
+    let mut waiting = waiting_until(&hub, &server, after_secs(3));
+    let mut endless: Boxed<'_, _> =
+        Box::pin(async { hub.check_out_of(Arc::clone(&server), None, None).await.map(drop) });
+    assert!(poll(&mut endless).is_pending());
+    let mut worker = worker(&hub, &server);
+    assert!(poll(&mut worker).is_pending());
+    assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut waiting), ran_out());
+    assert!(poll(&mut endless).is_pending());
+    assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut endless), timed_out(true));
+}
+
 /// A hub whose connections say three commands, and the peer answers each after 800 ms.
 #[cfg(feature = "auth")]
 fn open_slow(connect_timeout: Duration) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
