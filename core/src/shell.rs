@@ -71,7 +71,7 @@ pub use fork::ForkReset;
 pub use guard::{CheckingOut, Guard};
 pub use hub::{Hub, HubConfig, LATE_REPLY, ServerSnapshot};
 pub use login::{Login, LoginFailure, LoginReport};
-pub use operation::{AttemptError, Attempts, CommandOptions};
+pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy};
 pub use read_preference::append_read_preference;
 #[cfg(feature = "client")]
 pub(crate) use runtime::register;

@@ -11,8 +11,8 @@ use embassy_net::Stack;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
 use poolhouse_core::shell::{
-    Attempts, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError, Runtime, ServerSnapshot,
-    Wanted, append_read_preference,
+    Attempts, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError, RetryPolicy, Runtime,
+    ServerSnapshot, Wanted, append_read_preference,
 };
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::wire::EncodeError;
@@ -165,10 +165,11 @@ impl<L: Layout> Client<L> {
 
     /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
     ///
-    /// - `body`: writes the command's elements, into the connection's buffer; `$db` is added. It is called once more for a second attempt.
+    /// - `body`: writes the command's elements, into the connection's buffer; `$db` is added. It is called again for each further attempt.
     /// - `reply`: where the reply is put.
     ///
-    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. One that failed before it was sent is tried once more.
+    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. One that failed before it was sent is tried once more,
+    /// and one that an overloaded server refused twice at most, without a pause in between.
     ///
     /// Cost: no allocation; the reply is copied once ([`Client::check_out`] spares that).
     ///
@@ -205,8 +206,9 @@ impl<L: Layout> Client<L> {
         let inherited = options.client_read_preference.then_some(client.read_preference);
         let read_preference = options.read_preference.or(inherited);
         let deadline = self.limit(options.timeout.or(client.timeout));
+        let policy = RetryPolicy { repeatable: options.repeatable, ..RetryPolicy::DEFAULT };
         let mut attempts: Attempts<'_, _, OperationError> =
-            self.hub.attempts(self.criteria(read_preference), deadline, options.repeatable);
+            self.hub.attempts(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
             let told = guard.told_preference(read_preference, client.direct_connection);

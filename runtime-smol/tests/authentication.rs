@@ -477,7 +477,8 @@ fn client_of_another_ones_options_has_its_credential() {
     run(async {
         let server = server();
         let first = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
-        let shown = format!("{:?}", first.options());
+        // One option has the user's name in its own.
+        let shown = format!("{:?}", first.options()).replace("max_adaptive_retries", "");
         assert!(shown.contains("credential: Some") && !shown.contains("ada") && !shown.contains(PASSWORD), "{shown}");
         let options = first.options().clone();
         first.close().await;

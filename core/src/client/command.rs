@@ -7,7 +7,7 @@ use super::{Client, Error, Net, Platform, connection};
 use crate::Instant;
 use crate::selection::{ReadPreference, SelectionCriteria};
 pub use crate::shell::CommandOptions;
-use crate::shell::{Guard, Wanted};
+use crate::shell::{Guard, RetryPolicy, Wanted};
 use crate::wire::bson::RawDocument;
 use alloc::string::ToString;
 use core::time::Duration;
@@ -20,7 +20,9 @@ impl<P: Platform> Client<P> {
     /// nothing from the client's options but the time limits: see [`CommandOptions`].
     ///
     /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. One that failed
-    /// before it was sent is tried once more.
+    /// before it was sent is tried once more, and one that an overloaded server refused as often as
+    /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) says, without a pause in between (there is no backoff yet). None
+    /// is with `retryReads=false` or `retryWrites=false`.
     ///
     /// # Errors
     ///
@@ -94,8 +96,8 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.limit(options.timeout.or(self.options().timeout));
-        let mut attempts =
-            self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, options.repeatable);
+        let policy = self.retry_policy(options.repeatable);
+        let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
             let told = guard.told_preference(read_preference, self.options().direct_connection);
@@ -106,6 +108,20 @@ impl<P: Platform> Client<P> {
                 Ok(reply) => return Ok(reply),
                 Err(error) => attempts.failed(error)?,
             }
+        }
+    }
+
+    /// A command that may run twice is retried as a read is. Of another the client does not know whether it reads or writes, so that each of
+    /// the two options rules a further attempt out.
+    ///
+    /// Source: Client Backpressure, "Overload retry policy", on runCommand.
+    fn retry_policy(&self, repeatable: bool) -> RetryPolicy {
+        let options = self.options();
+        RetryPolicy {
+            enabled: options.retry_reads && (repeatable || options.retry_writes),
+            repeatable,
+            max_adaptive_retries: options.max_adaptive_retries,
+            enable_overload_retargeting: options.enable_overload_retargeting,
         }
     }
 

@@ -167,6 +167,19 @@ impl Error {
         }
     }
 
+    /// Whether an overloaded server refused the command or the connection for it: see [`OperationError::is_overload`].
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_overload(),
+            Self::Command(error) => {
+                let has = |name: &str| error.labels.iter().any(|label| label == name);
+                has("SystemOverloadedError") && has("RetryableError")
+            }
+            _ => false,
+        }
+    }
+
     /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, of
     /// establishing one, or of a lookup.
     #[must_use]
@@ -295,5 +308,13 @@ impl crate::shell::AttemptError for Error {
 
     fn is_transient(&self) -> bool {
         self.is_transient()
+    }
+
+    fn is_overload(&self) -> bool {
+        self.is_overload()
+    }
+
+    fn is_operation_timeout(&self) -> bool {
+        matches!(self, Self::Operation(OperationError::Timeout))
     }
 }

@@ -24,6 +24,7 @@ use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::shell::Endpoint;
 use crate::shell::LATE_REPLY;
 use crate::shell::Login;
+use crate::shell::RetryPolicy;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::uri::{ConnectionString, Scheme, UriWarning, W};
@@ -69,11 +70,17 @@ pub struct ClientOptions {
     pub read_concern_level: Option<String>,
     /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
     pub write_concern: WriteConcern,
-    /// `retryReads`, for libraries on top: what the client does twice is what may be done twice by its own
-    /// [options](super::CommandOptions::repeatable), and what was never sent. Default true.
+    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::repeatable) is attempted again. Another command, of which the
+    /// client does not know whether it reads or writes, is attempted again only with both this and `retry_writes`, and only if it was never sent or
+    /// an overloaded server refused it. Default true.
     pub retry_reads: bool,
-    /// `retryWrites`, for libraries on top, as `retry_reads`. Default true.
+    /// `retryWrites`: see `retry_reads`. Default true.
     pub retry_writes: bool,
+    /// `maxAdaptiveRetries`: how often a command is attempted again once an overloaded server has refused it or the connection for it (labels
+    /// `SystemOverloadedError` and `RetryableError`), whatever the command is. There is no backoff yet: each attempt follows at once. Default 2.
+    pub max_adaptive_retries: u32,
+    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. Default false.
+    pub enable_overload_retargeting: bool,
     /// The options of every pool.
     pub pool: PoolOptions,
     /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
@@ -102,7 +109,8 @@ pub struct ClientOptions {
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
     /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
-    /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too.
+    /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
+    /// with a time limit waits for the connection: then that limit does.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
@@ -137,6 +145,8 @@ impl ClientOptions {
             write_concern: WriteConcern::default(),
             retry_reads: true,
             retry_writes: true,
+            max_adaptive_retries: RetryPolicy::DEFAULT.max_adaptive_retries,
+            enable_overload_retargeting: RetryPolicy::DEFAULT.enable_overload_retargeting,
             pool: PoolOptions::DEFAULT,
             monitor: MonitorOptions::DEFAULT,
             server_selection_timeout: SERVER_SELECTION_TIMEOUT,
@@ -242,6 +252,8 @@ impl ClientOptions {
             },
             retry_reads: uri.retry_reads(),
             retry_writes: uri.retry_writes(),
+            max_adaptive_retries: given.max_adaptive_retries.unwrap_or(RetryPolicy::DEFAULT.max_adaptive_retries),
+            enable_overload_retargeting: given.enable_overload_retargeting.unwrap_or_default(),
             pool: uri.pool_options(),
             monitor: uri.monitor_options(),
             server_selection_timeout: uri.server_selection_timeout(),

@@ -206,6 +206,20 @@ impl OperationError {
         }
     }
 
+    /// Whether an overloaded server refused the command or the connection for it: the error has the labels `SystemOverloadedError` and
+    /// `RetryableError`, so that nothing has happened at the server.
+    ///
+    /// Source: Client Backpressure, "Retryable Overload Error" (CMAP-95).
+    #[must_use]
+    pub const fn is_overload(&self) -> bool {
+        match self {
+            Self::Command { labels, .. } => {
+                labels.contains(Labels::SYSTEM_OVERLOADED_ERROR.union(Labels::RETRYABLE_ERROR))
+            }
+            _ => matches!(self.check_out(), Some(CheckOutError::EstablishFailed { overloaded: true, .. })),
+        }
+    }
+
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more (CMAP-67, CMAP-84).
     ///
     /// Among them: the server left the topology while the operation waited for a connection (if it was the client that was closed, the

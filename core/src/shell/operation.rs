@@ -1,6 +1,7 @@
 //! Operations: a server, a connection, what is done with it, and perhaps all of it once more.
 //!
-//! Read first: Retryable Reads, "Implementing Retryable Reads"; Server Selection, "Passing read preference to mongos and load balancers".
+//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Server Selection, "Passing read preference
+//! to mongos and load balancers".
 
 use super::error::OperationError;
 use super::guard::Guard;
@@ -28,8 +29,8 @@ pub struct CommandOptions<'a> {
     pub client_read_preference: bool,
     /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
     pub timeout: Option<Duration>,
-    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption
-    /// or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption,
+    /// the end of `socketTimeoutMS` or a change of the server's state too, and not only when it was certainly never sent. Default false.
     pub repeatable: bool,
 }
 
@@ -72,6 +73,12 @@ pub trait AttemptError: From<OperationError> {
 
     /// Whether another attempt may well succeed: see [`OperationError::is_transient`].
     fn is_transient(&self) -> bool;
+
+    /// Whether an overloaded server refused it: see [`OperationError::is_overload`].
+    fn is_overload(&self) -> bool;
+
+    /// Whether the deadline of the connection had passed: [`OperationError::Timeout`].
+    fn is_operation_timeout(&self) -> bool;
 }
 
 impl AttemptError for OperationError {
@@ -82,35 +89,89 @@ impl AttemptError for OperationError {
     fn is_transient(&self) -> bool {
         self.is_transient()
     }
+
+    fn is_overload(&self) -> bool {
+        self.is_overload()
+    }
+
+    fn is_operation_timeout(&self) -> bool {
+        matches!(self, Self::Timeout)
+    }
 }
 
-/// The attempts of one operation: at most two, the second preferably on another server.
+/// When an operation is attempted again, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Whether it is attempted again at all.
+    pub enabled: bool,
+    /// Whether it does no harm to run it twice: then it is attempted once more after any transient error, and not only when it was certainly never
+    /// sent.
+    pub repeatable: bool,
+    /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload).
+    pub max_adaptive_retries: u32,
+    /// `enableOverloadRetargeting`: whether an overloaded server is taken for a further attempt only if no other suits.
+    pub enable_overload_retargeting: bool,
+}
+
+impl RetryPolicy {
+    /// One further attempt of what was never sent, two after an overload, on any server that suits.
+    pub const DEFAULT: Self =
+        Self { enabled: true, repeatable: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// How many servers an operation keeps away from, if it can.
+const DEPRIORITIZED_MAX: usize = 4;
+
+/// The attempts of one operation: two, or more after an overload. Each follows at once: there is no backoff yet.
 ///
-/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
+/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Client Side Operations Timeout, "Server Selection"
+/// (CMAP-28, CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     hub: &'a Hub<R>,
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
-    repeatable: bool,
+    policy: RetryPolicy,
+    /// How many attempts have failed.
+    failures: u32,
+    /// How many may fail before the last.
+    retries_max: u32,
     /// Where the attempt under way is, or was.
     server: Option<ServerId>,
-    /// How the first one ended.
+    /// Servers that attempts failed on. Beyond so many, the others are forgotten.
+    deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
+    /// How the attempt before this one ended.
     failed: Option<E>,
 }
 
 impl<R: Runtime> Hub<R> {
     /// The attempts of an operation that begins now.
     ///
-    /// - `deadline`: the operation's own, for all its attempts.
-    /// - `repeatable`: whether it does no harm to run it twice: then it is run once more after any transient error, and not only
-    ///   when it was certainly never sent.
+    /// - `deadline`: the operation's own, for all its attempts. Without one, an [`OperationError::Timeout`] is the end of the time for one command,
+    ///   and so a network error.
     pub const fn attempts<'a, E: AttemptError>(
         &'a self,
         criteria: SelectionCriteria<'a>,
         deadline: Option<Instant>,
-        repeatable: bool,
+        policy: RetryPolicy,
     ) -> Attempts<'a, R, E> {
-        Attempts { hub: self, criteria, deadline, repeatable, server: None, failed: None }
+        let deprioritized = heapless::Vec::new();
+        Attempts {
+            hub: self,
+            criteria,
+            deadline,
+            policy,
+            failures: 0,
+            retries_max: 1,
+            server: None,
+            deprioritized,
+            failed: None,
+        }
     }
 }
 
@@ -119,11 +180,11 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// # Errors
     ///
-    /// Why there is none, after as many attempts as there may be. That no server suits a second attempt says less than why there is
-    /// one: then it is the first error.
+    /// Why there is none, after as many attempts as there may be. That no server suits a further attempt says less than why there is
+    /// one: then it is the error before.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
-            let wanted = Wanted { criteria: self.criteria, deprioritized: self.server.as_slice() };
+            let wanted = Wanted { criteria: self.criteria, deprioritized: &self.deprioritized };
             let limit = self.hub.check_out_limit(self.deadline);
             let server = match self.hub.select_server(&wanted, limit).await {
                 Ok(server) => server,
@@ -143,9 +204,19 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// The error itself, if there is none.
     pub fn failed(&mut self, error: E) -> Result<(), E> {
-        let again = error.is_retryable() || (self.repeatable && error.is_transient());
-        if self.failed.is_some() || !again {
+        let policy = self.policy;
+        let is_overload = error.is_overload();
+        if is_overload {
+            self.retries_max = policy.max_adaptive_retries;
+        }
+        let is_transient = error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout());
+        let again = is_overload || error.is_retryable() || (policy.repeatable && is_transient);
+        if !policy.enabled || !again || self.failures >= self.retries_max {
             return Err(error);
+        }
+        self.failures += 1;
+        if !is_overload || policy.enable_overload_retargeting {
+            let _ = self.server.map(|server| self.deprioritized.push(server));
         }
         self.failed = Some(error);
         Ok(())

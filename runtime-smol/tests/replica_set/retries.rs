@@ -1,9 +1,10 @@
-//! The one further attempt: what gets it, what does not, and how the operation ends without it.
+//! The further attempts: what gets them, what does not, and how the operation ends without them.
 
 use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, set, still_set};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
+use poolhouse_smol::poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, CommandOptions, Error};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
@@ -98,14 +99,14 @@ fn establishment_that_is_labelled_is_retried() {
         set.server(primary).set_fail_point(point(FailPointMode::Times(1)));
         ping(&client).await.expect("the second attempt succeeds");
         assert_eq!(pool(&client, &set, primary).generation, 0, "overload clears nothing");
-        // And only once: with nobody idle, and every establishment hung up on, the error is the establishment's.
+        // As often as an overload is: with nobody idle, and every establishment hung up on, the error is the establishment's.
         let held = client.check_out().await.expect("a connection");
         let accepted = set.server(primary).accepted_count();
         set.server(primary).set_fail_point(point(FailPointMode::AlwaysOn));
         let error = refused(ping(&client).await);
         let expected = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: true };
         assert_eq!(error.check_out(), Some(&expected));
-        assert_eq!(set.server(primary).accepted_count(), accepted + 2);
+        assert_eq!(set.server(primary).accepted_count(), accepted + 3);
         drop(held);
         client.close().await;
     });
@@ -158,6 +159,135 @@ fn second_attempt_ends_at_the_deadline() {
         let limited = CommandOptions::new().repeatable().with_timeout(Duration::from_millis(200));
         refused(super::support::insert(&client, limited).await);
         assert!(begun.elapsed() < Duration::from_secs(15), "the options of the client say 20 s");
+        client.close().await;
+    });
+}
+
+const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
+
+fn may_run_twice(repeatable: bool) -> CommandOptions<'static> {
+    if repeatable { CommandOptions::new().repeatable() } else { CommandOptions::new() }
+}
+
+fn overload(mode: FailPointMode) -> FailPoint {
+    FailPoint::new(mode, &["ping"]).error(462).labels(&OVERLOAD)
+}
+
+/// Client Backpressure, on runCommand: without both options it is not attempted again. A command that may run twice is a read.
+#[test]
+fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let server = set.server(primary);
+        for (reads, writes, repeatable, again) in [
+            (true, true, false, true),
+            (false, true, false, false),
+            (true, false, false, false),
+            (true, false, true, true),
+            (false, true, true, false),
+        ] {
+            let case = format!("retryReads={reads}, retryWrites={writes}, repeatable={repeatable}");
+            let mut options = options(&set.uri());
+            (options.retry_reads, options.retry_writes) = (reads, writes);
+            options.app_name = Some("allowed".to_owned());
+            // No check meets the fail point, which is meant for the pool's handshakes.
+            options.monitor.heartbeat_frequency = Duration::from_secs(60);
+            options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Poll;
+            let client = client(options);
+            known(&client, &set).await;
+            let command = may_run_twice(repeatable);
+            server.set_fail_point(
+                FailPoint::new(FailPointMode::Times(1), &["hello", "isMaster"]).app_name("allowed").close(),
+            );
+            let outcome = ping_with(&client, command).await;
+            assert_eq!(outcome.is_ok(), again, "{case}: a connection that is not established: {outcome:?}");
+            ping_with(&client, command).await.expect("a ping");
+            let before = sent(&server, "ping").len();
+            server.set_fail_point(overload(FailPointMode::Times(1)));
+            let outcome = ping_with(&client, command).await;
+            assert_eq!(outcome.is_ok(), again, "{case}: an overload: {outcome:?}");
+            assert_eq!(sent(&server, "ping").len() - before, 1 + usize::from(again), "{case}");
+            server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn o2_an_overload_is_retried_as_often_as_max_adaptive_retries_says() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let server = set.server(primary);
+        for retries in [None, Some(0), Some(1), Some(4)] {
+            let mut options = options(&set.uri());
+            if let Some(retries) = retries {
+                options.max_adaptive_retries = retries;
+            }
+            let client = client(options);
+            known(&client, &set).await;
+            let before = sent(&server, "ping").len();
+            server.set_fail_point(overload(FailPointMode::AlwaysOn));
+            let error = refused(ping(&client).await);
+            assert!(error.is_overload(), "{error:?}");
+            let attempts = 1 + retries.unwrap_or(2) as usize;
+            assert_eq!(sent(&server, "ping").len() - before, attempts, "maxAdaptiveRetries={retries:?}");
+            server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn o2_an_overload_is_retried_elsewhere_only_with_overload_retargeting() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let server = set.server(primary);
+        let preferring = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::PrimaryPreferred));
+        for retargets in [false, true] {
+            let mut options = options(&set.uri());
+            options.enable_overload_retargeting = retargets;
+            let client = client(options);
+            known(&client, &set).await;
+            let before = sent(&server, "ping").len();
+            server.set_fail_point(overload(FailPointMode::AlwaysOn));
+            let outcome = ping_with(&client, preferring).await;
+            assert_eq!(outcome.is_ok(), retargets, "{outcome:?}");
+            assert_eq!(sent(&server, "ping").len() - before, if retargets { 1 } else { 3 });
+            server.set_fail_point(FailPoint::new(FailPointMode::Off, &["ping"]));
+            client.close().await;
+        }
+    });
+}
+
+/// Retryable Reads: without timeoutMS the end of the time for a command is a network error. It counts as one of the attempts.
+#[test]
+fn o3_a_repeatable_command_is_attempted_again_after_the_socket_timeout() {
+    run(async {
+        let set = still_set();
+        let primary = set.primary().expect("a primary");
+        let server = set.server(primary);
+        let mut options = options(&set.uri());
+        options.timeout = None;
+        options.socket_timeout = Some(Duration::from_secs(1));
+        let client = client(options);
+        known(&client, &set).await;
+        for (repeatable, silences, attempts) in [(false, 1, 1), (true, 1, 2), (true, 2, 2)] {
+            let before = sent(&server, "ping").len();
+            let point = FailPoint::new(FailPointMode::Times(silences), &["ping"]).block(Duration::from_secs(60));
+            server.set_fail_point(point);
+            let outcome = ping_with(&client, may_run_twice(repeatable)).await;
+            assert_eq!(sent(&server, "ping").len() - before, attempts, "repeatable={repeatable}");
+            match outcome {
+                Ok(()) => assert!(attempts > silences as usize, "the server kept silent"),
+                Err(error) => {
+                    assert!(matches!(error, Error::Operation(OperationError::Timeout)), "{error:?}");
+                    assert_eq!(attempts, silences as usize);
+                }
+            }
+        }
         client.close().await;
     });
 }

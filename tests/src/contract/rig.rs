@@ -15,7 +15,7 @@ use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_core::selection::SelectionCriteria;
-use poolhouse_core::shell::{Guard, Hub, OperationError, PoolSnapshot, Runtime, Wanted};
+use poolhouse_core::shell::{Guard, Hub, OperationError, PoolSnapshot, RetryPolicy, Runtime, Wanted};
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::command::CommandReply;
 use std::sync::Mutex;
@@ -193,7 +193,8 @@ pub(crate) async fn find_again<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<S
 }
 
 async fn attempt<R: Runtime>(hub: &Hub<R>, name: &str, repeatable: bool) -> Result<String, OperationError> {
-    let mut attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, repeatable);
+    let policy = RetryPolicy { repeatable, ..RetryPolicy::DEFAULT };
+    let mut attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, policy);
     loop {
         let mut guard = attempts.next().await?;
         match find_by(&mut guard, name).await {

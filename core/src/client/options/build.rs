@@ -123,17 +123,31 @@ impl ClientOptions {
         self
     }
 
-    /// `retryReads`, for libraries on top. Default true.
+    /// `retryReads`. See [`ClientOptions::retry_reads`](#structfield.retry_reads). Default true.
     #[must_use]
     pub fn retry_reads(mut self, retry: bool) -> Self {
         self.retry_reads = retry;
         self
     }
 
-    /// `retryWrites`, for libraries on top. Default true.
+    /// `retryWrites`. See [`ClientOptions::retry_reads`](#structfield.retry_reads). Default true.
     #[must_use]
     pub fn retry_writes(mut self, retry: bool) -> Self {
         self.retry_writes = retry;
+        self
+    }
+
+    /// `maxAdaptiveRetries`: how often a command is attempted again once an overloaded server has refused it; zero is not at all. Default 2.
+    #[must_use]
+    pub fn max_adaptive_retries(mut self, retries: u32) -> Self {
+        self.max_adaptive_retries = retries;
+        self
+    }
+
+    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. Default false.
+    #[must_use]
+    pub fn enable_overload_retargeting(mut self, enable: bool) -> Self {
+        self.enable_overload_retargeting = enable;
         self
     }
 

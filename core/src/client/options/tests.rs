@@ -85,6 +85,10 @@ fn said(name: &str) -> Said {
             })
         }
         "replicaSet" => So("replicaSet=b", |options| options.replica_set("b")),
+        "enableOverloadRetargeting" => {
+            So("enableOverloadRetargeting=true", |options| options.enable_overload_retargeting(true))
+        }
+        "maxAdaptiveRetries" => So("maxAdaptiveRetries=5", |options| options.max_adaptive_retries(5)),
         "retryReads" => So("retryReads=false", |options| options.retry_reads(false)),
         "retryWrites" => So("retryWrites=false", |options| options.retry_writes(false)),
         "serverMonitoringMode" => {

@@ -31,7 +31,7 @@ fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
     let attendance = Attendance::new(Arc::clone(&hub), Some(server.id()));
     assert_eq!(format!("{attendance:?}"), format!("Attendance {{ server: Some({:?}), .. }}", server.id()));
     attendance.end();
-    let attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, true);
+    let attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
     assert_eq!(format!("{attempts:?}"), "Attempts { server: None, .. }");
 }
 
