@@ -30,6 +30,8 @@
 //! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`], and [`Runtime::is_inherited`], which tells.
 
 mod attend;
+#[cfg(feature = "std")]
+mod backlog;
 mod connection;
 #[cfg(feature = "alloc")]
 mod drain;
@@ -58,6 +60,8 @@ mod tests;
 mod warm_up;
 
 pub use attend::{Attendance, restart};
+#[cfg(all(feature = "std", feature = "tracing"))]
+pub(crate) use backlog::{Backlog, Next};
 pub use connection::ExchangeError;
 pub use error::{CheckOutFailure, OperationError, SelectionReport, ServerAddress};
 #[cfg(feature = "alloc")]
@@ -79,5 +83,5 @@ pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Locked, Runtime};
 pub use select::Wanted;
 pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]
-pub use subscriber::{Notice, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
+pub use subscriber::{Notice, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 pub use task::ServerTask;

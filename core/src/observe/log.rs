@@ -39,7 +39,7 @@ pub(crate) mod tests;
 mod text;
 
 #[cfg(all(feature = "async", feature = "std"))]
-pub use queue::{LOG_QUEUE_EVENTS, LogQueue};
+pub use queue::{LOG_QUEUE_BYTES, LOG_QUEUE_EVENTS, LogQueue};
 #[cfg(feature = "client")]
 pub(crate) use srv::SrvPolled;
 

@@ -42,11 +42,29 @@ impl EventRef<'_> {
     /// A copy to keep. Allocates for events of the topology.
     #[must_use]
     pub fn to_owned(&self) -> Event {
+        self.to_owned_after(&mut None)
+    }
+
+    /// A copy to keep, which shares with the events before what is still the same.
+    ///
+    /// - `last`: the topology's last description that was copied.
+    pub(crate) fn to_owned_after(&self, last: &mut Option<crate::topology::OwnedTopologyDescription>) -> Event {
         match *self {
             Self::Pool(event) => Event::Pool(*event),
             Self::Heartbeat(event) => Event::Heartbeat(*event),
-            Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.to_owned())),
+            Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.to_owned_after(last))),
             Self::Mux(event) => Event::Mux(*event),
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Event {
+    /// The memory that it takes besides itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),
+            Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) => 0,
         }
     }
 }

@@ -6,12 +6,13 @@
 #[cfg(test)]
 mod tests;
 
+use super::backlog::{Backlog, Next};
 use super::event::{Event, EventRef, Publish};
 use super::fork::Birth;
 use super::runtime::register;
 use crate::Instant;
 use crate::observe::contain;
-use alloc::collections::VecDeque;
+use crate::topology::OwnedTopologyDescription;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::future::poll_fn;
@@ -21,6 +22,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many events a subscription keeps for a reader that is behind, unless it asks for another number.
 pub const SUBSCRIPTION_EVENTS: usize = 1024;
+
+/// How many bytes of descriptions and addresses the events have together that a subscription keeps for a reader that is behind: 4 MiB, some two
+/// thousand changes of a set of three. Events of the topology have them, as large as servers make them; all others have none.
+pub const SUBSCRIPTION_BYTES: usize = 4 << 20;
 
 /// All subscriptions of a client. Clones are of the same.
 #[derive(Clone, Debug, Default)]
@@ -40,15 +45,16 @@ struct Shared {
 #[derive(Debug, Default)]
 struct List {
     queues: Vec<Weak<Mutex<Queue>>>,
+    /// The topology's last description that was copied: consecutive events share it.
+    last: Option<OwnedTopologyDescription>,
     /// Nothing will ever be published again.
     closed: bool,
 }
 
 struct Queue {
-    notices: VecDeque<(Instant, Event)>,
+    notices: Backlog<(Instant, Event)>,
     limit: usize,
     filter: fn(&EventRef<'_>) -> bool,
-    lost: u64,
     closed: bool,
     waker: Option<Waker>,
 }
@@ -86,14 +92,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Subscribers {
     /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing, nor is it in the child of a fork.
     ///
-    /// - `limit`: how many events are kept for a reader that is behind; at least 1.
+    /// - `limit`: how many events are kept for a reader that is behind; at least 1. Fewer are if they are more than [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
         let limit = limit.max(1);
-        let notices = VecDeque::with_capacity(limit.min(64));
         let birth = self.shared.birth.clone();
-        let queue = Queue { notices, limit, filter, lost: 0, closed: birth.is_inherited(), waker: None };
+        let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_inherited(), waker: None };
         let queue = Arc::new(Mutex::new(queue));
         if !birth.is_inherited() {
             let mut list = lock(&self.shared.list);
@@ -147,8 +152,11 @@ impl Publish for Subscribers {
         if self.shared.birth.is_inherited() {
             return;
         }
-        let list = lock(&self.shared.list);
-        for queue in list.queues.iter().filter_map(Weak::upgrade) {
+        let mut list = lock(&self.shared.list);
+        let List { queues, last, .. } = &mut *list;
+        // Of all subscriptions there is one copy.
+        let mut copy = None;
+        for queue in queues.iter().filter_map(Weak::upgrade) {
             let mut queue = lock(&queue);
             if queue.closed {
                 continue;
@@ -162,11 +170,12 @@ impl Publish for Subscribers {
                     continue;
                 }
             }
-            if queue.lost > 0 || queue.notices.len() >= queue.limit {
-                queue.lost += 1;
-            } else {
-                queue.notices.push_back((now, event.to_owned()));
-            }
+            let limit = queue.limit;
+            queue.notices.push(limit, SUBSCRIPTION_BYTES, || {
+                let event = copy.get_or_insert_with(|| event.to_owned_after(last)).clone();
+                let bytes = event.heap_bytes();
+                ((now, event), bytes)
+            });
             if queue.waker.is_some() {
                 self.shared.unread.store(true, Ordering::Release);
             }
@@ -193,7 +202,7 @@ impl Shared {
         let list = lock(&self.list);
         let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
             let mut queue = lock(&queue);
-            if queue.is_empty() && !queue.closed { None } else { queue.waker.take() }
+            if queue.notices.is_empty() && !queue.closed { None } else { queue.waker.take() }
         });
         if waker.is_none() {
             // Under the lock, which publishing takes: nothing that is published now is missed.
@@ -244,21 +253,17 @@ impl Subscription {
 
 impl core::fmt::Debug for Queue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Queue").field("len", &self.notices.len()).field("lost", &self.lost).finish_non_exhaustive()
+        let (len, lagged) = self.notices.counts();
+        f.debug_struct("Queue").field("len", &len).field("lost", &lagged).finish_non_exhaustive()
     }
 }
 
 impl Queue {
-    fn is_empty(&self) -> bool {
-        self.notices.is_empty() && self.lost == 0
-    }
-
     fn pop(&mut self) -> Option<Notice> {
-        match self.notices.pop_front() {
-            Some((at, event)) => Some(Notice::Event { at, event }),
-            None if self.lost > 0 => Some(Notice::Lost { count: core::mem::take(&mut self.lost) }),
-            None => None,
-        }
+        Some(match self.notices.pop()? {
+            Next::Entry((at, event)) => Notice::Event { at, event },
+            Next::Lagged(count) => Notice::Lost { count },
+        })
     }
 }
 
@@ -273,6 +278,7 @@ impl Drop for Subscription {
         let mut list = lock(&shared.list);
         list.queues.retain(|queue| !core::ptr::eq(queue.as_ptr(), Arc::as_ptr(&self.queue)));
         if list.queues.is_empty() {
+            list.last = None;
             shared.active.store(false, Ordering::Release);
         }
     }

@@ -7,23 +7,32 @@ use super::texts::{TextId, TextSlot, TextsRef};
 use crate::ServerId;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A copy of a topology's description: what readers hold while the topology goes on.
+#[cfg(test)]
+mod tests;
+
+/// A copy of a topology's description: what readers hold while the topology goes on. It has the texts that the description names, and no others.
 ///
-/// Four allocations, whatever the number of servers.
+/// Clones share it. Six allocations, whatever the number of servers.
 #[derive(Clone)]
 pub struct OwnedTopologyDescription {
+    shared: Arc<Topology>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Topology {
     id: TopologyId,
     meta: Meta,
-    bytes: Vec<u8>,
-    slots: Vec<TextSlot>,
+    texts: Arc<Texts>,
     names: Vec<TextId>,
     servers: Vec<Server>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 struct Server {
     server: ServerId,
     address: TextId,
@@ -32,11 +41,92 @@ struct Server {
     names: (u32, u32),
 }
 
+/// Texts of a copy.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Texts {
+    bytes: Vec<u8>,
+    slots: Vec<TextSlot>,
+}
+
+impl Texts {
+    fn view(&self) -> TextsRef<'_> {
+        TextsRef { bytes: &self.bytes, slots: &self.slots }
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.slots.capacity() * size_of::<TextSlot>()
+    }
+}
+
+/// Copies descriptions with the texts that they name, each once.
+struct Copier<'t> {
+    from: TextsRef<'t>,
+    to: Texts,
+    names: Vec<TextId>,
+    /// The number in the copy of each text that has one.
+    known: Vec<Option<TextId>>,
+}
+
+impl<'t> Copier<'t> {
+    fn new(from: TextsRef<'t>) -> Self {
+        Self { from, to: Texts::default(), names: Vec::new(), known: vec![None; from.slots.len()] }
+    }
+
+    /// Copies a text, and returns its number in the copy.
+    fn text(&mut self, id: TextId) -> TextId {
+        if let Some(known) = self.known[usize::from(id.0)] {
+            return known;
+        }
+        let text = self.from.get(id).as_bytes();
+        let offset = u32::try_from(self.to.bytes.len()).unwrap_or(u32::MAX);
+        let copy = TextId(u16::try_from(self.to.slots.len()).unwrap_or(u16::MAX));
+        self.to.bytes.extend_from_slice(text);
+        self.to.slots.push(TextSlot::at(offset, u16::try_from(text.len()).unwrap_or(u16::MAX)));
+        self.known[usize::from(id.0)] = Some(copy);
+        copy
+    }
+
+    fn server(&mut self, server: &ServerDescription<'_>) -> Server {
+        let from = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        for name in server.names {
+            let name = self.text(*name);
+            self.names.push(name);
+        }
+        let to = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let data = Data {
+            me: server.data.me.map(|id| self.text(id)),
+            primary: server.data.primary.map(|id| self.text(id)),
+            set_name: server.data.set_name.map(|id| self.text(id)),
+            ..*server.data
+        };
+        Server { server: server.server, address: self.text(server.address), data, names: (from, to) }
+    }
+
+    fn topology(mut self, description: &TopologyDescription<'_>) -> Topology {
+        let servers = description.servers().map(|server| self.server(&server)).collect();
+        let meta = *description.source.meta(description.side);
+        let meta = Meta {
+            set_name: meta.set_name.map(|id| self.text(id)),
+            incompatible: meta.incompatible.map(|(address, mismatch)| (self.text(address), mismatch)),
+            ..meta
+        };
+        Topology { id: description.id(), meta, texts: Arc::new(self.to), names: self.names, servers }
+    }
+}
+
 impl OwnedTopologyDescription {
     /// The description, to be read.
     #[must_use]
     pub fn get(&self) -> TopologyDescription<'_> {
-        TopologyDescription { source: self, side: Side::Now }
+        TopologyDescription { source: &*self.shared, side: Side::Now }
+    }
+
+    /// The memory that it takes if it shares nothing with others.
+    #[cfg(all(feature = "async", feature = "std"))]
+    fn heap_bytes(&self) -> usize {
+        let Topology { texts, names, servers, .. } = &*self.shared;
+        let lists = names.capacity() * size_of::<TextId>() + servers.capacity() * size_of::<Server>();
+        size_of::<Topology>() + size_of::<Texts>() + texts.heap_bytes() + lists
     }
 }
 
@@ -46,7 +136,7 @@ impl fmt::Debug for OwnedTopologyDescription {
     }
 }
 
-impl Source for OwnedTopologyDescription {
+impl Source for Topology {
     fn id(&self) -> TopologyId {
         self.id
     }
@@ -56,7 +146,7 @@ impl Source for OwnedTopologyDescription {
     }
 
     fn texts(&self) -> TextsRef<'_> {
-        TextsRef { bytes: &self.bytes, slots: &self.slots }
+        self.texts.view()
     }
 
     fn places(&self) -> usize {
@@ -72,38 +162,32 @@ impl Source for OwnedTopologyDescription {
 }
 
 impl TopologyDescription<'_> {
-    /// Copies it.
+    /// Copies it, with the texts that it names.
     #[must_use]
     pub fn to_owned(&self) -> OwnedTopologyDescription {
-        let texts = self.source.texts();
-        let mut names = Vec::new();
-        let mut servers = Vec::new();
-        for server in self.servers() {
-            servers.push(copied(&server, &mut names));
-        }
-        OwnedTopologyDescription {
-            id: self.id(),
-            meta: *self.source.meta(self.side),
-            bytes: texts.bytes.to_vec(),
-            slots: texts.slots.to_vec(),
-            names,
-            servers,
-        }
+        let topology = Copier::new(self.source.texts()).topology(self);
+        OwnedTopologyDescription { shared: Arc::new(topology) }
     }
-}
 
-fn copied(server: &ServerDescription<'_>, names: &mut Vec<TextId>) -> Server {
-    let from = u32::try_from(names.len()).unwrap_or(u32::MAX);
-    names.extend_from_slice(server.names);
-    let to = u32::try_from(names.len()).unwrap_or(u32::MAX);
-    Server { server: server.server, address: server.address, data: *server.data, names: (from, to) }
+    /// [`TopologyDescription::to_owned`], or a clone of `last` if that says the same. Of texts that are the same there is one copy.
+    fn to_owned_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
+        let mut topology = Copier::new(self.source.texts()).topology(self);
+        if let Some(last) = last {
+            if *last.shared == topology {
+                return last.clone();
+            }
+            if last.shared.texts == topology.texts {
+                topology.texts = Arc::clone(&last.shared.texts);
+            }
+        }
+        OwnedTopologyDescription { shared: Arc::new(topology) }
+    }
 }
 
 /// A copy of a server's description.
 #[derive(Clone)]
 pub struct OwnedServerDescription {
-    bytes: Vec<u8>,
-    slots: Vec<TextSlot>,
+    texts: Texts,
     names: Vec<TextId>,
     server: Server,
 }
@@ -113,18 +197,13 @@ impl OwnedServerDescription {
     #[must_use]
     pub fn get(&self) -> ServerDescription<'_> {
         let Server { server, address, ref data, .. } = self.server;
-        let texts = TextsRef { bytes: &self.bytes, slots: &self.slots };
-        ServerDescription { server, address, data, names: &self.names, texts }
+        ServerDescription { server, address, data, names: &self.names, texts: self.texts.view() }
     }
 
-    /// Copies a text, and gives its number in the copy.
-    fn adopt(&mut self, texts: TextsRef<'_>, id: TextId) -> TextId {
-        let text = texts.get(id).as_bytes();
-        let offset = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
-        let number = u16::try_from(self.slots.len()).unwrap_or(u16::MAX);
-        self.bytes.extend_from_slice(text);
-        self.slots.push(TextSlot::at(offset, u16::try_from(text.len()).unwrap_or(u16::MAX)));
-        TextId(number)
+    /// The memory that it takes.
+    #[cfg(all(feature = "async", feature = "std"))]
+    fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.texts.heap_bytes() + self.names.capacity() * size_of::<TextId>()
     }
 }
 
@@ -138,17 +217,9 @@ impl ServerDescription<'_> {
     /// Copies it, with the texts that it names.
     #[must_use]
     pub fn to_owned(&self) -> OwnedServerDescription {
-        let mut names = Vec::new();
-        let server = copied(self, &mut names);
-        let mut owned = OwnedServerDescription { bytes: Vec::new(), slots: Vec::new(), names, server };
-        for place in 0..owned.names.len() {
-            owned.names[place] = owned.adopt(self.texts, self.names[place]);
-        }
-        owned.server.address = owned.adopt(self.texts, self.address);
-        owned.server.data.me = self.data.me.map(|id| owned.adopt(self.texts, id));
-        owned.server.data.primary = self.data.primary.map(|id| owned.adopt(self.texts, id));
-        owned.server.data.set_name = self.data.set_name.map(|id| owned.adopt(self.texts, id));
-        owned
+        let mut copier = Copier::new(self.texts);
+        let server = copier.server(self);
+        OwnedServerDescription { texts: copier.to, names: copier.names, server }
     }
 }
 
@@ -217,13 +288,22 @@ impl SdamEvent<'_> {
     /// Copies it.
     #[must_use]
     pub fn to_owned(&self) -> OwnedSdamEvent {
+        self.to_owned_after(&mut None)
+    }
+
+    /// Copies it. It shares with the events before what is still the same.
+    ///
+    /// - `last`: the topology's last description that was copied.
+    pub(crate) fn to_owned_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
         match *self {
             Self::TopologyOpening { topology } => OwnedSdamEvent::TopologyOpening { topology },
             Self::TopologyDescriptionChanged { topology, previous, new } => {
+                let previous = previous.to_owned_like(last.as_ref());
+                let new = last.insert(new.to_owned_like(Some(&previous))).clone();
                 OwnedSdamEvent::TopologyDescriptionChanged {
                     topology,
-                    previous: Box::new(previous.to_owned()),
-                    new: Box::new(new.to_owned()),
+                    previous: Box::new(previous),
+                    new: Box::new(new),
                 }
             }
             Self::ServerOpening { topology, server, address } => {
@@ -248,6 +328,21 @@ impl SdamEvent<'_> {
 }
 
 impl OwnedSdamEvent {
+    /// The memory that it takes besides itself, if it shares nothing with others.
+    #[cfg(all(feature = "async", feature = "std"))]
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Self::TopologyDescriptionChanged { previous, new, .. } => {
+                2 * size_of::<OwnedTopologyDescription>() + previous.heap_bytes() + new.heap_bytes()
+            }
+            Self::ServerDescriptionChanged { address, previous, new, .. } => {
+                address.capacity() + previous.heap_bytes() + new.heap_bytes()
+            }
+            Self::ServerOpening { address, .. } | Self::ServerClosed { address, .. } => address.capacity(),
+            Self::TopologyOpening { .. } | Self::TopologyClosed { .. } | Self::NoServers { .. } => 0,
+        }
+    }
+
     /// The event as it was.
     #[must_use]
     pub fn get(&self) -> SdamEvent<'_> {

@@ -114,6 +114,9 @@ impl Choices<'_> {
 /// The hosts of this world.
 const HOSTS: [&str; 7] = ["a:27017", "b:27017", "c:27017", "d:1", "[::1]:27017", "/tmp/s.sock", "x:27017"];
 
+/// The one among them that is a path.
+const PATH: &str = HOSTS[5];
+
 /// What was told.
 #[derive(Default)]
 struct Told {
@@ -162,7 +165,9 @@ impl<M: Memory> Life<M> {
         let count = 1 + usize::from(choices.below(3));
         let direct_connection = count == 1 && choices.one_in(4);
         let replica_set = choices.one_in(3).then_some("rs");
-        let seeds = &HOSTS[..count];
+        // A path among them is one that servers may name, too.
+        let seeds = [[HOSTS[0], "", ""], [HOSTS[0], HOSTS[1], ""], [HOSTS[0], HOSTS[1], PATH]];
+        let seeds = &seeds[count - 1][..count];
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
         let config = options.validate().expect("options that go together");
         let now = Instant::from_nanos(u64::from(choices.byte()));
@@ -208,7 +213,8 @@ impl<M: Memory> Life<M> {
     fn seeds(&mut self, choices: &mut Choices<'_>) {
         let wanted = choices.byte();
         let seeds = HOSTS.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1).map(|(_, host)| *host);
-        let names: Vec<String> = seeds.clone().map(str::to_owned).collect();
+        // Nobody is led to a path by hosts that were looked up.
+        let names: Vec<String> = seeds.clone().filter(|host| *host != PATH).map(str::to_owned).collect();
         // Capital letters, twice the same, and what is no address make no difference.
         let spelled: Vec<String> = seeds.clone().map(|host| host.replace(":27017", "")).collect();
         let spelled = spelled.iter().map(String::as_str);

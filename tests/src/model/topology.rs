@@ -274,6 +274,8 @@ pub struct ModelTopology {
     /// What is known.
     pub state: State,
     seeds: usize,
+    /// Seeds that are paths of unix sockets.
+    paths: Vec<String>,
     /// Events since they were taken.
     pub events: Vec<ModelEvent>,
     /// Actions since they were taken.
@@ -288,6 +290,7 @@ impl ModelTopology {
         Self {
             state: State { topology_type, set_name, max_set_version: None, max_election_id: None, servers },
             seeds: seeds.len(),
+            paths: seeds.iter().filter(|seed| seed.starts_with('/')).cloned().collect(),
             events: Vec::new(),
             actions: seeds.iter().cloned().map(ModelAction::Added).collect(),
         }
@@ -302,7 +305,10 @@ impl ModelTopology {
                 return known.server_type.is_known();
             }
         }
-        let server = Server { server_type: reply.server_type(), error: None, reply: reply.clone() };
+        let server = match self.bad_address(reply) {
+            Some(error) => Server::unknown(Some(error)),
+            None => Server { server_type: reply.server_type(), error: None, reply: reply.clone() },
+        };
         self.step(address, server);
         let Some(server) = self.state.servers.get(address) else { return false };
         let is_known = server.server_type.is_known();
@@ -310,6 +316,21 @@ impl ModelTopology {
             self.actions.insert(ModelAction::Ready(address.to_owned()));
         }
         is_known
+    }
+
+    /// The first place of a reply at which there is the path of a unix socket that is no seed.
+    fn bad_address(&self, reply: &Reply) -> Option<String> {
+        let is_bad = |text: &String| text.starts_with('/') && !self.paths.contains(text);
+        for (field, text) in [("me", &reply.me), ("primary", &reply.primary)] {
+            if text.as_ref().is_some_and(is_bad) {
+                return Some(format!("the hello reply's {field} is no address"));
+            }
+        }
+        let lists = [("hosts", &reply.hosts), ("passives", &reply.passives), ("arbiters", &reply.arbiters)];
+        lists.into_iter().find_map(|(field, list)| {
+            let place = list.iter().position(is_bad)?;
+            Some(format!("the hello reply's {field}[{place}] is no address"))
+        })
     }
 
     /// A check that failed.

@@ -6,9 +6,8 @@ mod tests;
 use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
 use crate::Instant;
 use crate::observe::{EventContext, contain};
-use crate::shell::{Event, EventRef, Publish};
-use crate::topology::TopologyId;
-use alloc::collections::VecDeque;
+use crate::shell::{Backlog, Event, EventRef, Next, Publish};
+use crate::topology::{OwnedTopologyDescription, TopologyId};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +17,13 @@ use tracing::level_filters::LevelFilter;
 /// How many events may wait for a subscriber that is behind.
 pub const LOG_QUEUE_EVENTS: usize = 8192;
 
+/// How many bytes of descriptions, addresses and replies the events have together that may wait for a subscriber that is behind: 8 MiB.
+pub const LOG_QUEUE_BYTES: usize = 8 << 20;
+
 /// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
 ///
 /// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
-/// change. A subscriber that panics is passed over, and the message with it. Of more than [`LOG_QUEUE_EVENTS`] that wait the newest are lost, and a warning says how many.
+/// change. A subscriber that panics is passed over, and the message with it. Of more than [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] that wait the newest are lost, and a warning says how many.
 ///
 /// Clones are of the same queue.
 #[derive(Clone, Debug)]
@@ -41,8 +43,9 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    entries: VecDeque<Entry>,
-    lost: u64,
+    entries: Backlog<Entry>,
+    /// The topology's last description that was copied: consecutive events share it.
+    last: Option<OwnedTopologyDescription>,
     /// Somebody empties it.
     emptied: bool,
 }
@@ -68,7 +71,12 @@ impl LogQueue {
         &self.logs
     }
 
-    fn entry(&self, event: &EventRef<'_>, context: &EventContext<'_>) -> Entry {
+    fn entry(
+        &self,
+        event: &EventRef<'_>,
+        context: &EventContext<'_>,
+        last: &mut Option<OwnedTopologyDescription>,
+    ) -> (Entry, usize) {
         let address = match (&self.address, context.address) {
             (Some(known), None) => Some(Arc::clone(known)),
             (Some(known), Some(address)) if **known == *address => Some(Arc::clone(known)),
@@ -76,7 +84,11 @@ impl LogQueue {
         };
         let length = self.logs.options.document_length_max;
         let reply = context.reply.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
-        Entry { event: event.to_owned(), topology: context.topology, address, reply }
+        let event = event.to_owned_after(last);
+        // An address that is shared with others counts, too: it is short.
+        let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
+        let bytes = event.heap_bytes() + texts;
+        (Entry { event, topology: context.topology, address, reply }, bytes)
     }
 
     fn emit(&self, entry: &Entry) {
@@ -115,13 +127,10 @@ impl Publish for LogQueue {
         if is_wanted != Some(true) {
             return;
         }
-        let entry = self.entry(&event, context);
         let mut queue = self.shared.lock();
-        if queue.lost > 0 || queue.entries.len() >= LOG_QUEUE_EVENTS {
-            queue.lost += 1;
-        } else {
-            queue.entries.push_back(entry);
-        }
+        let Queue { entries, last, .. } = &mut *queue;
+        entries.push(LOG_QUEUE_EVENTS, LOG_QUEUE_BYTES, || self.entry(&event, context, last));
+        drop(queue);
         self.shared.waiting.store(true, Ordering::Release);
     }
 
@@ -134,18 +143,12 @@ impl Publish for LogQueue {
         if self.shared.waiting.load(Ordering::Acquire) {
             self.shared.empty(|next| match next {
                 Next::Entry(entry) => self.emit(&entry),
-                Next::Lost(count) => {
+                Next::Lagged(count) => {
                     tracing::warn!(target: TOPOLOGY, message = "Log messages were lost", "count" = count);
                 }
             });
         }
     }
-}
-
-/// What comes out of the queue.
-enum Next {
-    Entry(Entry),
-    Lost(u64),
 }
 
 impl Shared {
@@ -154,7 +157,7 @@ impl Shared {
     }
 
     /// Empties the queue, unless somebody does; that one then sees what was added meanwhile.
-    fn empty(&self, mut emit: impl FnMut(Next)) {
+    fn empty(&self, mut emit: impl FnMut(Next<Entry>)) {
         {
             let mut queue = self.lock();
             if queue.emptied {
@@ -169,13 +172,10 @@ impl Shared {
     }
 
     /// What is next. Under the same lock as finding nothing, the emptying ends.
-    fn next(&self) -> Option<Next> {
+    fn next(&self) -> Option<Next<Entry>> {
         let mut queue = self.lock();
-        if let Some(entry) = queue.entries.pop_front() {
-            return Some(Next::Entry(entry));
-        }
-        if queue.lost > 0 {
-            return Some(Next::Lost(core::mem::take(&mut queue.lost)));
+        if let Some(next) = queue.entries.pop() {
+            return Some(next);
         }
         queue.emptied = false;
         self.waiting.store(false, Ordering::Release);

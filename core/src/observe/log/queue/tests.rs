@@ -20,7 +20,7 @@ fn nothing_is_emitted_before_delivery_and_all_of_it_then() {
     let captured = capture(|| {
         publish(&queue);
         publish(&queue);
-        assert!(queue.shared.lock().entries.len() == 2, "noted down");
+        assert!(queue.shared.lock().entries.counts() == (2, 0), "noted down");
         queue.deliver();
     });
     assert_eq!(captured.len(), 2);
@@ -64,6 +64,30 @@ fn queue_is_bounded_and_says_how_many_were_lost() {
     let lost = &captured[LOG_QUEUE_EVENTS];
     assert_eq!((lost.level, lost.message()), (tracing::Level::WARN, "Log messages were lost"));
     assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
+}
+
+/// Replies may be kept whole, and each of them is as long as the server likes.
+#[test]
+fn security_5_log_queue_is_bounded_in_bytes() {
+    let queue = LogQueue::new(LogOptions { document_length_max: usize::MAX, ..LogOptions::DEFAULT });
+    // { "me": "xx.." }
+    let (length, text) = (1_u32 << 20, "x".repeat(1 << 20));
+    let parts = [&(length + 14).to_le_bytes(), &b"\x02me\0"[..], &(length + 1).to_le_bytes(), text.as_bytes(), b"\0\0"];
+    let bytes = parts.concat();
+    let context = EventContext::of_server("a:1").with_reply(RawDocument::new(&bytes).unwrap());
+    let captured = capture(|| {
+        for _ in 0..20 {
+            queue.publish_in(Instant::ORIGIN, EventRef::Pool(&ready(1)), &context);
+        }
+        let (kept, lost) = queue.shared.lock().entries.counts();
+        assert!(kept < LOG_QUEUE_BYTES >> 20 && kept as u64 + lost == 20, "{kept} kept, {lost} lost");
+        queue.deliver();
+        publish(&queue);
+        queue.deliver();
+    });
+    let warnings = captured.iter().filter(|message| message.level == tracing::Level::WARN);
+    assert_eq!(warnings.map(|message| message.message()).collect::<alloc::vec::Vec<_>>(), ["Log messages were lost"]);
+    assert_eq!(captured.last().map(|message| message.message()), Some("Connection pool ready"), "and it goes on");
 }
 
 #[test]
@@ -177,8 +201,8 @@ fn reply_is_kept_as_short_as_it_is_shown() {
     let queue = LogQueue::new(LogOptions { document_length_max: 1, ..LogOptions::DEFAULT });
     capture(|| {
         let context = EventContext::NONE.with_reply(RawDocument::EMPTY);
-        let entry = queue.entry(&EventRef::Pool(&ready(1)), &context);
-        assert_eq!(entry.reply.as_deref(), Some("{..."));
+        let (entry, bytes) = queue.entry(&EventRef::Pool(&ready(1)), &context, &mut None);
+        assert_eq!((entry.reply.as_deref(), bytes), (Some("{..."), entry.reply.as_ref().map_or(0, String::capacity)));
     });
 }
 
@@ -191,7 +215,7 @@ fn events_of_multiplexed_pools_are_not_logged() {
     let captured = capture(|| {
         queue.publish(Instant::ORIGIN, EventRef::Mux(&event));
         assert!(queue.shared.lock().entries.is_empty());
-        queue.emit(&queue.entry(&EventRef::Mux(&event), &EventContext::NONE));
+        queue.emit(&queue.entry(&EventRef::Mux(&event), &EventContext::NONE, &mut None).0);
         queue.deliver();
     });
     assert_eq!(captured, []);

@@ -1,0 +1,86 @@
+use super::super::{HelloInfo, HelloLists, OnHeap, Topology, TopologyOptions};
+use super::*;
+use crate::{Instant, Observer};
+use alloc::format;
+use alloc::string::ToString;
+
+/// Copies as a queue of events has them.
+#[derive(Default)]
+struct Copies(Vec<OwnedSdamEvent>, Option<OwnedTopologyDescription>);
+
+impl Observer<SdamEvent<'_>> for Copies {
+    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'_>) {
+        let copy = event.to_owned_after(&mut self.1);
+        assert_eq!((copy.to_string(), format!("{:?}", copy.get())), (event.to_string(), format!("{event:?}")));
+        self.0.push(copy);
+    }
+}
+
+#[derive(Default)]
+struct Tags(Vec<String>);
+
+impl HelloLists for Tags {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        ["a", "b"].into_iter()
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|name| (name.as_str(), "1"))
+    }
+}
+
+fn secondary(tags: &[&str], set_version: i64) -> HelloInfo<'static, Tags> {
+    HelloInfo {
+        secondary: true,
+        set_name: Some("rs"),
+        set_version: Some(set_version),
+        max_wire_version: 21,
+        lists: Tags(tags.iter().copied().map(String::from).collect()),
+        ..HelloInfo::default()
+    }
+}
+
+fn changes(copies: &Copies) -> Vec<[&super::Topology; 2]> {
+    let events = copies.0.iter();
+    let changes = events.filter_map(|event| match event {
+        OwnedSdamEvent::TopologyDescriptionChanged { previous, new, .. } => Some([&*previous.shared, &*new.shared]),
+        _ => None,
+    });
+    changes.collect()
+}
+
+/// Otherwise each of many small replies costs what the largest one had.
+#[test]
+fn security_5_consecutive_events_share_descriptions_and_texts() {
+    let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
+    let mut copies = Copies::default();
+    let config = options.validate().unwrap();
+    let mut topology = Topology::<OnHeap>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut copies).unwrap();
+    let [a, b] = ["a", "b"].map(|address| topology.find(address).unwrap());
+    let past: Vec<String> = (0..100).map(|number| format!("past{number}")).collect();
+    let past: Vec<&str> = past.iter().map(String::as_str).collect();
+    topology.handle_hello(Instant::ORIGIN, a, &secondary(&past, 1), None, &mut copies);
+    topology.handle_hello(Instant::ORIGIN, a, &secondary(&["east"], 1), None, &mut copies);
+    copies.0.clear();
+    for version in 0..5 {
+        topology.handle_hello(Instant::ORIGIN, b, &secondary(&[], version), None, &mut copies);
+    }
+    let changes = changes(&copies);
+    assert_eq!(changes.len(), 5);
+    for pair in changes.windows(2) {
+        assert!(core::ptr::eq(pair[0][1], pair[1][0]), "a description is copied once");
+    }
+    for [previous, new] in &changes[1..] {
+        assert!(Arc::ptr_eq(&previous.texts, &new.texts), "texts are copied once");
+    }
+    let texts = &changes[4][1].texts;
+    assert_eq!(texts.slots.len(), 4, "two addresses, a set name and a tag, and no text of the past");
+}
