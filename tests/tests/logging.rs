@@ -9,12 +9,16 @@
 mod capture;
 #[path = "logging/deployment.rs"]
 mod deployment;
+#[path = "logging/failover.rs"]
+mod failover;
 #[path = "logging/matching.rs"]
 mod matching;
 #[path = "logging/run.rs"]
 mod run;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use poolhouse_core::observe::log::LogOptions;
+use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::spec;
 use run::Outcome;
 use serde_json::Value;
@@ -68,6 +72,11 @@ fn main() -> ExitCode {
         Err(reason) => trials.push(Trial::test("own", move || Err(Failed::from(reason.to_string())))),
     }
     trials.push(Trial::test("own::relaxed_tls_is_a_warning", relaxed_tls));
+    trials.push(Trial::test("own::security_4_warnings_of_a_connection_string_are_logged", ignored_options));
+    let shows = arguments.nocapture;
+    trials.push(Trial::test("own::visible_failures_killed_primary_is_reported_once", move || {
+        failover::killed_primary(shows)
+    }));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -87,6 +96,36 @@ fn relaxed_tls() -> Result<(), Failed> {
         assert_eq!(warnings.len(), expected, "{option}");
         assert!(warnings.iter().all(|warning| warning.level == "warn" && warning.component == "connection"));
     }
+    Ok(())
+}
+
+/// Options that are left out are reported by every way to make a client.
+fn ignored_options() -> Result<(), Failed> {
+    let uri = "mongodb://127.0.0.1:1/?appNome=shop&maxPoolSize=-1";
+    let parse = || ClientOptions::parse(uri).expect("unknown options are left out");
+    let makers: [fn(&str, ClientOptions) -> Client; 3] = [
+        |uri, _| smol::block_on(Client::connect(uri)).expect("a client"),
+        |_, options| Client::new(options).expect("a client"),
+        |_, options| Client::new_subscribed(options).expect("a client").0,
+    ];
+    let expected: Vec<_> = parse().warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(expected.len(), 2, "{expected:?}");
+    let taken = |client: Client| {
+        smol::block_on(client.close());
+        capture::taken()
+    };
+    for make in makers {
+        capture::clear();
+        let mut messages = taken(make(uri, parse()));
+        messages.retain(|message| message.level == "warn" && message.component == "connection");
+        let warnings: Vec<_> = messages.iter().map(|message| &message.data["message"]).collect();
+        assert_eq!(warnings, expected.iter().collect::<Vec<_>>());
+    }
+    let mut options = parse();
+    options.log = LogOptions::OFF;
+    capture::clear();
+    let messages = taken(Client::new(options).expect("a client"));
+    assert!(messages.is_empty(), "{messages:?}");
     Ok(())
 }
 

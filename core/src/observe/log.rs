@@ -18,10 +18,32 @@
 //! DEBUG poolhouse::connection: Connection ready: address=localhost:27017, driver-generated ID=1, established in=1.25 ms
 //! ```
 //!
-//! Three messages are *warnings*: a topology that has lost its last server, and, of a client that looks the hosts of a `mongodb+srv://`
-//! string up again and again, a lookup that failed or found no host (`srvName`, `failure`), and hosts that did not count because they are
-//! outside the domain (`srvName`, `count`, and the first eight as `hosts`). Nobody else hears of these two; they come as often as the
-//! lookups.
+//! Durations have at most three decimals. The `reply` of a heartbeat is left out unless [`LogOptions::heartbeat_replies`] is set.
+//!
+//! # Warnings
+//!
+//! The specification fixes *debug* for its messages. What an operator must see with `RUST_LOG=warn` are lines of our own beside them, of the
+//! component [`DEPLOYMENT`]: plain text, one line for one fact, however many pools and monitors notice it.
+//!
+//! | level | line | when |
+//! |---|---|---|
+//! | warn | `primary lost: a:1 of replica set rs: network error` | no primary is known any more; the reason is its error, its new type, or that it left the set |
+//! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; `, before it was a:1` where no loss was seen |
+//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary |
+//! | info | `server reconnected: c:1` | it is known again |
+//! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service were given up |
+//! | warn | `authentication failed: a:1` | a connection was refused for its credential; once, until one to that server is established |
+//!
+//! A server that is down has its pool cleared in the same step, so that its pool has no line; a pool that is driven by hand ([`Logs`]) has one at
+//! each clear. A server that answers, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats
+//! `authentication failed` for each connection.
+//!
+//! Other warnings have the targets of the specification: of [`TOPOLOGY`], a topology that has lost its last server, and, of a client that looks
+//! the hosts of a `mongodb+srv://` string up again and again, a lookup that failed or found no host (`srvName`, `failure`), and hosts that did
+//! not count because they are outside the domain (`srvName`, `count`, and the first eight as `hosts`), as often as the lookups; of
+//! [`CONNECTION`], when a client is made, each warning of its connection string and of its TLS options.
+//!
+//! # Subscribers
 //!
 //! Where messages go (stdout, stderr, a file) is the subscriber's affair (LOG-35). When nobody listens, nothing is formatted: the
 //! cost is that of [`tracing::enabled!`], some loads and compares.
@@ -29,6 +51,7 @@
 //! [`Logs`] is an [`Observer`] for machines that are driven by hand, and formats on the spot. `LogQueue` is for the async shell: it notes the
 //! event down under the lock, and emits it outside.
 
+mod deployment;
 mod emit;
 #[cfg(all(feature = "async", feature = "std"))]
 mod queue;
@@ -43,6 +66,7 @@ pub use queue::{LOG_QUEUE_BYTES, LOG_QUEUE_EVENTS, LogQueue};
 #[cfg(feature = "client")]
 pub(crate) use srv::SrvPolled;
 
+use self::deployment::Fact;
 use super::{EventContext, Truncated};
 use crate::Instant;
 use crate::machine::Observer;
@@ -58,6 +82,11 @@ use tracing::level_filters::LevelFilter;
 pub const CONNECTION: &str = "poolhouse::connection";
 /// The target of messages of topologies and heartbeats: the component "topology".
 pub const TOPOLOGY: &str = "poolhouse::topology";
+/// The target of the lines for operators: servers that are down, primaries that are lost and found. The specification has no such component.
+pub const DEPLOYMENT: &str = "poolhouse::deployment";
+
+/// The address of a server that no context names.
+const UNKNOWN: &str = "an unknown server";
 
 /// What is logged, and how. What is not restricted here is up to the subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +96,11 @@ pub struct LogOptions {
     pub connection: LevelFilter,
     /// Messages of topologies and heartbeats at most this verbose. Default all.
     pub topology: LevelFilter,
+    /// Lines for operators at most this verbose. Default all.
+    pub deployment: LevelFilter,
+    /// Whether the message of a heartbeat shows the server's reply. Default no: it has up to some thousand bytes, for each server every ten
+    /// seconds.
+    pub heartbeat_replies: bool,
     /// How many bytes of a document are shown before `...`. Default 1000.
     pub document_length_max: usize,
     /// Fields or sentences. Default fields.
@@ -88,15 +122,22 @@ impl LogOptions {
     pub const DEFAULT: Self = Self {
         connection: LevelFilter::TRACE,
         topology: LevelFilter::TRACE,
+        deployment: LevelFilter::TRACE,
+        heartbeat_replies: false,
         document_length_max: 1000,
         style: LogStyle::Structured,
     };
 
     /// Nothing is logged.
-    pub const OFF: Self = Self { connection: LevelFilter::OFF, topology: LevelFilter::OFF, ..Self::DEFAULT };
+    pub const OFF: Self = Self {
+        connection: LevelFilter::OFF,
+        topology: LevelFilter::OFF,
+        deployment: LevelFilter::OFF,
+        ..Self::DEFAULT
+    };
 
-    /// The defaults, changed by what the environment says: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, for those that are not set
-    /// `MONGODB_LOG_ALL`, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). Whatever makes no sense counts as not set (LOG-34).
+    /// The defaults, changed by what the environment says: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for those that
+    /// are not set and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). Whatever makes no sense counts as not set (LOG-34).
     ///
     /// - `variable`: the value of an environment variable.
     ///
@@ -115,7 +156,7 @@ impl LogOptions {
             if value.eq_ignore_ascii_case("unlimited") { Some(usize::MAX) } else { value.parse().ok() }
         });
         let document_length_max = length.unwrap_or(Self::DEFAULT.document_length_max);
-        Self { connection, topology, document_length_max, ..Self::DEFAULT }
+        Self { connection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
     }
 }
 
@@ -196,6 +237,27 @@ impl Logs {
         self.options.topology >= LevelFilter::WARN && tracing::enabled!(target: TOPOLOGY, Level::WARN)
     }
 
+    /// Whether a subscriber receives warnings about the deployment.
+    #[inline]
+    #[must_use]
+    fn logs_deployment(&self) -> bool {
+        self.options.deployment >= LevelFilter::WARN && tracing::enabled!(target: DEPLOYMENT, Level::WARN)
+    }
+
+    /// Whether a subscriber receives this fact about the deployment.
+    fn logs_fact(&self, fact: &Fact<'_>) -> bool {
+        let is_warning = fact.level() == Level::WARN;
+        self.options.deployment >= fact.level() && (is_warning || tracing::enabled!(target: DEPLOYMENT, Level::INFO))
+    }
+
+    /// Logs a warning of the client's options.
+    #[cfg(feature = "client")]
+    pub(crate) fn warn_of_options(&self, warning: impl fmt::Display) {
+        if self.options.connection >= LevelFilter::WARN {
+            tracing::warn!(target: CONNECTION, "{warning}");
+        }
+    }
+
     /// Whether anybody listens to this event of a topology.
     fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
         match event {
@@ -210,9 +272,23 @@ impl Logs {
         }
     }
 
+    /// Reports the facts about the deployment that are in an event, to a subscriber that receives them.
+    fn report_facts(&self, event: &SdamEvent<'_>, mut report: impl FnMut(&Fact<'_>)) {
+        if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
+            if self.logs_deployment() {
+                Fact::of_topology(*previous, *new, |fact| {
+                    if self.logs_fact(fact) {
+                        report(fact);
+                    }
+                });
+            }
+        }
+    }
+
     fn said<'a>(&self, context: &EventContext<'a>) -> Said<'a> {
         let reply = context
             .reply
+            .filter(|_| self.options.heartbeat_replies)
             .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
         Said { topology: context.topology, address: context.address, reply }
     }
@@ -253,6 +329,11 @@ impl Observer<PoolEvent> for Logs {
         if self.logs_connections() {
             self.pool(event, &self.said(context));
         }
+        if let Some(fact) = Fact::of_pool(event, context) {
+            if self.logs_deployment() {
+                deployment::emit(fact.level(), &fact);
+            }
+        }
     }
 }
 
@@ -276,6 +357,7 @@ impl<'e> Observer<SdamEvent<'e>> for Logs {
         if self.logs_sdam(event) {
             self.sdam(event);
         }
+        self.report_facts(event, |fact| deployment::emit(fact.level(), fact));
     }
 }
 
@@ -339,6 +421,20 @@ fn failed_error(
     (reason == crate::pool::CheckOutFailedReason::ConnectionError).then_some(error)
 }
 
+/// Milliseconds with at most three decimals: the rest would be noise of the conversion.
 fn millis(duration: core::time::Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+    // A quotient is the number that is nearest to the decimal fraction, and so is shown as that.
+    duration.saturating_add(core::time::Duration::from_nanos(500)).as_micros() as f64 / 1000.0
+}
+
+/// The most of a name, or of a reason, that is shown: no name in the DNS is longer.
+const NAME_BYTES_MAX: usize = 253;
+
+/// A name that a peer chose, whatever is in it, on one line.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Truncated::new(self.0.escape_debug(), NAME_BYTES_MAX).fmt(f)
+    }
 }

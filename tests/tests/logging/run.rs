@@ -142,6 +142,7 @@ impl World<'_> {
         let mut log = LogOptions::OFF;
         // Tests of documents want them whole.
         log.document_length_max = 10_000;
+        log.heartbeat_replies = true;
         if let Some(levels) = entity["observeLogMessages"].as_object() {
             let level = |component: &str| match levels.get(component).and_then(Value::as_str) {
                 Some("debug") => LevelFilter::DEBUG,

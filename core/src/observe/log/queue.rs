@@ -3,15 +3,18 @@
 #[cfg(test)]
 mod tests;
 
+use super::deployment::{self, Fact};
 use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
 use crate::Instant;
 use crate::observe::{EventContext, contain};
+use crate::pool::PoolEvent;
 use crate::shell::{Backlog, Event, EventRef, Next, Publish};
 use crate::topology::{OwnedTopologyDescription, TopologyId};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 /// How many events may wait for a subscriber that is behind.
@@ -32,6 +35,8 @@ pub struct LogQueue {
     shared: Arc<Shared>,
     /// Of the server whose events these are, so that each need not copy it.
     address: Option<Arc<str>>,
+    /// That server has refused a credential, and no connection to it was established since.
+    refused: Arc<AtomicBool>,
 }
 
 #[derive(Debug, Default)]
@@ -50,9 +55,17 @@ struct Queue {
     emptied: bool,
 }
 
+/// What is to be logged.
+#[derive(Debug)]
+enum Content {
+    Event(Event),
+    /// A line about the deployment.
+    Line(Level, String),
+}
+
 #[derive(Debug)]
 struct Entry {
-    event: Event,
+    content: Content,
     topology: Option<TopologyId>,
     address: Option<Arc<str>>,
     reply: Option<String>,
@@ -62,7 +75,7 @@ impl LogQueue {
     /// An empty queue.
     #[must_use]
     pub fn new(options: LogOptions) -> Self {
-        Self { logs: Logs::new(options), shared: Arc::default(), address: None }
+        Self { logs: Logs::new(options), shared: Arc::default(), address: None, refused: Arc::default() }
     }
 
     /// What emits on the spot, for what is told where no lock is held.
@@ -83,22 +96,61 @@ impl LogQueue {
             (_, address) => address.map(Arc::from),
         };
         let length = self.logs.options.document_length_max;
-        let reply = context.reply.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
+        let shown = context.reply.filter(|_| self.logs.options.heartbeat_replies);
+        let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
         let event = event.to_owned_after(last);
         // An address that is shared with others counts, too: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;
-        (Entry { event, topology: context.topology, address, reply }, bytes)
+        (Entry { content: Content::Event(event), topology: context.topology, address, reply }, bytes)
+    }
+
+    /// Adds an entry, with the bytes that it has on the heap. `make` is called under the lock of the queue, and only if there is room.
+    fn push(&self, make: impl FnOnce(&mut Option<OwnedTopologyDescription>) -> (Entry, usize)) {
+        let mut queue = self.shared.lock();
+        let Queue { entries, last, .. } = &mut *queue;
+        entries.push(LOG_QUEUE_EVENTS, LOG_QUEUE_BYTES, || make(last));
+        drop(queue);
+        self.shared.waiting.store(true, Ordering::Release);
+    }
+
+    fn push_fact(&self, fact: &Fact<'_>) {
+        let line = fact.to_string();
+        let bytes = line.capacity();
+        let content = Content::Line(fact.level(), line);
+        self.push(|_| (Entry { content, topology: None, address: None, reply: None }, bytes));
+    }
+
+    /// The lines about the deployment that are in a pool's event.
+    fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        if matches!(event, PoolEvent::ConnectionReady { .. }) {
+            self.refused.store(false, Ordering::Relaxed);
+        }
+        let address = context.address.or(self.address.as_deref());
+        let Some(fact) = Fact::of_pool(event, &EventContext { address, ..*context }) else { return };
+        let is_news = match fact {
+            // Of a whole pool: its server is down, which the topology reports.
+            Fact::PoolCleared { service, .. } => service.is_some(),
+            Fact::AuthenticationFailed { .. } => !self.refused.swap(true, Ordering::Relaxed),
+            Fact::PrimaryLost { .. }
+            | Fact::PrimaryFound { .. }
+            | Fact::ServerDown { .. }
+            | Fact::ServerReconnected { .. } => true,
+        };
+        if is_news && self.logs.logs_deployment() {
+            self.push_fact(&fact);
+        }
     }
 
     fn emit(&self, entry: &Entry) {
         let reply = entry.reply.as_deref().map(Reply::Text);
         let said = Said { topology: entry.topology, address: entry.address.as_deref(), reply };
-        match &entry.event {
-            Event::Pool(event) => self.logs.pool(event, &said),
-            Event::Heartbeat(event) => self.logs.heartbeat(event, &said),
-            Event::Sdam(event) => self.logs.sdam(&event.get()),
-            Event::Mux(_) => {}
+        match &entry.content {
+            Content::Event(Event::Pool(event)) => self.logs.pool(event, &said),
+            Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &said),
+            Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
+            Content::Event(Event::Mux(_)) => {}
+            Content::Line(level, line) => deployment::emit(*level, line),
         }
     }
 }
@@ -108,8 +160,13 @@ impl Publish for LogQueue {
     fn is_active(&self) -> bool {
         // Where nobody listens to warnings, nobody is asked.
         LevelFilter::current() >= LevelFilter::WARN
-            && contain(|| self.logs.logs_connections() || self.logs.logs_topology() || self.logs.warns_of_topology())
-                .unwrap_or(false)
+            && contain(|| {
+                self.logs.logs_connections()
+                    || self.logs.logs_topology()
+                    || self.logs.warns_of_topology()
+                    || self.logs.logs_deployment()
+            })
+            .unwrap_or(false)
     }
 
     fn publish(&self, now: Instant, event: EventRef<'_>) {
@@ -117,25 +174,28 @@ impl Publish for LogQueue {
     }
 
     fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
-        let is_wanted = contain(|| match &event {
-            EventRef::Pool(_) => self.logs.logs_connections(),
-            EventRef::Heartbeat(_) => self.logs.logs_topology(),
-            EventRef::Sdam(event) => self.logs.logs_sdam(event),
-            // No specification has messages for them.
-            EventRef::Mux(_) => false,
+        // A subscriber that panics when it is asked receives nothing.
+        let _ = contain(|| {
+            let is_wanted = match &event {
+                EventRef::Pool(_) => self.logs.logs_connections(),
+                EventRef::Heartbeat(_) => self.logs.logs_topology(),
+                EventRef::Sdam(event) => self.logs.logs_sdam(event),
+                // No specification has messages for them.
+                EventRef::Mux(_) => false,
+            };
+            if is_wanted {
+                self.push(|last| self.entry(&event, context, last));
+            }
+            match &event {
+                EventRef::Pool(event) => self.push_facts_of_pool(event, context),
+                EventRef::Sdam(event) => self.logs.report_facts(event, |fact| self.push_fact(fact)),
+                EventRef::Heartbeat(_) | EventRef::Mux(_) => {}
+            }
         });
-        if is_wanted != Some(true) {
-            return;
-        }
-        let mut queue = self.shared.lock();
-        let Queue { entries, last, .. } = &mut *queue;
-        entries.push(LOG_QUEUE_EVENTS, LOG_QUEUE_BYTES, || self.entry(&event, context, last));
-        drop(queue);
-        self.shared.waiting.store(true, Ordering::Release);
     }
 
     fn of_server(&self, address: &str) -> Self {
-        Self { address: Some(Arc::from(address)), ..self.clone() }
+        Self { address: Some(Arc::from(address)), refused: Arc::default(), ..self.clone() }
     }
 
     #[inline]

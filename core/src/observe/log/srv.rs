@@ -2,14 +2,11 @@
 //!
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation" (what is to be logged).
 
-use super::{LogStyle, Logs, TOPOLOGY, Truncated};
+use super::{LogStyle, Logs, NAME_BYTES_MAX, Name, TOPOLOGY, Truncated};
 use crate::dns::{SeedlistError, SrvPoll};
 use crate::topology::TopologyId;
 use alloc::string::String;
 use core::fmt;
-
-/// The most of a host's name, or of a reason, that is shown: no name in the DNS is longer.
-const TEXT_BYTES_MAX: usize = 253;
 
 /// What has come of one lookup.
 pub(crate) struct SrvPolled<'a> {
@@ -33,7 +30,7 @@ impl Logs {
         }
         let (id, name, style) = (polled.topology.get(), polled.name, self.options().style);
         if let Some(failure) = polled.failure {
-            let failure = Truncated::new(failure, TEXT_BYTES_MAX);
+            let failure = Truncated::new(failure, NAME_BYTES_MAX);
             match style {
                 LogStyle::Structured => tracing::warn!(
                     target: TOPOLOGY,
@@ -75,7 +72,7 @@ impl fmt::Display for Hosts<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, host) in self.0.iter().enumerate() {
             let separator = if place == 0 { "" } else { ", " };
-            write!(f, "{separator}{}", Truncated::new(host.escape_debug(), TEXT_BYTES_MAX))?;
+            write!(f, "{separator}{}", Name(host))?;
         }
         Ok(())
     }

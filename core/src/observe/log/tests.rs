@@ -2,6 +2,7 @@
 
 pub(crate) mod capture;
 mod connection;
+mod deployment;
 mod options;
 mod silence;
 mod topology;
@@ -14,4 +15,17 @@ fn logs(options: LogOptions) -> Within<'static, Logs> {
     Within::new(Logs::new(options), EventContext::of_server("db.example:27018"))
 }
 
-const TEXT: LogOptions = LogOptions { style: LogStyle::Text, ..LogOptions::DEFAULT };
+/// The messages of the specification, whole.
+const MESSAGES: LogOptions =
+    LogOptions { deployment: LevelFilter::OFF, heartbeat_replies: true, ..LogOptions::DEFAULT };
+const TEXT: LogOptions = LogOptions { style: LogStyle::Text, ..MESSAGES };
+
+/// A connection that a pool wants.
+pub(crate) fn connection_id() -> crate::pool::ConnId {
+    use crate::pool::{OnHeap, Pool, PoolConfig, PoolId};
+    let now = Instant::ORIGIN;
+    let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut ());
+    pool.ready(now, &mut ());
+    let _waits = pool.check_out(now, None, &mut ()).expect("it waits");
+    pool.poll_establish().expect("wanted")
+}

@@ -1,6 +1,6 @@
 //! The unstructured messages: a sentence for each (LOG-40). What is not known is left out with the words around it.
 
-use super::{Said, closed_reason, failed_error, failed_reason, millis};
+use super::{Said, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
 use crate::monitor::{HeartbeatId, MonitorEvent};
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
@@ -17,7 +17,7 @@ pub(super) struct Sdam<'a>(pub(super) &'a SdamEvent<'a>);
 
 impl Said<'_> {
     fn address(&self) -> &str {
-        self.address.unwrap_or("an unknown server")
+        self.address.unwrap_or(UNKNOWN)
     }
 }
 

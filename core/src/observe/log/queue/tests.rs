@@ -120,7 +120,8 @@ fn events_of_several_threads_are_emitted_in_order_and_never_at_once() {
         (AtomicBool::new(false), Mutex::new(alloc::vec::Vec::new()), std::sync::Barrier::new(THREADS as usize));
     let emit = |next| {
         assert!(!busy.swap(true, Ordering::SeqCst), "two at once");
-        let Next::Entry(Entry { event: Event::Pool(PoolEvent::PoolReady { pool }), .. }) = next else {
+        let Next::Entry(Entry { content: Content::Event(Event::Pool(PoolEvent::PoolReady { pool })), .. }) = next
+        else {
             panic!("none was lost")
         };
         emitted.lock().expect("not poisoned").push(pool);
@@ -198,7 +199,7 @@ fn subscriber_that_panics_when_it_is_asked_listens_to_nothing() {
 
 #[test]
 fn reply_is_kept_as_short_as_it_is_shown() {
-    let queue = LogQueue::new(LogOptions { document_length_max: 1, ..LogOptions::DEFAULT });
+    let queue = LogQueue::new(LogOptions { document_length_max: 1, heartbeat_replies: true, ..LogOptions::DEFAULT });
     capture(|| {
         let context = EventContext::NONE.with_reply(RawDocument::EMPTY);
         let (entry, bytes) = queue.entry(&EventRef::Pool(&ready(1)), &context, &mut None);
@@ -231,4 +232,43 @@ fn address_that_comes_with_an_event_is_its_own() {
         queue.deliver();
     });
     assert!(captured.iter().map(|event| event.text("serverHost")).eq(["b", "c"]), "{captured:?}");
+}
+
+/// The pool of a server that is down has no line beside the server's; a refused credential has one until the server takes a connection.
+#[test]
+fn visible_failures_one_line_for_one_fact_of_a_pool() {
+    use crate::pool::ClosedReason;
+    use crate::{Cause, ObjectId};
+    let (pool, conn) = (PoolId::new(1), crate::observe::log::tests::connection_id());
+    let refused =
+        PoolEvent::ConnectionClosed { pool, conn, reason: ClosedReason::Error, cause: Some(Cause::Authentication) };
+    let cleared = |service_id| PoolEvent::PoolCleared {
+        pool,
+        service_id,
+        interrupt_in_use_connections: false,
+        cause: Some(Cause::Network),
+    };
+    let ready = PoolEvent::ConnectionReady { pool, conn, duration: core::time::Duration::ZERO };
+    let lines = LogOptions { connection: tracing::level_filters::LevelFilter::OFF, ..LogOptions::DEFAULT };
+    let (one, other) = (LogQueue::new(lines).of_server("a:1"), LogQueue::new(lines).of_server("b:2"));
+    let captured = capture(|| {
+        let publish = |queue: &LogQueue, event: &PoolEvent| queue.publish(Instant::ORIGIN, EventRef::Pool(event));
+        publish(&one, &cleared(None));
+        publish(&one, &cleared(Some(ObjectId([0xcd; 12]))));
+        (0..3).for_each(|_| publish(&one, &refused));
+        publish(&other, &refused);
+        publish(&one, &ready);
+        publish(&one, &refused);
+        one.deliver();
+        other.deliver();
+    });
+    assert!(captured.iter().all(|event| event.target == crate::observe::log::DEPLOYMENT), "{captured:?}");
+    let lines: alloc::vec::Vec<_> = captured.iter().map(|event| event.message()).collect();
+    let expected = [
+        "pool cleared: a:1, service cdcdcdcdcdcdcdcdcdcdcdcd: network error",
+        "authentication failed: a:1",
+        "authentication failed: a:1",
+        "authentication failed: b:2",
+    ];
+    assert_eq!(lines, expected);
 }

@@ -114,7 +114,7 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
 #[test]
 fn cleared_pool_is_logged_once_while_it_is_paused() {
     let captured = capture(|| {
-        let mut world = World::new(PoolOptions::DEFAULT, LogOptions::DEFAULT);
+        let mut world = World::new(PoolOptions::DEFAULT, MESSAGES);
         world.ready();
         world.pool.clear(world.now, CLEAR, Some(Cause::Network), &mut world.logs).expect("of its mode");
         world.pool.clear(world.now, CLEAR, Some(Cause::Network), &mut world.logs).expect("of its mode");

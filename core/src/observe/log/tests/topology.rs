@@ -137,7 +137,7 @@ fn life_of_a_topology_is_logged_in_order() {
 /// LOG-29, LOG-31, LOG-33
 #[test]
 fn heartbeats_are_logged_with_their_connection() {
-    let captured = life(LogOptions::DEFAULT, "hello");
+    let captured = life(MESSAGES, "hello");
     let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
         event.check(TOPOLOGY, &[&[message(text), id()], &server()[..], fields].concat());
     };
@@ -160,11 +160,21 @@ fn heartbeats_are_logged_with_their_connection() {
     assert_eq!((started.len(), succeeded.len(), failed.len()), (3, 1, 2));
 }
 
+#[test]
+fn visible_failures_reply_of_a_heartbeat_is_shown_if_asked_for() {
+    let options = LogOptions { heartbeat_replies: false, ..MESSAGES };
+    let captured = life(options, "hello");
+    assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));
+    let captured = life(LogOptions { style: LogStyle::Text, ..options }, "hello");
+    assert!(captured.iter().all(|event| !event.message().contains("Reply")));
+    assert!(!LogOptions::DEFAULT.heartbeat_replies);
+}
+
 /// LOG-36
 #[test]
 fn reply_is_cut_at_the_limit_between_characters() {
     let cut = |limit: usize, text: &str| {
-        let options = LogOptions { document_length_max: limit, ..LogOptions::DEFAULT };
+        let options = LogOptions { document_length_max: limit, ..MESSAGES };
         let captured = life(options, text);
         String::from(named(&captured, "Server heartbeat succeeded")[0].text("reply"))
     };

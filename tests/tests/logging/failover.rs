@@ -1,0 +1,99 @@
+//! What an operator sees while the primary of a replica set is killed and returns.
+
+use super::capture::{self, Message};
+use super::deployment::PATIENCE;
+use libtest_mimic::Failed;
+use poolhouse_core::ServerType;
+use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::topology::{TopologyDescription, TopologyType};
+use poolhouse_smol::{Client, ClientOptions, Event, Notice, Subscription};
+use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
+use smol::future::FutureExt;
+
+/// Connections that are in use when the primary is killed: each notices it.
+const IN_USE: usize = 5;
+/// Failed heartbeats of a server that stays down.
+const HEARTBEATS: usize = 3;
+
+/// Kills the primary of a set, lets it stay down, has another elected, and starts it again: one line for each.
+///
+/// - `shows`: whether the lines are printed, as with `RUST_LOG=poolhouse=info`.
+pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
+    let set = FakeReplicaSet::start(FakeReplicaSetOptions::of(3).by_hand()).map_err(|error| error.to_string())?;
+    let killed = set.primary().expect("a set starts with a primary");
+    let address = set.address(killed).to_string();
+    capture::clear();
+    let elected = smol::block_on(async {
+        let options = ClientOptions::parse(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
+        let (client, mut events) = Client::new_subscribed(options.expect("a connection string")).expect("a client");
+        until(&mut events, &client, |topology| topology.servers().all(|server| server.server_type().is_known())).await;
+        let mut in_use = Vec::new();
+        for _ in 0..IN_USE {
+            in_use.push(client.check_out().await.expect("a primary"));
+        }
+
+        set.kill(killed).expect("sockets");
+        for mut connection in in_use {
+            connection.run_command("admin", bson::doc! { "ping": 1 }).await.expect_err("it is killed");
+        }
+        let is_lost = |topology: TopologyDescription<'_>| topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
+        until(&mut events, &client, is_lost).await;
+        let mut failed = 0;
+        while failed < HEARTBEATS {
+            failed +=
+                usize::from(matches!(next(&mut events).await, Event::Heartbeat(MonitorEvent::HeartbeatFailed { .. })));
+        }
+
+        set.settle();
+        let elected = set.primary().expect("two of three are a majority");
+        until(&mut events, &client, |topology| topology.has_writable_server()).await;
+        set.restart(killed).expect("its port is free");
+        set.settle();
+        let is_back = |topology: TopologyDescription<'_>| {
+            topology
+                .servers()
+                .all(|server| matches!(server.server_type(), ServerType::RsPrimary | ServerType::RsSecondary))
+        };
+        until(&mut events, &client, is_back).await;
+        client.close().await;
+        set.address(elected).to_string()
+    });
+    let expected = [
+        ("info", format!("primary found: {address} of replica set rs0")),
+        ("warn", format!("primary lost: {address} of replica set rs0: network error")),
+        ("info", format!("primary found: {elected} of replica set rs0")),
+        ("info", format!("server reconnected: {address}")),
+    ];
+    let lines: Vec<Message> =
+        capture::taken().into_iter().filter(|message| ["warn", "info"].contains(&message.level.as_str())).collect();
+    let found: Vec<_> = lines.iter().map(|line| (line.level.as_str(), text(line))).collect();
+    for (level, line) in found.iter().filter(|_| shows) {
+        println!("{} poolhouse::deployment: {line}", level.to_uppercase());
+    }
+    assert_eq!(found, expected);
+    assert!(lines.iter().all(|line| line.component == "deployment"), "{lines:?}");
+    Ok(())
+}
+
+fn text(line: &Message) -> String {
+    line.data["message"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The client's next event.
+async fn next(events: &mut Subscription) -> Event {
+    let late = async {
+        smol::Timer::after(PATIENCE).await;
+        panic!("no event in {PATIENCE:?}")
+    };
+    match events.next().or(late).await {
+        Some(Notice::Event { event, .. }) => event,
+        other => panic!("an event, not {other:?}"),
+    }
+}
+
+/// Waits until the client knows the set to be so.
+async fn until(events: &mut Subscription, client: &Client, is_so: impl Fn(TopologyDescription<'_>) -> bool) {
+    while !is_so(client.topology().get()) {
+        next(events).await;
+    }
+}
