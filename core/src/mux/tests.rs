@@ -167,6 +167,7 @@ fn core_connections_are_opened_from_the_start() {
     assert_eq!(world.state(), expected);
 }
 
+/// M6
 #[test]
 fn least_busy_connection_takes_the_request() {
     let mut world = world(MuxOptions::DEFAULT_128);
@@ -228,6 +229,7 @@ fn full_queue_or_none_rejects_with_the_numbers() {
     }
 }
 
+/// M5
 #[test]
 fn those_who_wait_are_served_in_order_and_time_out_at_their_time() {
     let mut world = world(SMALL);
@@ -266,6 +268,7 @@ fn granted_and_cancelled_goes_to_the_next() {
     assert_eq!(world.state().orphaned, 0, "nothing was written");
 }
 
+/// M3
 #[test]
 fn late_reply_reaches_nobody_and_its_id_is_kept_until_it_came() {
     let mut world = world(SMALL);
@@ -284,6 +287,7 @@ fn late_reply_reaches_nobody_and_its_id_is_kept_until_it_came() {
     assert_eq!(world.state().orphaned, 0);
 }
 
+/// M2
 #[test]
 fn reply_that_nobody_waits_for_closes_the_connection() {
     for (what, stream) in
@@ -303,6 +307,7 @@ fn reply_that_nobody_waits_for_closes_the_connection() {
     }
 }
 
+/// M2
 #[test]
 fn second_reply_to_one_request_closes_the_connection() {
     let mut world = world(SMALL);
@@ -318,6 +323,7 @@ fn second_reply_to_one_request_closes_the_connection() {
     assert!(matches!(again, Err(ReplyError::Unknown { .. })), "after");
 }
 
+/// M3
 #[test]
 fn connection_with_less_than_three_quarters_of_its_ids_is_replaced() {
     let mut world = world(SMALL);
@@ -502,6 +508,7 @@ fn ignored_host_has_no_connections_and_comes_back() {
     drop(world.stream());
 }
 
+/// M4
 #[test]
 fn closing_fails_everybody_once() {
     let mut world = world(SMALL);

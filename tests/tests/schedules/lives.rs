@@ -362,7 +362,7 @@ impl Life {
         }
     }
 
-    /// What events tell, against what was seen.
+    /// What events tell, against what was seen (P28).
     fn judge(&self, recorder: &mut Recorder) -> Checks {
         let mut checks = Checks::default();
         let trace = recorder.take().expect("no event is lost");

@@ -16,7 +16,7 @@ fn a_healthy_connection_becomes_available_again() {
     });
 }
 
-/// CMAP-20, CMAP-73
+/// CMAP-20, CMAP-73, P31
 #[test]
 fn a_broken_connection_is_closed_whatever_broke_it() {
     on_each_memory!(DEFAULT, |world| {
@@ -35,7 +35,7 @@ fn a_broken_connection_is_closed_whatever_broke_it() {
     });
 }
 
-/// CMAP-18, CMAP-76, P35
+/// CMAP-18, CMAP-76, P35, P31
 #[test]
 fn a_connection_of_an_older_generation_is_closed_as_stale() {
     on_each_memory!(DEFAULT, |world| {

@@ -89,7 +89,7 @@ fn perished_connections_met_on_the_way_are_closed_and_never_fail_a_check_out() {
     });
 }
 
-/// CMAP-67
+/// CMAP-67, P38
 #[test]
 fn a_paused_pool_refuses_with_a_retryable_error_at_once() {
     on_each_memory!(DEFAULT, |world| {

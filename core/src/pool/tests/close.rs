@@ -59,7 +59,7 @@ fn close_fails_waiters_whose_connection_is_being_established() {
     });
 }
 
-/// CMAP-37
+/// CMAP-37, P33
 #[test]
 fn after_close_a_connection_in_use_is_closed_when_it_is_checked_in() {
     on_each_memory!(DEFAULT, |world| {
@@ -99,7 +99,7 @@ fn close_twice_is_told_once() {
     });
 }
 
-/// CMAP-39: nothing reopens it, and nothing of it changes any more
+/// CMAP-39, P33: nothing reopens it, and nothing of it changes any more
 #[test]
 fn a_closed_pool_is_deaf() {
     on_each_memory!(DEFAULT, |world| {

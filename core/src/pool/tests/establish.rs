@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// CMAP-35
+/// CMAP-35, P3
 #[test]
 fn no_more_than_max_connecting_are_established_at_once_the_background_included() {
     on_each_memory!(PoolOptions { max_connecting: 2, min_pool_size: 5, ..DEFAULT }, |world| {
@@ -69,7 +69,7 @@ fn a_failed_establishment_closes_its_connection_and_fails_its_check_out() {
     });
 }
 
-/// CMAP-46, CMAP-95, CMAP-96, CMAP-97, CMAP-98
+/// CMAP-46, CMAP-95, CMAP-96, CMAP-97, CMAP-98, P46
 #[test]
 fn labels_of_an_overloaded_server_reach_the_caller_as_they_were_given() {
     on_each_memory!(DEFAULT, |world| {
