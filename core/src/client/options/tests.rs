@@ -107,8 +107,6 @@ fn said(name: &str) -> Said {
             options.write_concern(WriteConcern { w_timeout: Some(secs(7)), ..WriteConcern::default() })
         }),
         "serverSelectionTryOnce" => WithoutEffect("serverSelectionTryOnce=false"),
-        "maxAdaptiveRetries" => WithoutEffect("maxAdaptiveRetries=5"),
-        "enableOverloadRetargeting" => WithoutEffect("enableOverloadRetargeting=true"),
         "authMechanism" | "authMechanismProperties" | "authSource" => {
             Feature("mongodb://u:p@a/?authSource=b&authMechanism=SCRAM-SHA-256")
         }
