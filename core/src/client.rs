@@ -248,7 +248,8 @@ impl<P: Platform> Client<P> {
         self.servers().first().map(|server| server.pool)
     }
 
-    /// Listens to everything that happens from now on. Up to 1,024 events are kept for a reader that is behind.
+    /// Listens to everything that happens from now on. For a reader that is behind up to 1,024 events are kept
+    /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of descriptions of servers ([`SUBSCRIPTION_BYTES`](crate::shell::SUBSCRIPTION_BYTES)).
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.subscribe_where(|_| true)

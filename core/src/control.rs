@@ -563,9 +563,7 @@ impl<M: Memory> Control<M> {
         }
         Ok(())
     }
-}
 
-impl<M: Memory> Control<M> {
     /// Remembers the last dial of a server that left, for as long as the pace depends on it.
     fn remember(&mut self, now: Instant, server: ServerId, dialed: Option<Instant>) {
         let Some(dialed) = dialed.filter(|dialed| is_recent(now, *dialed)) else { return };

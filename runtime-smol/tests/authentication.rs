@@ -271,6 +271,23 @@ fn connection_lost_in_authentication_clears_the_pool() {
     });
 }
 
+/// SDAM-69, SDAM-75: the server is Unknown after it, and whoever comes next finds it again by a check that is made for it, and not by the one that
+/// the server answers only after heartbeatFrequencyMS.
+#[test]
+fn o7_authentication_error_does_not_hold_up_the_next_operation() {
+    run(async {
+        let server = server();
+        let mut options = with(&server, Credential::new("ada", PASSWORD));
+        options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
+        let client = Client::new(options).expect("can be used");
+        eventually("it streams", || server.look(|view| view.exhausting_count() == 1)).await;
+        server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
+        refused(list(&client).await);
+        // Checks are so far apart that this one would not be answered before its time is over.
+        list(&client).await.expect("gets in");
+    });
+}
+
 /// Servers of old compress every reply, those of authentication included; requests of it never are.
 #[cfg(feature = "zlib")]
 #[test]

@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod fake;
 pub mod figures;
 pub mod firmware;
+pub mod flood;
 pub mod fuzz;
 pub mod handshake;
 pub mod hunt;

@@ -1,14 +1,18 @@
-//! Whatever a peer says: reading it allocates nothing, and what is made room for is bounded by what has come. On every file of the corpora.
+//! Whatever a peer says: reading it allocates nothing, and what is made room for is bounded by what has come, on every file of the corpora. What is
+//! kept of it for readers of events is bounded, too.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
+use poolhouse_core::shell::{EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
+use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::compress::{Compressor, Compressors, Packer};
 use poolhouse_core::wire::cql::{Decoder, Direction, Limits as CqlLimits, Version};
 use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, decode_message};
+use poolhouse_core::{Instant, Observer};
 use poolhouse_tests::fuzz::TARGETS;
 use poolhouse_tests::hunt::files;
 use std::alloc::System;
@@ -118,5 +122,80 @@ fn envelopes_hold_what_has_come() {
             });
             assert!(held <= 4 * data.len() + 256, "{held} bytes for {} of {version:?}", data.len());
         }
+    }
+}
+
+/// The lists of a reply.
+struct Lists {
+    hosts: Vec<String>,
+    tags: Vec<(String, String)>,
+}
+
+impl HelloLists for Lists {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(String::as_str)
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Publishes what a topology tells.
+struct Told<'s>(&'s Subscribers);
+
+impl Observer<SdamEvent<'_>> for Told<'_> {
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'_>) {
+        self.0.publish(now, EventRef::Sdam(event));
+    }
+}
+
+/// One member says much, another one says little and often.
+#[test]
+fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
+    for (count, bytes) in [(400, 9_500), (400, 200), (300, 20)] {
+        let subscribers = Subscribers::default();
+        let mut subscription = subscribers.subscribe(SUBSCRIPTION_EVENTS, |_| true);
+        let config = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }.validate().expect("valid");
+        let now = Instant::ORIGIN;
+        let held = most(|| {
+            let told = &mut Told(&subscribers);
+            let mut topology = Topology::<OnHeap>::new(now, TopologyId::new(1), config, told).expect("room for seeds");
+            let [a, b] = ["a", "b"].map(|address| topology.find(address).expect("a seed"));
+            let name = |number: usize| (format!("{number}"), "x".repeat(bytes));
+            let reply = |tags| Lists { hosts: vec!["a".to_owned(), "b".to_owned()], tags };
+            let large = reply((0..count).map(name).collect());
+            let hello = |lists, set_version| HelloInfo {
+                secondary: true,
+                set_name: Some("rs"),
+                set_version: Some(set_version),
+                max_wire_version: 21,
+                lists,
+                ..HelloInfo::default()
+            };
+            topology.handle_hello(now, a, &hello(&large, 1), None, told);
+            for version in 0..1_000 {
+                let small = reply(vec![("round".to_owned(), format!("{version}"))]);
+                topology.handle_hello(now, b, &hello(&small, version), None, told);
+            }
+        });
+        let counted: usize = core::iter::from_fn(|| subscription.try_next())
+            .map(|notice| match notice {
+                Notice::Event { .. } => 1,
+                Notice::Lost { count } => usize::try_from(count).expect("not so many"),
+            })
+            .sum();
+        assert!(counted > 2_000, "{counted} events are no attack");
+        // Besides what waits: the topology itself, and the copy that is being made.
+        let limit = SUBSCRIPTION_BYTES + (1 << 20);
+        assert!(held <= limit, "{held} bytes are held for {count} tags of {bytes} bytes");
     }
 }

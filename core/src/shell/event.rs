@@ -42,17 +42,17 @@ impl EventRef<'_> {
     /// A copy to keep. Allocates for events of the topology.
     #[must_use]
     pub fn to_owned(&self) -> Event {
-        self.to_owned_after(&mut None)
+        self.copy_after(&mut None)
     }
 
     /// A copy to keep, which shares with the events before what is still the same.
     ///
     /// - `last`: the topology's last description that was copied.
-    pub(crate) fn to_owned_after(&self, last: &mut Option<crate::topology::OwnedTopologyDescription>) -> Event {
+    pub(crate) fn copy_after(&self, last: &mut Option<crate::topology::OwnedTopologyDescription>) -> Event {
         match *self {
             Self::Pool(event) => Event::Pool(*event),
             Self::Heartbeat(event) => Event::Heartbeat(*event),
-            Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.to_owned_after(last))),
+            Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.copy_after(last))),
             Self::Mux(event) => Event::Mux(*event),
         }
     }

@@ -1,6 +1,6 @@
 //! Subscriptions: events in order, to whoever listens, in bounded memory.
 //!
-//! Each subscription has a queue of its own. One that is not read fills up and then loses the newest events, which
+//! Each subscription has a queue of its own, bounded in events and in their bytes. One that is not read fills up and then loses the newest events, which
 //! [`Notice::Lost`] says in their place; nobody else is held up.
 
 #[cfg(test)]
@@ -172,7 +172,7 @@ impl Publish for Subscribers {
             }
             let limit = queue.limit;
             queue.notices.push(limit, SUBSCRIPTION_BYTES, || {
-                let event = copy.get_or_insert_with(|| event.to_owned_after(last)).clone();
+                let event = copy.get_or_insert_with(|| event.copy_after(last)).clone();
                 let bytes = event.heap_bytes();
                 ((now, event), bytes)
             });

@@ -53,6 +53,7 @@ impl Texts {
         TextsRef { bytes: &self.bytes, slots: &self.slots }
     }
 
+    #[cfg(all(feature = "async", feature = "std"))]
     fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.slots.capacity() * size_of::<TextSlot>()
     }
@@ -170,7 +171,7 @@ impl TopologyDescription<'_> {
     }
 
     /// [`TopologyDescription::to_owned`], or a clone of `last` if that says the same. Of texts that are the same there is one copy.
-    fn to_owned_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
+    fn copy_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
         let mut topology = Copier::new(self.source.texts()).topology(self);
         if let Some(last) = last {
             if *last.shared == topology {
@@ -288,18 +289,18 @@ impl SdamEvent<'_> {
     /// Copies it.
     #[must_use]
     pub fn to_owned(&self) -> OwnedSdamEvent {
-        self.to_owned_after(&mut None)
+        self.copy_after(&mut None)
     }
 
     /// Copies it. It shares with the events before what is still the same.
     ///
     /// - `last`: the topology's last description that was copied.
-    pub(crate) fn to_owned_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
+    pub(crate) fn copy_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
         match *self {
             Self::TopologyOpening { topology } => OwnedSdamEvent::TopologyOpening { topology },
             Self::TopologyDescriptionChanged { topology, previous, new } => {
-                let previous = previous.to_owned_like(last.as_ref());
-                let new = last.insert(new.to_owned_like(Some(&previous))).clone();
+                let previous = previous.copy_like(last.as_ref());
+                let new = last.insert(new.copy_like(Some(&previous))).clone();
                 OwnedSdamEvent::TopologyDescriptionChanged {
                     topology,
                     previous: Box::new(previous),

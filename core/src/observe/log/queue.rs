@@ -98,7 +98,7 @@ impl LogQueue {
         let length = self.logs.options.document_length_max;
         let shown = context.reply.filter(|_| self.logs.options.heartbeat_replies);
         let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
-        let event = event.to_owned_after(last);
+        let event = event.copy_after(last);
         // An address that is shared with others counts, too: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;

@@ -10,7 +10,7 @@ struct Copies(Vec<OwnedSdamEvent>, Option<OwnedTopologyDescription>);
 
 impl Observer<SdamEvent<'_>> for Copies {
     fn on_event(&mut self, _now: Instant, event: &SdamEvent<'_>) {
-        let copy = event.to_owned_after(&mut self.1);
+        let copy = event.copy_after(&mut self.1);
         assert_eq!((copy.to_string(), format!("{:?}", copy.get())), (event.to_string(), format!("{event:?}")));
         self.0.push(copy);
     }
@@ -49,10 +49,9 @@ fn secondary(tags: &[&str], set_version: i64) -> HelloInfo<'static, Tags> {
 }
 
 fn changes(copies: &Copies) -> Vec<[&super::Topology; 2]> {
-    let events = copies.0.iter();
-    let changes = events.filter_map(|event| match event {
-        OwnedSdamEvent::TopologyDescriptionChanged { previous, new, .. } => Some([&*previous.shared, &*new.shared]),
-        _ => None,
+    let changes = copies.0.iter().filter_map(|event| {
+        let OwnedSdamEvent::TopologyDescriptionChanged { previous, new, .. } = event else { return None };
+        Some([&*previous.shared, &*new.shared])
     });
     changes.collect()
 }

@@ -1,0 +1,61 @@
+//! Names that an attacker chooses, and honest ones that are as long.
+
+use alloc::collections::BTreeMap;
+
+use crate::choices::Choices;
+use crate::rng::Rng;
+
+/// What the blocks of a name are made of: as the names of hosts are written.
+const LETTERS: [char; 32] = [
+    'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w',
+    'x', 'y', 'z', '0', '1', '2', '3', '4', '5',
+];
+/// Bytes of a block.
+const BLOCK: usize = 4;
+
+/// So many names that have one hash by FNV-1a with 32 bits, whatever the same bytes follow them; each is four bytes long for each doubling of their number.
+///
+/// By multicollision: two blocks that lead from one state to the same next one are found among some 65,536, for each doubling anew.
+///
+/// # Panics
+///
+/// Panics when no two blocks are found, which does not happen with the fixed seed.
+#[must_use]
+pub fn colliding(count: usize) -> Vec<String> {
+    let mut rng = Rng::new(7);
+    let mut names = vec![String::new()];
+    let mut state = 0x811c_9dc5_u32;
+    while names.len() < count {
+        let mut seen = BTreeMap::new();
+        let (first, second) = loop {
+            let block = block(&mut rng);
+            let next = block.bytes().fold(state, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+            match seen.insert(next, block.clone()) {
+                Some(other) if other != block => {
+                    state = next;
+                    break (other, block);
+                }
+                _ => {}
+            }
+        };
+        names =
+            [first, second].iter().flat_map(|block| names.iter().map(move |name| format!("{name}{block}"))).collect();
+    }
+    names.truncate(count);
+    names
+}
+
+/// So many names of this length, by chance.
+#[must_use]
+pub fn honest(count: usize, bytes: usize) -> Vec<String> {
+    let mut rng = Rng::new(8);
+    let name = |rng: &mut Rng| {
+        let blocks: String = (0..bytes.div_ceil(BLOCK)).map(|_| block(rng)).collect();
+        blocks[..bytes].to_owned()
+    };
+    (0..count).map(|_| name(&mut rng)).collect()
+}
+
+fn block(rng: &mut Rng) -> String {
+    (0..BLOCK).map(|_| rng.one_of(&LETTERS)).collect()
+}

@@ -1,0 +1,183 @@
+//! Replies to hello whose names an attacker chose: they cost about as much as honest ones of the same size.
+
+use core::time::Duration;
+use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
+use poolhouse_core::{Instant, ServerId};
+use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_tests::fake::{FakeOptions, FakeServer, Role, ServerState};
+use poolhouse_tests::flood::{colliding, honest};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Names of hosts and of tags.
+#[derive(Clone, Debug, Default)]
+struct Lists {
+    hosts: Vec<String>,
+    tags: Vec<String>,
+}
+
+impl HelloLists for Lists {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        core::iter::once("a").chain(self.hosts.iter().map(String::as_str))
+    }
+
+    fn passives(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn arbiters(&self) -> impl Iterator<Item = &str> {
+        core::iter::empty()
+    }
+
+    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.tags.iter().map(|name| (name.as_str(), "1"))
+    }
+}
+
+/// A set whose primary says one thing after the other.
+struct Set {
+    topology: Topology<OnHeap>,
+    server: ServerId,
+}
+
+impl Set {
+    fn new() -> Self {
+        let config = TopologyOptions { seeds: &["a"], ..TopologyOptions::default() }.validate().expect("valid");
+        let topology = Topology::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room for a seed");
+        let server = topology.find("a").expect("the seed");
+        Self { topology, server }
+    }
+
+    fn hello(&mut self, lists: &Lists) {
+        let hello = HelloInfo {
+            is_writable_primary: true,
+            set_name: Some("rs"),
+            max_wire_version: 21,
+            lists,
+            ..HelloInfo::default()
+        };
+        assert!(self.topology.handle_hello(Instant::ORIGIN, self.server, &hello, None, &mut ()), "it is taken");
+        while self.topology.poll_action().is_some() {}
+    }
+}
+
+/// The processor's time that this thread has used.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
+}
+
+/// What ten replies cost which say these in turn, at best of many times: whatever else the machine does only adds to it.
+fn cost(replies: &[Lists]) -> Duration {
+    let mut set = Set::new();
+    let round = |_| {
+        let before = used();
+        replies.iter().cycle().take(10).for_each(|lists| set.hello(lists));
+        used() - before
+    };
+    (0..30).map(round).min().expect("some rounds")
+}
+
+/// The names in two halves, of which the one replaces the other in every reply.
+fn halves(names: &[String], list: impl Fn(Vec<String>) -> Lists) -> [Lists; 2] {
+    let (one, other) = names.split_at(names.len() / 2);
+    [one, other].map(|names| list(names.to_vec()))
+}
+
+#[test]
+fn security_2_reply_with_chosen_names_costs_at_most_three_times_an_honest_one() {
+    let tags = |tags| Lists { tags, ..Lists::default() };
+    let hosts = |hosts| Lists { hosts, ..Lists::default() };
+    for (what, count, list) in
+        [("tags", 8_000, &tags as &dyn Fn(Vec<String>) -> Lists), ("hosts", 1_000, &hosts as &dyn Fn(_) -> _)]
+    {
+        let colliding = colliding(count);
+        let bytes = colliding[0].len();
+        let alike = |bytes: usize| (0..count).map(|number| format!("{}{number:04}", "x".repeat(bytes - 4))).collect();
+        let sorted = |descends: bool| {
+            let mut names = honest(count, bytes);
+            names.sort_unstable();
+            if descends {
+                names.reverse();
+            }
+            names
+        };
+        let same = |bytes: usize| vec!["x".repeat(bytes); count];
+        let chosen: [(&str, Vec<String>, usize); 6] = [
+            ("of one hash", colliding, bytes),
+            ("that begin alike", alike(bytes), bytes),
+            ("as long as can be, that begin alike", alike(240), 240),
+            ("in order", sorted(false), bytes),
+            ("in descending order", sorted(true), bytes),
+            ("all the same", same(bytes), bytes),
+        ];
+        for (how, names, bytes) in chosen {
+            let fair = cost(&halves(&honest(count, bytes), list));
+            let unfair = cost(&halves(&names, list));
+            println!("{what} {how}: {unfair:?} against {fair:?} for ten replies");
+            assert!(unfair <= 3 * fair, "{what} {how}: {unfair:?} against {fair:?}");
+        }
+    }
+}
+
+/// A client of a primary whose greeting carries these tags from now on.
+struct Greeted {
+    server: FakeServer,
+    client: Client,
+}
+
+impl Greeted {
+    async fn new() -> Self {
+        let server =
+            FakeServer::start(FakeOptions::with_state(ServerState::default())).expect("the fake server starts");
+        let address = server.address().to_string();
+        server.set_state(ServerState::member(Role::Primary, "rs", &[&address], &address, Some(&address)));
+        let options = ClientOptions::parse(&format!("mongodb://{address}/?replicaSet=rs")).expect("a right string");
+        let client = Client::new(options).expect("options that go together");
+        client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
+        Self { server, client }
+    }
+
+    fn greet(&self, names: &[String], value: u32) {
+        let tags: bson::Document = names.iter().map(|name| (name.clone(), value.to_string().into())).collect();
+        self.server.update_state(|state| drop(state.fields.insert("tags", tags)));
+    }
+
+    /// How many pings are answered within a second, each 10 ms after the one before, while the server says something new every 200 ms.
+    async fn pings(&self, names: &[String], round: u32) -> u32 {
+        let (begun, mut count) = (std::time::Instant::now(), 0);
+        let mut said = 0;
+        while begun.elapsed() < Duration::from_secs(1) {
+            if begun.elapsed() >= Duration::from_millis(200) * said {
+                self.greet(names, round * 100 + said);
+                said += 1;
+            }
+            self.client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
+            count += 1;
+            smol::Timer::after(Duration::from_millis(10)).await;
+        }
+        let topology = self.client.topology();
+        let primary = topology.get().servers().next().expect("the primary");
+        assert_eq!(topology.get().topology_type(), TopologyType::ReplicaSetWithPrimary);
+        assert!(primary.tags().all(|(name, _)| names.iter().any(|known| known == name)), "it was heard");
+        assert_eq!(primary.tags().len(), 511, "tags are taken as far as there are places");
+        count
+    }
+}
+
+/// Both kinds of names take turns, so that whatever else the machine does hits both.
+#[test]
+fn security_2_pings_go_on_while_a_stream_of_replies_has_chosen_tags() {
+    smol::block_on(async {
+        let greeted = Greeted::new().await;
+        let chosen = colliding(4_000);
+        let fair = honest(4_000, chosen[0].len());
+        let mut counts = (0, 0);
+        for round in 0..5 {
+            counts.0 += greeted.pings(&fair, 2 * round).await;
+            counts.1 += greeted.pings(&chosen, 2 * round + 1).await;
+        }
+        println!("{} pings with honest names, {} with chosen ones", counts.0, counts.1);
+        assert!(5 * counts.1 >= 4 * counts.0, "{} pings with honest names, {} with chosen ones", counts.0, counts.1);
+        greeted.client.close().await;
+    });
+}
