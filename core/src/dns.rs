@@ -16,7 +16,7 @@
 //! is as if it had never come. A server's answer may be at most 64 KiB, with 1,000 records, and eight aliases from the name to
 //! its records; however its names are compressed, the work is linear in its length. How often a server is asked is bounded by
 //! `resolv.conf`: 3 servers, 5 attempts and 30 s each at the very most. The product of the three is as long as a lookup lasts, with
-//! all aliases, refusals and streams that come between. Nothing is cached.
+//! all aliases, refusals and streams that come between. Nothing is cached. A time to live of SRV records counts as a day at most.
 
 mod answer;
 mod config;

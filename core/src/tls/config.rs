@@ -39,7 +39,8 @@ impl TlsConfig {
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: an option that cannot be met, and its file.
+    /// [`TlsError`]: an option that cannot be met, and its file; a platform's store without a usable root, and the reason. A part of the
+    /// store that cannot be read is among the warnings.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
         options.check()?;
         let mut warnings = Vec::new();

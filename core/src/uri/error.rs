@@ -153,7 +153,8 @@ impl core::error::Error for UriError {}
 ///
 /// Names the option by its standard name and says where it is (the byte at which its name begins); no value is in it. An option that is
 /// not known has its own name, but none behind a password among the options, or where there is an at-sign in any of them: a part of a
-/// password in which something was not escaped would look the same.
+/// password in which something was not escaped would look the same. If such a name is a probable misspelling, `Display` asks for the known
+/// option that is meant: `maxPoolSzie: unknown option, ignored; did you mean maxPoolSize? (at byte 13)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum UriWarning {

@@ -253,8 +253,8 @@ impl fmt::Display for AuthError {
             Self::SourceNotExternal => "the mechanism needs the source $external",
             Self::MechanismUnsupported { name } => return write!(f, "the mechanism {name} is not supported"),
             Self::PlainWithoutTls => {
-                "PLAIN sends the password itself and is refused without TLS that verifies the server: use tls=true without tlsInsecure, \
-                 tlsAllowInvalidCertificates and tlsAllowInvalidHostnames, or set allow_plain_without_tls"
+                "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
+                 tlsAllowInvalid.., or set allow_plain_without_tls"
             }
             Self::NonceProhibited => "the client's nonce cannot be used",
             Self::Refused { code } => return write!(f, "the server refused with code {code}"),

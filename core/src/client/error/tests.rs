@@ -72,8 +72,8 @@ fn each_error_says_what_went_wrong() {
         (Error::from(TopologyConfigError::LoadBalancedAndDirect), "loadBalanced and directConnection are both true"),
         (
             Error::from(AuthError::PlainWithoutTls),
-            "PLAIN sends the password itself and is refused without TLS that verifies the server: use tls=true without tlsInsecure, \
-             tlsAllowInvalidCertificates and tlsAllowInvalidHostnames, or set allow_plain_without_tls",
+            "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
+             tlsAllowInvalid.., or set allow_plain_without_tls",
         ),
         (Error::LookupNeeded, "the hosts of a mongodb+srv:// string must be looked up"),
         (Error::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() })), "SRV lookup of a.b: no host"),

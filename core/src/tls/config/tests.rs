@@ -1,6 +1,6 @@
 use super::*;
 use rustls_native_certs::load_certs_from_paths;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Whatever the platform has, those that are compiled in are there.
@@ -15,8 +15,8 @@ fn whoever_names_no_authorities_trusts_somebody() {
 
 #[test]
 fn hint_05f_missing_ca_file_is_named() {
-    let mut options = TlsOptions::default();
-    options.ca_file = Some(PathBuf::from("/etc/ssl/no-such-ca.pem"));
+    let ca_file = Some(PathBuf::from("/etc/ssl/no-such-ca.pem"));
+    let options = TlsOptions { ca_file, ..TlsOptions::default() };
     let error = TlsConfig::build(&options).expect_err("there is no such file");
     assert_eq!(error.to_string(), "tlsCAFile /etc/ssl/no-such-ca.pem: cannot be read: entity not found");
 }
@@ -29,7 +29,7 @@ fn file(name: &str, text: &str) -> PathBuf {
 }
 
 /// What comes of a store that is this file, if the environment names it or if it does not.
-fn store(path: &PathBuf, is_named: bool) -> (Result<usize, String>, Vec<TlsWarning>) {
+fn store(path: &Path, is_named: bool) -> (Result<usize, String>, Vec<TlsWarning>) {
     let named = if is_named { format!("SSL_CERT_FILE={}", path.display()) } else { String::new() };
     let mut warnings = Vec::new();
     let roots = roots_of(load_certs_from_paths(Some(path), None), &named, &mut warnings);
@@ -40,8 +40,7 @@ const BROKEN: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n";
 
 #[test]
 fn security_9_store_without_a_usable_root_is_an_error_with_the_file_and_the_reason() {
-    let missing = PathBuf::from("/no/such/store.pem");
-    let (roots, warnings) = store(&missing, true);
+    let (roots, warnings) = store(Path::new("/no/such/store.pem"), true);
     let error = roots.expect_err("there is none");
     let begin = "the platform's trusted authorities cannot be loaded: SSL_CERT_FILE=/no/such/store.pem: ";
     assert!(error.starts_with(begin) && error.contains("No such file or directory"), "{error}");
@@ -63,7 +62,7 @@ fn security_9_store_without_a_usable_root_is_an_error_with_the_file_and_the_reas
 /// The usual store of the platform is no choice of the user's, so Mozilla's roots take its place.
 #[test]
 fn security_9_store_that_is_unusable_in_part_gives_a_warning_with_the_file_and_the_reason() {
-    let (roots, warnings) = store(&PathBuf::from("/no/such/store.pem"), false);
+    let (roots, warnings) = store(Path::new("/no/such/store.pem"), false);
     assert_eq!(roots, Ok(webpki_roots::TLS_SERVER_ROOTS.len()));
     let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
     let text = warning.to_string();
