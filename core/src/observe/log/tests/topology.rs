@@ -167,7 +167,7 @@ fn visible_failures_reply_of_a_heartbeat_is_shown_if_asked_for() {
     assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));
     let captured = life(LogOptions { style: LogStyle::Text, ..options }, "hello");
     assert!(captured.iter().all(|event| !event.message().contains("Reply")));
-    assert!(!LogOptions::DEFAULT.heartbeat_replies);
+    assert_eq!(options, LogOptions { deployment: LevelFilter::OFF, ..LogOptions::DEFAULT });
 }
 
 /// LOG-36
