@@ -6,12 +6,12 @@ use core::time::Duration;
 use futures_lite_join::join_all;
 use poolhouse_smol::Event;
 use poolhouse_smol::Notice;
+use poolhouse_smol::Smol;
 use poolhouse_smol::mux::cql::{Compression, Consistency, ErrorCode, Opcode, Parameters, Request, Response, Version};
 use poolhouse_smol::mux::{
     AcquireError, HostOptions, MuxEvent, MuxOptions, RejectionReason, RequestError, RequestOptions, Session,
     SessionOptions,
 };
-use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_core::client::mux;
 use poolhouse_smol::poolhouse_core::shell::Subscribers;
 use poolhouse_tests::contract::hosted::Probe;

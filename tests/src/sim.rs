@@ -85,12 +85,19 @@ impl Shape {
         self
     }
 
-    /// Lets the client have no subscriber and not read the clock for part of the check-outs and check-ins.
+    /// Lets the client have no subscriber, and not read the clock for part of the check-outs and check-ins: without maxIdleTimeMS, until options change.
     #[must_use]
     pub fn with_untimed_calls(mut self) -> Self {
+        self.options =
+            PoolOptions { max_idle_time: Duration::ZERO, load_balanced: false, background: true, ..self.options };
         for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::UntimedRefused] {
-            self.weights[kind as usize] = 60 / kind.rarity();
+            self.weights[kind as usize] = 100 / kind.rarity();
         }
+        // Connections are available, and options change.
+        for kind in [Kind::Ready, Kind::Established, Kind::Drain, Kind::CheckOut, Kind::Claim] {
+            self.weights[kind as usize] = self.weights[kind as usize].max(50);
+        }
+        self.weights[Kind::Reconfigure as usize] *= 4;
         self
     }
 

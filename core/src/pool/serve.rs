@@ -469,6 +469,10 @@ impl<M: Memory> Pool<M> {
         }
         let is_returned = self.check_in_as_new(self.now, lease, Health::Healthy, &mut ());
         self.untimed |= is_returned;
+        #[cfg(feature = "sim")]
+        if is_returned {
+            crate::sim::untimed::count_check_in();
+        }
         is_returned
     }
 

@@ -3,6 +3,10 @@
 //! Such a client does not read the clock for them, and they emit no event. They are private to the client; a simulator calls them here.
 
 use crate::pool::{Lease, Memory, Pool};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+static CHECK_INS: AtomicU64 = AtomicU64::new(0);
+static WITHOUT_METRICS: AtomicBool = AtomicBool::new(false);
 
 /// Checks out the newest available connection, at the time of the pool's last call. `None`: a check-out that reads the clock is needed, and nothing has changed.
 ///
@@ -20,4 +24,24 @@ pub fn check_out<M: Memory>(pool: &mut Pool<M>) -> Option<Lease> {
 /// The lease: a check-in that reads the clock is needed, and nothing has changed.
 pub fn check_in<M: Memory>(pool: &mut Pool<M>, lease: Lease) -> Result<(), Lease> {
     if pool.check_in_untimed(&lease) { Ok(()) } else { Err(lease) }
+}
+
+/// How many check-ins of this kind pools have accepted in this process: a test whose clients are meant to take this path asks whether they did.
+#[must_use]
+pub fn check_ins() -> u64 {
+    CHECK_INS.load(Ordering::Relaxed)
+}
+
+pub(crate) fn count_check_in() {
+    CHECK_INS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Lets the clients of this process that are made from now on have no metrics, as without the feature `metrics`, which observes each event.
+pub fn without_metrics() {
+    WITHOUT_METRICS.store(true, Ordering::Relaxed);
+}
+
+#[cfg(feature = "metrics")]
+pub(crate) fn is_without_metrics() -> bool {
+    WITHOUT_METRICS.load(Ordering::Relaxed)
 }

@@ -230,7 +230,9 @@ impl Soak {
     /// The number of the set's last election.
     fn term(&self) -> Option<i64> {
         let set = self.servers.set();
-        (0..3).filter_map(|it| set.member(it).run_command(doc! { "replSetGetStatus": 1 }).ok()?.get_i64("term").ok()).max()
+        (0..3)
+            .filter_map(|it| set.member(it).run_command(doc! { "replSetGetStatus": 1 }).ok()?.get_i64("term").ok())
+            .max()
     }
 
     fn is_idle(&self) -> bool {

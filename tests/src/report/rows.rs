@@ -52,8 +52,10 @@ impl<'a> Draft<'a> {
 
     /// What is said behind the names of figures that are not of this run: the commits that they were measured at, and whether core is still the same.
     fn long<'f>(&self, figures: impl IntoIterator<Item = &'f Value>) -> String {
-        let commits: BTreeSet<_> =
-            figures.into_iter().map(|figures| figures.get("commit").and_then(Value::as_str).unwrap_or("unknown")).collect();
+        let commits: BTreeSet<_> = figures
+            .into_iter()
+            .map(|figures| figures.get("commit").and_then(Value::as_str).unwrap_or("unknown"))
+            .collect();
         let since = commits.iter().map(|commit| Since::of(&self.material.root, commit)).max();
         let what = since.unwrap_or(Since::Unknown).what();
         format!(", in the last long run (commit {}: {what})", commits.into_iter().collect::<Vec<_>>().join(", "))

@@ -71,7 +71,12 @@ fn a_long_run_is_told_as_one_until_there_is_a_newer() {
     long.extend([("fuzz_uri".to_owned(), fuzz(5)), ("fuzz_wire".to_owned(), fuzz(6))]);
     let old = Material { long, ..Material::default() };
     let text = to_text(&rows(&old), None);
-    assert!(text.contains("of core, in the last long run (commit unknown: whether core has changed since is unknown): missed 3"), "{text}");
+    assert!(
+        text.contains(
+            "of core, in the last long run (commit unknown: whether core has changed since is unknown): missed 3"
+        ),
+        "{text}"
+    );
     assert!(text.contains("all, in the last long run (commit unknown: whether core has changed since is unknown): crashes 0, execs 11, seconds 1200, targets 2"), "{text}");
     assert!(text.contains("targets: not measured (./tests/run --only fuzz)"), "the long run is not this one: {text}");
     let text = to_text(&rows(&Material { figures: of(4), ..old }), None);
@@ -89,7 +94,12 @@ fn a_long_soak_is_told_beside_a_short_one() {
         BTreeMap::from([("soak".to_owned(), figures)])
     };
     let text = to_text(&rows(&Material { long: soak(1_800, 9), ..Material::default() }), None);
-    assert!(text.contains("a set of three, in the last long run (commit unknown: whether core has changed since is unknown): ") && !text.contains("a set of three: "), "{text}");
+    assert!(
+        text.contains(
+            "a set of three, in the last long run (commit unknown: whether core has changed since is unknown): "
+        ) && !text.contains("a set of three: "),
+        "{text}"
+    );
     let both = Material { figures: soak(40, 5), long: soak(1_800, 9), ..Material::default() };
     let text = to_text(&rows(&both), None);
     let wanted = [
@@ -127,7 +137,9 @@ fn figures_of_a_long_run_tell_their_commit_and_whether_core_has_changed() {
         assert_eq!(Since::of(root, commit), Since::Unknown, "{commit}");
     }
     // A copy of the sources may have no git.
-    let Some(first) = git(&["rev-list", "--max-parents=0", "HEAD"]).filter(|_| root.join(".git").exists()) else { return };
+    let Some(first) = git(&["rev-list", "--max-parents=0", "HEAD"]).filter(|_| root.join(".git").exists()) else {
+        return;
+    };
     assert_eq!(Since::of(root, &first), Since::Changed);
     let long = BTreeMap::from([("mutants".to_owned(), json!({ "missed": 3, "commit": first }))]);
     let text = to_text(&rows(&Material { long, root: root.to_owned(), ..Material::default() }), None);

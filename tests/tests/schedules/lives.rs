@@ -13,6 +13,7 @@ use core::time::Duration;
 use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
 use poolhouse_core::shell::{Guard, OperationError, Runtime as _, Subscribers, Wanted};
+use poolhouse_core::sim::untimed;
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::oracle::pool::Event;
@@ -506,8 +507,14 @@ fn lives(name: &str, depth: usize, schedules: usize) {
     engine::note_kinds(&sum.counts, &sum.checks);
     if !told {
         assert_eq!(outcomes, ["abandoned", "closed by a task", "peace"]);
-        let missing: Vec<_> = DEEDS.iter().chain(&ENDINGS).chain(&["a subscriber", "no subscriber"]).filter(|kind| !sum.counts.contains_key(**kind)).collect();
+        let missing: Vec<_> = DEEDS
+            .iter()
+            .chain(&ENDINGS)
+            .chain(&["a subscriber", "no subscriber"])
+            .filter(|kind| !sum.counts.contains_key(**kind))
+            .collect();
         assert!(missing.is_empty(), "never: {missing:?}");
+        assert!(untimed::check_ins() > 0, "no connection was returned without the clock");
     }
 }
 

@@ -4,9 +4,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::task::{Context, Waker};
 use core::time::Duration;
+use std::io;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
 use poolhouse_core::{Cause, CertificateFault};
