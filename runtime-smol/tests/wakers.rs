@@ -13,7 +13,7 @@ use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 
 /// What a clone of the waker does first. Waking does nothing: the tests poll by hand.
 struct Trick(Box<dyn Fn() + Send + Sync>);
@@ -116,6 +116,36 @@ fn security_8_a_waker_whose_clone_panics_costs_no_slot() {
             poll_and_panic("warm_up", lonely.warm_up(PATIENCE));
         }
         lonely.close().await;
+    });
+}
+
+/// At the first look of a check-out, and while it waits.
+#[test]
+fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted() {
+    run(async {
+        let server = server();
+        // For the guard that the waker returns, which borrows the client.
+        let client: &'static Client = Box::leak(Box::new(client(&server)));
+        for waits in [false, true] {
+            let held = Arc::new(Mutex::new(Some(client.check_out().await.expect("a connection"))));
+            let returning = {
+                let held = Arc::clone(&held);
+                waker(move || drop(held.lock().expect("not poisoned").take()))
+            };
+            let mut check_out = pin!(client.check_out());
+            if waits {
+                assert!(poll_with(check_out.as_mut(), Waker::noop()).is_pending());
+            }
+            let Poll::Ready(granted) = poll_with(check_out.as_mut(), &returning) else { panic!("it was returned") };
+            // The place of the waiter is free for the next.
+            {
+                let mut next = pin!(client.check_out());
+                assert!(poll_with(next.as_mut(), Waker::noop()).is_pending());
+                drop(granted.expect("a connection"));
+                assert!(poll_with(next.as_mut(), Waker::noop()).is_ready());
+            }
+        }
+        client.close().await;
     });
 }
 

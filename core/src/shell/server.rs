@@ -470,7 +470,7 @@ impl<R: Runtime> Server<R> {
     /// The outcome of a check-out that waits, or waits on. It came about before, so that nobody looks at the clock for it.
     pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
         // Cloned only for a task that goes on waiting, and with another waker than before.
-        let mut kept = None;
+        let (mut kept, mut left) = (None, None);
         loop {
             let claimed = self.step(|state, _| {
                 let claim = state.pool.claim(Instant::ORIGIN, id);
@@ -478,10 +478,9 @@ impl<R: Runtime> Server<R> {
                 match (&claim, place) {
                     (Claim::Waiting, Some(Some(before))) if before.will_wake(waker) => {}
                     (Claim::Waiting, Some(_)) if kept.is_none() => return None,
+                    (Claim::Waiting, Some(place)) => core::mem::swap(place, &mut kept),
                     // The claim revokes the waking that is owed; the waker is dropped without the lock.
-                    (Claim::Waiting | Claim::Granted(_) | Claim::Failed(_), Some(place)) => {
-                        core::mem::swap(place, &mut kept);
-                    }
+                    (Claim::Granted(_) | Claim::Failed(_), Some(place)) => left = place.take(),
                     // The place is another's.
                     (Claim::Stale, _) | (_, None) => {}
                 }
