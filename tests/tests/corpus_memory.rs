@@ -131,6 +131,12 @@ struct Lists {
     tags: Vec<(String, String)>,
 }
 
+impl Default for &Lists {
+    fn default() -> Self {
+        const { &Lists { hosts: Vec::new(), tags: Vec::new() } }
+    }
+}
+
 impl HelloLists for Lists {
     fn hosts(&self) -> impl Iterator<Item = &str> {
         self.hosts.iter().map(String::as_str)
@@ -158,6 +164,17 @@ impl Observer<SdamEvent<'_>> for Told<'_> {
     }
 }
 
+fn secondary(lists: &Lists, set_version: i64) -> HelloInfo<'static, &Lists> {
+    HelloInfo {
+        secondary: true,
+        set_name: Some("rs"),
+        set_version: Some(set_version),
+        max_wire_version: 21,
+        lists,
+        ..HelloInfo::default()
+    }
+}
+
 /// One member says much, another one says little and often.
 #[test]
 fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
@@ -173,18 +190,10 @@ fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
             let name = |number: usize| (format!("{number}"), "x".repeat(bytes));
             let reply = |tags| Lists { hosts: vec!["a".to_owned(), "b".to_owned()], tags };
             let large = reply((0..count).map(name).collect());
-            let hello = |lists, set_version| HelloInfo {
-                secondary: true,
-                set_name: Some("rs"),
-                set_version: Some(set_version),
-                max_wire_version: 21,
-                lists,
-                ..HelloInfo::default()
-            };
-            topology.handle_hello(now, a, &hello(&large, 1), None, told);
+            topology.handle_hello(now, a, &secondary(&large, 1), None, told);
             for version in 0..1_000 {
                 let small = reply(vec![("round".to_owned(), format!("{version}"))]);
-                topology.handle_hello(now, b, &hello(&small, version), None, told);
+                topology.handle_hello(now, b, &secondary(&small, version), None, told);
             }
         });
         let counted: usize = core::iter::from_fn(|| subscription.try_next())

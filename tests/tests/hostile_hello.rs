@@ -15,6 +15,12 @@ struct Lists {
     tags: Vec<String>,
 }
 
+impl Default for &Lists {
+    fn default() -> Self {
+        const { &Lists { hosts: Vec::new(), tags: Vec::new() } }
+    }
+}
+
 impl HelloLists for Lists {
     fn hosts(&self) -> impl Iterator<Item = &str> {
         core::iter::once("a").chain(self.hosts.iter().map(String::as_str))
