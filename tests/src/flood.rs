@@ -11,9 +11,9 @@ const LETTERS: [char; 32] = [
     'x', 'y', 'z', '0', '1', '2', '3', '4', '5',
 ];
 /// Bytes of a block.
-const BLOCK: usize = 4;
+const BLOCK: usize = 8;
 
-/// So many names that have one hash by FNV-1a with 32 bits, whatever the same bytes follow them; each is four bytes long for each doubling of their number.
+/// So many names that have one hash by FNV-1a with 32 bits, whatever the same bytes follow them; each is eight bytes long for each doubling of their number.
 ///
 /// By multicollision: two blocks that lead from one state to the same next one are found among some 65,536, for each doubling anew.
 ///
