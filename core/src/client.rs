@@ -180,13 +180,13 @@ impl<P: Platform> Client<P> {
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
         let events = Events::new(events, &options);
         #[cfg(feature = "tracing")]
-        options.warnings.iter().for_each(|warning| events.logs().warn_of_options(warning));
+        for warning in &options.warnings {
+            events.logs().warn_of_options(warning);
+        }
         #[cfg(all(feature = "tls", feature = "tracing"))]
-        runtime
-            .tls()
-            .map_or(&[][..], TlsConfig::warnings)
-            .iter()
-            .for_each(|warning| events.logs().warn_of_options(warning));
+        for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
+            events.logs().warn_of_options(warning);
+        }
         let runtime = runtime.with_resolver(options.resolver.clone());
         let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
         let hub = Arc::new(hub);

@@ -123,7 +123,7 @@ pub struct ClientOptions {
     pub compressors: Compressors,
     /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
     pub zlib_compression_level: Option<u32>,
-    /// What of a connection string was left out, and why.
+    /// What of a connection string was left out, and why. With the feature `tracing` it is logged at *warn* when a client is made.
     pub warnings: Vec<UriWarning>,
     /// What is looked up again.
     pub(super) srv: Option<Srv>,

@@ -128,6 +128,9 @@ impl LogQueue {
         }
         let address = context.address.or(self.address.as_deref());
         let Some(fact) = Fact::of_pool(event, &EventContext { address, ..*context }) else { return };
+        if !self.logs.logs_deployment() {
+            return;
+        }
         let is_news = match fact {
             // Of a whole pool: its server is down, which the topology reports.
             Fact::PoolCleared { service, .. } => service.is_some(),
@@ -137,7 +140,7 @@ impl LogQueue {
             | Fact::ServerDown { .. }
             | Fact::ServerReconnected { .. } => true,
         };
-        if is_news && self.logs.logs_deployment() {
+        if is_news {
             self.push_fact(&fact);
         }
     }

@@ -31,6 +31,8 @@ struct World {
     scripts: VecDeque<Script>,
     /// Connections take nothing.
     full: bool,
+    /// The version of the first envelope on each connection.
+    versions: Arc<Mutex<Vec<u8>>>,
 }
 
 /// A platform on which nothing happens unless the test says so.
@@ -41,6 +43,8 @@ struct Socket {
     script: Script,
     heard: usize,
     full: bool,
+    /// Where the version of the first envelope goes.
+    versions: Option<Arc<Mutex<Vec<u8>>>>,
 }
 
 impl AsyncRead for Socket {
@@ -56,6 +60,9 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.heard += 1;
+        if let (Some(versions), Some(version)) = (self.versions.take(), buf.first()) {
+            versions.lock().expect("not poisoned").push(*version);
+        }
         Poll::Ready(Ok(if self.full { 0 } else { buf.len() }))
     }
 
@@ -119,8 +126,8 @@ impl Platform for Still {
 
     async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Socket> {
         let made = self.with(|world| {
-            let full = world.full;
-            world.scripts.pop_front().map(|script| Socket { script, heard: 0, full })
+            let (full, versions) = (world.full, Some(Arc::clone(&world.versions)));
+            world.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions })
         });
         match made {
             Some(socket) => Ok(socket),
@@ -325,6 +332,35 @@ fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
     };
     assert_eq!(status("no\u{1b}[31m\nroot: done").as_deref(), Some("no [31m root: done"));
     assert_eq!(status("not hunter2"), None);
+}
+
+#[test]
+fn security_9_refused_version_is_tried_again_after_a_time() {
+    use crate::client::mux::LOWER_VERSION_FOR;
+    // A server, or an attacker on the path, that speaks version 3 alone.
+    let of_version_3 = |mut envelope: Vec<u8>| {
+        envelope[0] = 0x83;
+        envelope
+    };
+    let refusal = || [of_version_3(envelope(0, ERROR, &refusal(0x000a, "unsupported protocol version")))].into();
+    // Its connections fail as soon as they are established: what follows READY is no envelope.
+    let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
+    let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
+    let versions = stage.platform.with(|world| Arc::clone(&world.versions));
+    let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
+    stage.platform.run();
+    // The second connection tries the lower version at once. A third one finds no server.
+    assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
+    assert_eq!(stage.session.hosts()[0].version, Version::V3);
+    stage.platform.with(|world| world.now += LOWER_VERSION_FOR);
+    stage.platform.run();
+    stage.platform.with(|world| world.scripts.push_back(handshake(&[], &[])));
+    for _ in 0..5 {
+        stage.platform.with(|world| world.now += Duration::from_secs(60));
+        stage.platform.run();
+    }
+    assert_eq!((stage.told().0, versions()), (1, vec![4]));
+    assert_eq!(stage.session.hosts()[0].version, Version::V4);
 }
 
 /// It waits for the first connection of its host.
