@@ -97,7 +97,7 @@ impl Shape {
         for kind in [Kind::Ready, Kind::Established, Kind::Drain, Kind::CheckOut, Kind::Claim] {
             self.weights[kind as usize] = self.weights[kind as usize].max(50);
         }
-        self.weights[Kind::Reconfigure as usize] *= 4;
+        self.weights[Kind::Reconfigure as usize] *= 10;
         self
     }
 
