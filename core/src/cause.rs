@@ -1,6 +1,13 @@
-//! Why something failed, small enough to keep in a slot.
+//! Why something failed: a word that is small enough to keep in a slot, and the error beneath it.
 
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
+use alloc::{boxed::Box, sync::Arc};
+use core::error::Error;
 use core::fmt;
+use core::hash::{Hash, Hasher};
 
 /// Why a connection, a check or a check-out failed.
 ///
@@ -71,7 +78,92 @@ impl fmt::Display for Cause {
     }
 }
 
-impl core::error::Error for Cause {}
+impl Error for Cause {}
+
+/// What the operating system, TLS or a resolver reported: the error beneath a [`Cause`], for people to read.
+///
+/// With feature `alloc` it holds the error itself, which all its clones share; [`Reason::get`] returns it. Without `alloc` it holds nothing and takes no
+/// space. It contains no secret: only errors of sockets, TLS, resolvers and of the wire protocol become reasons.
+///
+/// Any two reasons are equal. Errors are compared by what a program can act on, so an error with a reason equals the same error without one.
+#[derive(Clone, Default)]
+pub struct Reason {
+    /// In a box of its own, so that a reason is as large as one pointer.
+    #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
+    error: Option<Arc<Box<dyn Error + Send + Sync>>>,
+}
+
+impl Reason {
+    /// Nothing was reported.
+    pub const NONE: Self = Self {
+        #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
+        error: None,
+    };
+
+    /// This error was reported. Allocates; without feature `alloc` the error is dropped.
+    #[must_use]
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
+        return Self { error: Some(Arc::new(Box::new(error))) };
+        #[cfg(not(all(feature = "alloc", target_has_atomic = "ptr")))]
+        {
+            drop(error);
+            Self::NONE
+        }
+    }
+
+    /// The error, if there is one.
+    #[must_use]
+    pub fn get(&self) -> Option<&(dyn Error + Send + Sync + 'static)> {
+        #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
+        return self.error.as_deref().map(|error| &**error);
+        #[cfg(not(all(feature = "alloc", target_has_atomic = "ptr")))]
+        None
+    }
+
+    /// Whether nothing was reported.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.get().is_none()
+    }
+
+    /// The error as the source of another one.
+    #[cfg(any(feature = "alloc", feature = "async"))]
+    pub(crate) fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.get().map(|error| -> &(dyn Error + 'static) { error })
+    }
+
+    /// Writes it behind the text that it is the reason of.
+    #[cfg(any(feature = "async", feature = "tracing"))]
+    pub(crate) fn append(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().map_or(Ok(()), |error| write!(f, ": {error}"))
+    }
+}
+
+/// The error's text; nothing if there is none.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().map_or(Ok(()), |error| fmt::Display::fmt(error, f))
+    }
+}
+
+impl fmt::Debug for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Reason").field(&self.get()).finish()
+    }
+}
+
+impl PartialEq for Reason {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Reason {}
+
+impl Hash for Reason {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
 
 /// What is wrong with a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -603,7 +603,7 @@ impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for There<'_, 
     fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
         let Self { topology, server, observer } = self;
         let address = topology.address(*server);
-        let context = EventContext { topology: Some(topology.id()), address, reply: None };
+        let context = EventContext { topology: Some(topology.id()), address, ..EventContext::NONE };
         observer.on_event_in(now, event, &context);
     }
 }

@@ -132,7 +132,7 @@ pub mod topology;
 pub mod uri;
 pub mod wire;
 
-pub use cause::{Cause, CertificateFault};
+pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
 pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};

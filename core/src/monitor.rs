@@ -115,6 +115,14 @@ pub enum MonitorState {
     Closed,
 }
 
+/// What a check waits for.
+#[cfg(all(feature = "alloc", feature = "async"))]
+pub(crate) struct CheckInFlight {
+    /// A connection; otherwise, a reply.
+    pub(crate) is_dialing: bool,
+    pub(crate) since: Instant,
+}
+
 /// One server's check loop. See the [module](self) for its states and for how to compose it.
 ///
 /// Equal monitors have been through the same, and answer every call alike.
@@ -249,6 +257,13 @@ impl Monitor {
         self.stop_streaming();
         self.rtt.reset();
         self.known = false;
+    }
+
+    /// The check in flight: whether its connection is still being dialed, and since when it waits for that or for the reply.
+    #[cfg(all(feature = "alloc", feature = "async"))]
+    pub(crate) fn check_in_flight(&self) -> Option<CheckInFlight> {
+        let exchange = self.check.exchange()?;
+        Some(CheckInFlight { is_dialing: matches!(exchange.step, Step::Dial), since: exchange.since.0 })
     }
 
     /// Tells whether the server is known, when something else than this monitor's checks has changed that: an error of

@@ -18,10 +18,10 @@ mod truncate;
 
 pub use truncate::Truncated;
 
-use crate::Instant;
 use crate::machine::Observer;
 use crate::topology::TopologyId;
 use crate::wire::bson::RawDocument;
+use crate::{Instant, Reason};
 
 /// What an event does not say itself. Nothing in it need be known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,16 +33,18 @@ pub struct EventContext<'a> {
     pub address: Option<&'a str>,
     /// The reply that a heartbeat succeeded by.
     pub reply: Option<RawDocument<'a>>,
+    /// What the operating system, TLS or the resolver reported of the failure that the event is of.
+    pub reason: Option<&'a Reason>,
 }
 
 impl<'a> EventContext<'a> {
     /// Nothing is known.
-    pub const NONE: EventContext<'static> = EventContext { topology: None, address: None, reply: None };
+    pub const NONE: EventContext<'static> = EventContext { topology: None, address: None, reply: None, reason: None };
 
     /// The event is of the server at this address, in the form that a topology gives it.
     #[must_use]
     pub const fn of_server(address: &'a str) -> Self {
-        Self { topology: None, address: Some(address), reply: None }
+        Self { address: Some(address), ..Self::NONE }
     }
 
     /// With the topology that the server is of.
@@ -57,6 +59,12 @@ impl<'a> EventContext<'a> {
         Self { reply: Some(reply), ..self }
     }
 
+    /// With what was reported of the failure that the event is of.
+    #[must_use]
+    pub const fn with_reason(self, reason: &'a Reason) -> Self {
+        Self { reason: Some(reason), ..self }
+    }
+
     /// What this one knows, and of the rest what the other one knows.
     #[must_use]
     pub fn or<'b>(&self, other: &EventContext<'b>) -> EventContext<'b>
@@ -67,6 +75,7 @@ impl<'a> EventContext<'a> {
             topology: self.topology.or(other.topology),
             address: self.address.or(other.address),
             reply: self.reply.or(other.reply),
+            reason: self.reason.or(other.reason),
         }
     }
 }

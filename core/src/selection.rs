@@ -40,7 +40,7 @@ pub use criteria::{
     IDLE_WRITE_PERIOD, LOCAL_THRESHOLD, MAX_STALENESS_MIN, Operation, ReadMode, ReadPreference, ReadPreferenceOptions,
     SelectionCriteria, TagSet,
 };
-#[cfg(feature = "alloc")]
-pub use error::DetailedSelectionError;
 pub use error::{Described, SelectionError, SelectionFailure};
+#[cfg(feature = "alloc")]
+pub use error::{DetailedSelectionError, ServerNote};
 pub use wait::{Attempt, SERVER_SELECTION_TIMEOUT, Selector};

@@ -37,6 +37,7 @@ mod connection;
 mod drain;
 mod error;
 mod event;
+mod failure;
 mod fork;
 mod guard;
 mod hub;

@@ -1,5 +1,8 @@
 //! The one clock type of the crate.
 
+#[cfg(test)]
+mod tests;
+
 use crate::sim::Word;
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -53,6 +56,25 @@ impl Instant {
 /// Whole nanoseconds of a duration, saturating.
 pub(crate) const fn nanos_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
+}
+
+/// A duration for people: `3 s`, `0.25 s`, `30.001 s`. What is less than a millisecond is left out.
+pub(crate) struct Seconds(pub(crate) Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.as_secs())?;
+        let mut decimals = self.0.subsec_millis();
+        if decimals > 0 {
+            let mut width = 3;
+            while decimals.is_multiple_of(10) {
+                decimals /= 10;
+                width -= 1;
+            }
+            write!(f, ".{decimals:0width$}")?;
+        }
+        f.write_str(" s")
+    }
 }
 
 impl Hash for Instant {

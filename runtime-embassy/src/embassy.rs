@@ -103,20 +103,20 @@ impl<L: Layout> Embassy<L> {
         let Some(at) = deadline else { return asked.await };
         match select(asked, self.sleep_until(at)).await {
             Either::First(found) => found,
-            Either::Second(()) => Err(ConnectError(Cause::Dns)),
+            Either::Second(()) => Err(Cause::Dns.into()),
         }
     }
 
     #[cfg(feature = "dns")]
     async fn look_up(&self, host: &str) -> Result<IpAddress, ConnectError> {
         let found = self.stack.dns_query(host, embassy_net::dns::DnsQueryType::A).await;
-        found.ok().and_then(|found| found.first().copied()).ok_or(ConnectError(Cause::Dns))
+        found.ok().and_then(|found| found.first().copied()).ok_or(Cause::Dns.into())
     }
 
     #[cfg(not(feature = "dns"))]
     #[expect(clippy::unused_async, reason = "stands in for one that waits")]
     async fn look_up(&self, _host: &str) -> Result<IpAddress, ConnectError> {
-        Err(ConnectError(Cause::Dns))
+        Err(Cause::Dns.into())
     }
 }
 
@@ -162,24 +162,24 @@ impl<L: Layout> Runtime for Embassy<L> {
 
     /// Without a cable or a lease this fails at once, and monitors try again as they do: embassy-net wakes one task alone when that changes, which is the application's.
     async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-        let Endpoint::Tcp { host, port } = *endpoint else { return Err(ConnectError(Cause::Network)) };
+        let Endpoint::Tcp { host, port } = *endpoint else { return Err(Cause::Network.into()) };
         let address = self.address(host, deadline).await?;
         // Whatever becomes of this future, the socket goes home.
         let mut socket = self.borrow_socket().await;
-        let tcp = socket.as_mut().ok_or(ConnectError(Cause::Resources))?;
-        tcp.connect((address, port)).await.map_err(|_| ConnectError(Cause::Network))?;
+        let tcp = socket.as_mut().ok_or(Cause::Resources)?;
+        tcp.connect((address, port)).await.map_err(|_| Cause::Network)?;
         if !self.encrypts {
             return Ok(Stream::Tcp(socket));
         }
         #[cfg(feature = "tls")]
         {
-            let socket = TlsSocket::begin(socket, host).map_err(ConnectError)?;
-            socket.opened().await.map_err(ConnectError)?;
+            let socket = TlsSocket::begin(socket, host)?;
+            socket.opened().await?;
             Ok(Stream::Tls(socket))
         }
         // Rather none than one that anybody can read.
         #[cfg(not(feature = "tls"))]
-        Err(ConnectError(Cause::Resources))
+        Err(Cause::Resources.into())
     }
 
     fn stream_cause(error: &StreamError) -> Cause {
@@ -263,7 +263,11 @@ impl fmt::Display for StreamError {
     }
 }
 
-impl core::error::Error for StreamError {}
+impl core::error::Error for StreamError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
 
 impl embedded_io_async::Error for StreamError {
     fn kind(&self) -> ErrorKind {

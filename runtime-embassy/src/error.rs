@@ -49,7 +49,19 @@ impl fmt::Display for SetupError {
     }
 }
 
-impl core::error::Error for SetupError {}
+impl core::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Topology(error) => Some(error),
+            #[cfg(feature = "auth")]
+            Self::Credential(error) => Some(error),
+            Self::Metadata(error) => Some(error),
+            Self::Full => None,
+            #[cfg(feature = "tls")]
+            Self::NoRandom | Self::TlsCertificate | Self::TlsRecords => None,
+        }
+    }
+}
 
 impl From<TopologyConfigError> for SetupError {
     fn from(error: TopologyConfigError) -> Self {

@@ -5,6 +5,7 @@ use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform};
 use crate::Instant;
 use crate::selection::{ReadMode, ReadPreference};
 use crate::shell::{self, Guard, OperationError};
+use crate::topology::StateChange;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -185,8 +186,13 @@ fn refusal<P: Platform>(guard: &Guard<'_, Net<P>>, code: i32) -> Error {
         message: reply.get_str("errmsg").ok().map(str::to_owned),
         labels: labels.iter().filter_map(|label| label.as_str().map(str::to_owned)).collect(),
         reply,
+        hint: (guard.is_direct() && StateChange::of_code(code) == Some(StateChange::NotWritablePrimary))
+            .then_some(DIRECT),
     }))
 }
+
+const DIRECT: &str =
+    "directConnection=true reached a member that is not the primary; without it, the client finds the primary";
 
 pub(super) fn to_document(reply: RawDocument<'_>) -> Result<bson::Document, Error> {
     reply.try_into().map_err(|error: bson::error::Error| Error::Bson(error.to_string()))

@@ -40,15 +40,15 @@ pub(super) async fn addresses<P: Platform>(platform: &P, host: &str, port: u16) 
 ///
 /// # Errors
 ///
-/// All have failed: that of the last.
+/// All have failed: that of the last. That this machine has no way to an address is reported only if it has none to any of them.
 pub(super) async fn connect_any<P: Platform>(platform: &P, addresses: &[SocketAddr]) -> io::Result<P::Tcp> {
     let mut waiting = interleaved(addresses).take(ATTEMPTS_MAX).peekable();
     let mut attempts = Vec::new();
-    let mut error = io::Error::from(io::ErrorKind::NotFound);
+    let mut error: Option<io::Error> = None;
     loop {
         match waiting.next() {
             Some(address) => attempts.push(Box::pin(platform.connect_tcp(address))),
-            None if attempts.is_empty() => return Err(error),
+            None if attempts.is_empty() => return Err(error.unwrap_or_else(|| io::ErrorKind::NotFound.into())),
             None => {}
         }
         let next_at = waiting.peek().map(|_| platform.now().saturating_add(ATTEMPT_DELAY));
@@ -64,7 +64,10 @@ pub(super) async fn connect_any<P: Platform>(platform: &P, addresses: &[SocketAd
         });
         match outcome.await {
             Some(Ok(socket)) => return Ok(socket),
-            Some(Err(failed)) => error = failed,
+            Some(Err(failed)) if !is_unreachable(&failed) || error.as_ref().is_none_or(is_unreachable) => {
+                error = Some(failed);
+            }
+            Some(Err(_)) => {}
             None => {}
         }
     }
@@ -88,6 +91,12 @@ where
         going
     });
     outcome
+}
+
+/// Whether an error is about this machine's own ways: of a host with addresses of two families it has often one family's only.
+fn is_unreachable(error: &io::Error) -> bool {
+    use io::ErrorKind as E;
+    matches!(error.kind(), E::NetworkUnreachable | E::HostUnreachable | E::AddrNotAvailable | E::Unsupported)
 }
 
 /// The families in turn, beginning with that of the first address; within one, the order that is given.

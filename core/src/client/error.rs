@@ -20,6 +20,9 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// A call of a client failed.
+///
+/// Its text has everything that is known. [`source`](core::error::Error::source) leads to what is beneath: in the end to the operating system's
+/// [`std::io::Error`], TLS's or the resolver's, if it was one of those.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -111,6 +114,8 @@ pub struct CommandError {
     pub labels: Vec<String>,
     /// The whole reply.
     pub reply: bson::Document,
+    /// What is probably wrong, if that is known.
+    pub hint: Option<&'static str>,
 }
 
 impl Error {
@@ -244,7 +249,25 @@ impl fmt::Display for Error {
     }
 }
 
-impl core::error::Error for Error {}
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            // Not the boxes, so that what they hold can be downcast to.
+            Self::Uri(error) => Some(&**error),
+            Self::Seedlist(error) => Some(&**error),
+            Self::Config(error) => Some(error),
+            Self::Option(error) => Some(&**error),
+            Self::Topology(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
+            Self::Credential(error) => Some(error),
+            Self::Metadata(error) => Some(error),
+            Self::Operation(error) => Some(error),
+            Self::Command(error) => Some(&**error),
+            Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory | Self::Bson(_) => None,
+        }
+    }
+}
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -252,7 +275,10 @@ impl fmt::Display for CommandError {
         if let Some(name) = &self.code_name {
             write!(f, " ({name})")?;
         }
-        self.message.as_ref().map_or(Ok(()), |message| write!(f, ": {message}"))
+        if let Some(message) = &self.message {
+            write!(f, ": {message}")?;
+        }
+        self.hint.map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 

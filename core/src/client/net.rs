@@ -3,14 +3,14 @@
 use super::fork::{Bound, Socket};
 use super::resolver::before;
 use super::{Events, Platform, dial};
-use crate::dns::Resolver;
+use crate::dns::{LookupError, Resolver};
 use crate::observe::contain;
 use crate::pool::OnHeap;
 use crate::shell::{Birth, ConnectError, Endpoint, NewServer, Runtime, Server, ServerState, restart};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
-use crate::{Cause, Instant, topology};
+use crate::{Cause, Instant, Reason, topology};
 #[cfg(feature = "tls")]
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -83,11 +83,15 @@ impl<P: Platform> Net<P> {
         {
             if let Some(found) = resolver.lookup_addresses(host).await {
                 // That there are none means the same as for the platform: the name is not resolved.
-                let found = found.ok().filter(|found| !found.is_empty()).ok_or(ConnectError(Cause::Dns))?;
+                let found = match found {
+                    Ok(found) if found.is_empty() => Err(LookupError::NoRecords),
+                    found => found,
+                };
+                let found = found.map_err(|error| ConnectError::new(Cause::Dns, Reason::new(error)))?;
                 return Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
             }
         }
-        dial::addresses(&self.platform, host, port).await.map_err(|_| ConnectError(Cause::Dns))
+        dial::addresses(&self.platform, host, port).await.map_err(|error| io_error(Cause::Dns, error))
     }
 
     /// A socket that is connected to the endpoint, and nothing more.
@@ -96,15 +100,21 @@ impl<P: Platform> Net<P> {
             Endpoint::Tcp { host, port } => {
                 let lookup = self.addresses(host, port);
                 let addresses = match deadline {
-                    Some(at) => before(&self.platform, at, lookup).await.unwrap_or(Err(ConnectError(Cause::Dns)))?,
+                    Some(at) => before(&self.platform, at, lookup)
+                        .await
+                        .unwrap_or_else(|| Err(io_error(Cause::Dns, io::ErrorKind::TimedOut.into())))?,
                     None => lookup.await?,
                 };
                 let connected = dial::connect_any(&self.platform, &addresses).await;
-                connected.map(|socket| Stream::Tcp(Socket::new(socket))).map_err(|_| ConnectError(Cause::Network))
+                connected
+                    .map(|socket| Stream::Tcp(Socket::new(socket)))
+                    .map_err(|error| io_error(Cause::Network, error))
             }
             Endpoint::Unix { path } => {
                 let connected = self.platform.connect_unix(Path::new(path)).await;
-                connected.map(|socket| Stream::Unix(Socket::new(socket))).map_err(|_| ConnectError(Cause::Network))
+                connected
+                    .map(|socket| Stream::Unix(Socket::new(socket)))
+                    .map_err(|error| io_error(Cause::Network, error))
             }
         }
     }
@@ -181,6 +191,10 @@ impl<P: Platform> Runtime for Net<P> {
         crate::tls::cause_of(error)
     }
 
+    fn stream_reason(error: io::Error) -> Reason {
+        Reason::new(error)
+    }
+
     fn buffers(&self, _stream: &Stream<P>) -> Result<(Vec<u8>, Vec<u8>), Full> {
         Ok((Vec::new(), Vec::new()))
     }
@@ -194,6 +208,10 @@ impl<P: Platform> fmt::Debug for Net<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Net").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
     }
+}
+
+fn io_error(cause: Cause, error: io::Error) -> ConnectError {
+    ConnectError::new(cause, Reason::new(error))
 }
 
 /// A connected socket.
@@ -214,7 +232,7 @@ impl<P: Platform> Stream<P> {
         match self {
             Self::Tcp(socket) => match TlsStream::connect(tls, host, socket).await {
                 Ok(stream) => Ok(Self::Tls(Box::new(stream))),
-                Err(error) => Err(ConnectError(error.cause())),
+                Err(error) => Err(ConnectError::new(error.cause(), Reason::new(error))),
             },
             stream @ (Self::Tls(_) | Self::Unix(_)) => Ok(stream),
         }

@@ -55,7 +55,11 @@ impl fmt::Display for AcquireError {
     }
 }
 
-impl core::error::Error for AcquireError {}
+impl core::error::Error for AcquireError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        if let Self::Down { cause } = self { Some(cause) } else { None }
+    }
+}
 
 /// A reply that nobody asked for. Its connection is closed: whoever sends such replies may as well send others' replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -68,12 +68,12 @@ pub(crate) use srv::SrvPolled;
 
 use self::deployment::Fact;
 use super::{EventContext, Truncated};
-use crate::Instant;
 use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
 use crate::pool::PoolEvent;
 use crate::topology::{HostAddress, SdamEvent, TopologyId};
 use crate::wire::bson::RelaxedJson;
+use crate::{Instant, Reason};
 use core::fmt;
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -290,7 +290,8 @@ impl Logs {
             .reply
             .filter(|_| self.options.heartbeat_replies)
             .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
-        Said { topology: context.topology, address: context.address, reply }
+        let reason = context.reason.cloned().unwrap_or_default();
+        Said { topology: context.topology, address: context.address, reply, reason }
     }
 
     fn pool(&self, event: &PoolEvent, said: &Said<'_>) {
@@ -366,6 +367,7 @@ struct Said<'a> {
     topology: Option<TopologyId>,
     address: Option<&'a str>,
     reply: Option<Reply<'a>>,
+    reason: Reason,
 }
 
 /// A reply, as it is shown.
@@ -419,6 +421,16 @@ fn failed_error(
     error: &crate::pool::CheckOutError,
 ) -> Option<&crate::pool::CheckOutError> {
     (reason == crate::pool::CheckOutFailedReason::ConnectionError).then_some(error)
+}
+
+/// A cause with the reason beneath it.
+struct Failure<'a>(crate::Cause, &'a Reason);
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        self.1.append(f)
+    }
 }
 
 /// Milliseconds with at most three decimals: the rest would be noise of the conversion.

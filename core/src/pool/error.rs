@@ -93,7 +93,18 @@ impl fmt::Display for CheckOutError {
     }
 }
 
-impl core::error::Error for CheckOutError {}
+impl core::error::Error for CheckOutError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::PoolCleared { cause: Some(cause) } | Self::EstablishFailed { cause, .. } => Some(cause),
+            Self::PoolCleared { cause: None }
+            | Self::PoolClosed
+            | Self::WaitQueueTimeout { .. }
+            | Self::Busy { .. }
+            | Self::Cancelled => None,
+        }
+    }
+}
 
 /// What the connections of a load-balanced pool are in use for (CMAP-93).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -219,7 +219,11 @@ impl<M: Memory> Scan<M> {
 
     /// What a heartbeat's event does not say itself.
     fn context(&self, server: ServerId) -> EventContext<'_> {
-        EventContext { topology: Some(self.topology.id()), address: self.topology.address(server), reply: None }
+        EventContext {
+            topology: Some(self.topology.id()),
+            address: self.topology.address(server),
+            ..EventContext::NONE
+        }
     }
 
     pub(super) fn is_known(&self, server: ServerId) -> bool {

@@ -4,9 +4,14 @@
 
 use super::candidate::{Candidate, Candidates};
 use crate::ConfigError;
+use crate::time::Seconds;
 #[cfg(feature = "alloc")]
 use crate::topology::OwnedTopologyDescription;
 use crate::topology::{TopologyDescription, TopologyType, WireMismatch};
+#[cfg(feature = "alloc")]
+use crate::{Reason, ServerId};
+#[cfg(feature = "alloc")]
+use alloc::{string::String, vec::Vec};
 use core::fmt;
 use core::time::Duration;
 
@@ -87,12 +92,12 @@ impl SelectionError {
     #[cfg(feature = "alloc")]
     #[must_use]
     pub fn detail(&self, topology: TopologyDescription<'_>) -> DetailedSelectionError {
-        DetailedSelectionError { error: *self, topology: topology.to_owned() }
+        DetailedSelectionError { error: *self, topology: topology.to_owned(), notes: Vec::new(), hint: None }
     }
 
     fn fmt_failure(&self, f: &mut fmt::Formatter<'_>, topology: Option<TopologyDescription<'_>>) -> fmt::Result {
         match self.failure {
-            SelectionFailure::TimedOut { waited } => write!(f, "no suitable server within {waited:?}"),
+            SelectionFailure::TimedOut { waited } => write!(f, "no suitable server within {}", Seconds(waited)),
             SelectionFailure::TriedOnce => f.write_str("no suitable server after scanning once"),
             SelectionFailure::Criteria(error) => fmt::Display::fmt(&error, f),
             SelectionFailure::Closed => f.write_str("the client is closed"),
@@ -113,7 +118,7 @@ impl SelectionError {
     }
 }
 
-/// `no suitable server within 30s; topology: ReplicaSetNoPrimary, 3 servers, 1 known`.
+/// `no suitable server within 30 s; topology: ReplicaSetNoPrimary, 3 servers, 1 known`.
 impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_failure(f, None)?;
@@ -121,7 +126,11 @@ impl fmt::Display for SelectionError {
     }
 }
 
-impl core::error::Error for SelectionError {}
+impl core::error::Error for SelectionError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        if let SelectionFailure::Criteria(error) = &self.failure { Some(error) } else { None }
+    }
+}
 
 /// A [`SelectionError`] with the topology: each server with its address, type and error.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +139,7 @@ pub struct Described<'a> {
     topology: TopologyDescription<'a>,
 }
 
-/// `no suitable server within 30s; topology: ReplicaSetNoPrimary rs [a:27017: Unknown (network timeout), ..]`.
+/// `no suitable server within 30 s; topology: ReplicaSetNoPrimary rs [a:27017: Unknown (network timeout), ..]`.
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt_failure(f, Some(self.topology))?;
@@ -138,12 +147,38 @@ impl fmt::Display for Described<'_> {
     }
 }
 
-/// A [`SelectionError`] with the topology as it was then.
+/// What is known of a server besides its description.
+#[cfg(feature = "alloc")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ServerNote {
+    /// What was reported when the connection to it failed: the reason of the error in its description.
+    Failed(Reason),
+    /// It has not replied yet: its first check has been connecting for this long.
+    Connecting(Duration),
+    /// It has not replied yet: its first check has been waiting for the reply to hello for this long.
+    Awaiting(Duration),
+}
+
+#[cfg(feature = "alloc")]
+impl fmt::Display for ServerNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Failed(reason) => reason.fmt(f),
+            Self::Connecting(time) => write!(f, "no reply yet: connecting for {}", Seconds(*time)),
+            Self::Awaiting(time) => write!(f, "no reply yet: waiting for the reply to hello for {}", Seconds(*time)),
+        }
+    }
+}
+
+/// A [`SelectionError`] with the topology as it was then, and with what is known of its servers besides.
 #[cfg(feature = "alloc")]
 #[derive(Clone)]
 pub struct DetailedSelectionError {
     error: SelectionError,
     topology: OwnedTopologyDescription,
+    notes: Vec<(ServerId, ServerNote)>,
+    hint: Option<String>,
 }
 
 #[cfg(feature = "alloc")]
@@ -159,13 +194,40 @@ impl DetailedSelectionError {
     pub fn topology(&self) -> TopologyDescription<'_> {
         self.topology.get()
     }
+
+    /// What is known of a server besides its description in [`topology`](Self::topology).
+    #[must_use]
+    pub fn note(&self, server: ServerId) -> Option<&ServerNote> {
+        self.notes.iter().find(|(noted, _)| *noted == server).map(|(_, note)| note)
+    }
+
+    /// What is probably wrong, if that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    #[cfg(feature = "async")]
+    pub(crate) fn add_note(&mut self, server: ServerId, note: ServerNote) {
+        self.notes.push((server, note));
+    }
+
+    #[cfg(feature = "async")]
+    pub(crate) fn add_hint(&mut self, hint: String) {
+        self.hint = Some(hint);
+    }
 }
 
 #[cfg(feature = "alloc")]
 impl fmt::Debug for DetailedSelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let topology = self.topology();
-        f.debug_struct("DetailedSelectionError").field("error", &self.error).field("topology", &topology).finish()
+        f.debug_struct("DetailedSelectionError")
+            .field("error", &self.error)
+            .field("topology", &topology)
+            .field("notes", &self.notes)
+            .field("hint", &self.hint)
+            .finish()
     }
 }
 
@@ -178,13 +240,39 @@ impl PartialEq for DetailedSelectionError {
     }
 }
 
-/// As that of [`Described`].
+/// As that of [`Described`], with the notes and the hint:
+/// `no suitable server within 30 s; topology: Unknown [a:27017: Unknown (network error: Connection refused (os error 111))]`.
 #[cfg(feature = "alloc")]
 impl fmt::Display for DetailedSelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.describe(self.topology()).fmt(f)
+        let topology = self.topology();
+        self.error.fmt_failure(f, Some(topology))?;
+        write!(f, "; topology: ")?;
+        topology.fmt_with(f, |f, server| {
+            let (note, error) = (self.note(server.server()), server.error());
+            if note.is_none() && error.is_none() {
+                return Ok(());
+            }
+            f.write_str(" (")?;
+            if let Some(error) = error {
+                error.fmt(f)?;
+            }
+            if let Some(note) = note {
+                write!(f, "{}{note}", if error.is_some() { ": " } else { "" })?;
+            }
+            f.write_str(")")
+        })?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "; {hint}"))
     }
 }
 
 #[cfg(feature = "alloc")]
-impl core::error::Error for DetailedSelectionError {}
+impl core::error::Error for DetailedSelectionError {
+    /// What was reported of the first server of which something was.
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        self.notes.iter().find_map(|(_, note)| match note {
+            ServerNote::Failed(reason) => reason.source(),
+            ServerNote::Connecting(_) | ServerNote::Awaiting(_) => None,
+        })
+    }
+}

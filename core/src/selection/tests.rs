@@ -371,12 +371,15 @@ fn the_error_shows_the_topology_as_it_was() {
     let waited = Duration::from_secs(30);
     let error = SelectionError::new(SelectionFailure::TimedOut { waited }, set.description());
     assert_eq!((error.servers(), error.known()), (3, 2));
-    assert_eq!(error.to_string(), "no suitable server within 30s; topology: ReplicaSetWithPrimary, 3 servers, 2 known");
+    assert_eq!(
+        error.to_string(),
+        "no suitable server within 30 s; topology: ReplicaSetWithPrimary, 3 servers, 2 known"
+    );
     let detail = error.detail(set.description());
     set.handle_failed(at_ms(3), server, Cause::Network, &mut ());
     assert_eq!(
         detail.to_string(),
-        "no suitable server within 30s; topology: ReplicaSetWithPrimary rs \
+        "no suitable server within 30 s; topology: ReplicaSetWithPrimary rs \
          [a:1: RSPrimary, b:1: Unknown (network timeout), c:1: RSSecondary]"
     );
     assert_eq!(detail.topology().servers().count(), 3);
@@ -405,7 +408,10 @@ fn each_failure_says_what_went_wrong_with_the_topology_in_short() {
     let of = |failure| SelectionError::new(failure, topology.description());
     let criteria = ConfigError::new("maxStalenessSeconds", 1, "be more");
     let texts = [
-        (SelectionFailure::TimedOut { waited: Duration::from_secs(30) }, String::from("no suitable server within 30s")),
+        (
+            SelectionFailure::TimedOut { waited: Duration::from_secs(30) },
+            String::from("no suitable server within 30 s"),
+        ),
         (SelectionFailure::TriedOnce, "no suitable server after scanning once".into()),
         (SelectionFailure::Criteria(criteria), criteria.to_string()),
         (SelectionFailure::Closed, "the client is closed".into()),

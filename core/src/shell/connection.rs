@@ -4,9 +4,9 @@
 #[cfg(test)]
 mod tests;
 
+use super::failure::{Finding, NotEstablished, hinted};
 use super::packing::{Front, Packing};
-use super::runtime::{Buffer, Runtime};
-use crate::Cause;
+use super::runtime::{Buffer, ConnectError, Runtime};
 use crate::storage::Full;
 use crate::wire::bson::RawDocument;
 #[cfg(feature = "alloc")]
@@ -18,6 +18,7 @@ use crate::wire::hello::HelloReply;
 use crate::wire::message::decode_message;
 use crate::wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use crate::wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
+use crate::{Cause, Reason};
 use core::fmt;
 use core::future::poll_fn;
 use core::ops::Range;
@@ -25,15 +26,20 @@ use core::task::Poll;
 use embedded_io_async::{ErrorType, Read, Write};
 
 /// Why a request has no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExchangeError {
     /// The request cannot be encoded. Nothing was written; the connection is as good as before.
     Encode(EncodeError),
-    /// The socket failed, or the peer closed it.
-    Network,
+    /// The socket failed, or the peer closed it. With what the operating system reported.
+    Network(Reason),
     /// What carries the wire protocol failed, but not the network: TLS.
-    Transport(Cause),
+    Transport {
+        /// Why.
+        cause: Cause,
+        /// What TLS reported.
+        reason: Reason,
+    },
     /// The peer broke the protocol.
     Wire(WireError),
     /// No memory for the reply. The connection is closed.
@@ -53,10 +59,20 @@ impl ExchangeError {
     pub const fn cause(&self) -> Option<Cause> {
         match self {
             Self::Encode(_) => None,
-            Self::Network => Some(Cause::Network),
-            Self::Transport(cause) => Some(*cause),
+            Self::Network(_) => Some(Cause::Network),
+            Self::Transport { cause, .. } => Some(*cause),
             Self::Wire(_) => Some(Cause::Protocol),
             Self::NoMemory | Self::ReplyTooLarge { .. } => Some(Cause::Resources),
+        }
+    }
+
+    /// What there is to read beneath the cause.
+    pub(super) fn into_reason(self) -> Reason {
+        match self {
+            Self::Network(reason) | Self::Transport { reason, .. } => reason,
+            Self::Wire(error) => Reason::new(error),
+            Self::Encode(error) => Reason::new(error),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => Reason::new(self),
         }
     }
 }
@@ -65,8 +81,12 @@ impl fmt::Display for ExchangeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Encode(error) => error.fmt(f),
-            Self::Network => f.write_str("the connection failed, or the server closed it"),
-            Self::Transport(cause) => write!(f, "the connection failed: {cause}"),
+            Self::Network(reason) if reason.is_none() => f.write_str("the connection failed, or the server closed it"),
+            Self::Network(reason) => write!(f, "the connection failed: {reason}"),
+            Self::Transport { cause, reason } => {
+                write!(f, "the connection failed: {cause}")?;
+                reason.append(f)
+            }
             Self::Wire(error) => error.fmt(f),
             Self::NoMemory => f.write_str("there is no memory for the reply"),
             Self::ReplyTooLarge { bytes, limit } => {
@@ -76,7 +96,17 @@ impl fmt::Display for ExchangeError {
     }
 }
 
-impl core::error::Error for ExchangeError {}
+impl core::error::Error for ExchangeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Encode(error) => Some(error),
+            Self::Network(reason) => reason.source(),
+            Self::Transport { cause, reason } => Some(reason.source().unwrap_or(cause)),
+            Self::Wire(error) => Some(error),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => None,
+        }
+    }
+}
 
 /// A connected socket. Whoever owns it is alone with it.
 pub(super) struct Connection<R: Runtime> {
@@ -193,6 +223,13 @@ impl<R: Runtime> Connection<R> {
         })
     }
 
+    /// An error before the first reply, with what the peer's first bytes, or their absence, may mean.
+    ///
+    /// - `is_private`: whether the connection is encrypted, or does not leave this machine.
+    pub(super) fn hinted(&self, failure: ConnectError, is_private: bool) -> ConnectError {
+        hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_private)
+    }
+
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
     pub(super) const fn is_idle(&self) -> bool {
         self.exchange.is_idle()
@@ -218,7 +255,7 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         handshake: &mut Handshake<'_, A>,
         told: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
-    ) -> Result<Shaken, HandshakeError> {
+    ) -> Result<Shaken, NotEstablished> {
         self.output.truncate(0);
         if handshake.poll_transmit(&mut self.output)? {
             // Nothing of a handshake is compressed.
@@ -262,7 +299,7 @@ impl<R: Runtime> Connection<R> {
         &mut self,
         handshake: &mut Handshake<'_, A>,
         mut work: impl FnMut(&mut A),
-    ) -> Result<Shaken, HandshakeError> {
+    ) -> Result<Shaken, NotEstablished> {
         loop {
             work(handshake.authenticator_mut());
             yield_now().await;
@@ -312,12 +349,12 @@ impl<R: Runtime> Connection<R> {
         let mut rest = if packed { self.packing.packed() } else { self.output.written() };
         while !rest.is_empty() {
             match self.stream.write(rest).await {
-                Ok(0) => return Err(ExchangeError::Network),
-                Err(error) => return Err(stream_error::<R>(&error)),
+                Ok(0) => return Err(ExchangeError::Network(Finding::Closed.into())),
+                Err(error) => return Err(stream_error::<R>(error)),
                 Ok(written) => rest = rest.get(written..).unwrap_or_default(),
             }
         }
-        self.stream.flush().await.map_err(|error| stream_error::<R>(&error))
+        self.stream.flush().await.map_err(stream_error::<R>)
     }
 
     /// Reads until a whole reply is there. [`Connection::reply`] is it.
@@ -376,8 +413,8 @@ impl<R: Runtime> Connection<R> {
         }
         let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
         match self.stream.read(room).await {
-            Ok(0) => Err(ExchangeError::Network),
-            Err(error) => Err(stream_error::<R>(&error)),
+            Ok(0) => Err(ExchangeError::Network(Finding::Closed.into())),
+            Err(error) => Err(stream_error::<R>(error)),
             Ok(count) => {
                 self.received += count;
                 Ok(())
@@ -443,9 +480,11 @@ impl<R: Runtime> Connection<R> {
 }
 
 /// A stream's error as one of the exchange.
-fn stream_error<R: Runtime>(error: &<R::Stream as ErrorType>::Error) -> ExchangeError {
-    let cause = R::stream_cause(error);
-    if cause.is_network() { ExchangeError::Network } else { ExchangeError::Transport(cause) }
+#[cold]
+fn stream_error<R: Runtime>(error: <R::Stream as ErrorType>::Error) -> ExchangeError {
+    let cause = R::stream_cause(&error);
+    let reason = R::stream_reason(error);
+    if cause.is_network() { ExchangeError::Network(reason) } else { ExchangeError::Transport { cause, reason } }
 }
 
 impl<R: Runtime> Drop for Connection<R> {
@@ -479,16 +518,17 @@ fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
 }
 
 /// The error of a handshake whose reply cannot be read, or not be inflated. Such an error always has a cause.
-fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> HandshakeError {
-    let wire = match error {
-        ExchangeError::Wire(wire) => Some(wire),
+fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> NotEstablished {
+    let wire = match &error {
+        ExchangeError::Wire(wire) => Some(*wire),
         ExchangeError::Encode(_)
-        | ExchangeError::Network
-        | ExchangeError::Transport(_)
+        | ExchangeError::Network(_)
+        | ExchangeError::Transport { .. }
         | ExchangeError::NoMemory
         | ExchangeError::ReplyTooLarge { .. } => None,
     };
-    HandshakeError { wire, ..handshake.failed(error.cause().unwrap_or(Cause::Resources)) }
+    let failed = handshake.failed(error.cause().unwrap_or(Cause::Resources));
+    NotEstablished { error: HandshakeError { wire, ..failed }, reason: error.into_reason() }
 }
 
 fn too_large(bytes: usize, limit: usize) -> ExchangeError {

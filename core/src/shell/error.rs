@@ -5,10 +5,10 @@ mod tests;
 
 use super::connection::ExchangeError;
 use super::login::LoginReport;
-use crate::Cause;
 use crate::pool::CheckOutError;
 use crate::topology::StateChange;
 use crate::wire::Labels;
+use crate::{Cause, Reason};
 use core::fmt;
 
 /// Why no server was selected, with the topology as it was.
@@ -77,7 +77,8 @@ impl fmt::Display for ServerAddress {
     }
 }
 
-/// No connection to a server could be checked out: `db.example:27017: Timed out while checking out a connection from connection pool`.
+/// No connection to a server could be checked out:
+/// `db.example:27017: Could not establish a connection: network error: Connection refused (os error 111)`.
 ///
 /// Source: CMAP, "Connection Pool Errors" (CMAP-99).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -87,22 +88,30 @@ pub struct CheckOutFailure {
     pub error: CheckOutError,
     /// Whose pool it was.
     pub address: ServerAddress,
+    /// What is known beneath that: what the operating system, TLS or the resolver reported when a connection was not established, or what the pool's
+    /// connections were in use for.
+    pub reason: Reason,
 }
 
 impl CheckOutFailure {
     pub(crate) fn new(error: CheckOutError, address: &str) -> Self {
-        Self { error, address: ServerAddress::new(address) }
+        Self { error, address: ServerAddress::new(address), reason: Reason::NONE }
     }
 }
 
 impl fmt::Display for CheckOutFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.address.introduce(f)?;
-        self.error.fmt(f)
+        self.error.fmt(f)?;
+        self.reason.append(f)
     }
 }
 
-impl core::error::Error for CheckOutFailure {}
+impl core::error::Error for CheckOutFailure {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(self.reason.source().unwrap_or(&self.error))
+    }
+}
 
 /// An operation failed.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,7 +204,7 @@ impl OperationError {
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
-            Self::Exchange(error) => matches!(error, ExchangeError::Network),
+            Self::Exchange(error) => matches!(error, ExchangeError::Network(_)),
             Self::Interrupted(_) => true,
             Self::Command { code, .. } => is_transient_code(*code),
             Self::Broken(cause) => cause.is_network() || matches!(cause, Cause::Interrupted),
@@ -295,4 +304,27 @@ impl fmt::Display for OperationError {
     }
 }
 
-impl core::error::Error for OperationError {}
+impl core::error::Error for OperationError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            #[cfg(feature = "alloc")]
+            Self::ServerSelection(report) => Some(&**report),
+            #[cfg(not(feature = "alloc"))]
+            Self::ServerSelection(report) => Some(report),
+            Self::CheckOut(failure) => Some(failure),
+            #[cfg(feature = "alloc")]
+            Self::Authentication(failure) => Some(&**failure),
+            #[cfg(not(feature = "alloc"))]
+            Self::Authentication(failure) => Some(failure),
+            Self::Exchange(error) => Some(error),
+            Self::Broken(cause) => Some(cause),
+            Self::Timeout
+            | Self::Interrupted(_)
+            | Self::Command { .. }
+            | Self::Busy
+            | Self::Closed
+            | Self::Abandoned
+            | Self::Forked => None,
+        }
+    }
+}

@@ -5,9 +5,11 @@ use super::connection::{ExchangeError, Held};
 use super::drain::Drain;
 use super::error::{OperationError, ServerAddress};
 use super::hub::Hub;
-use super::runtime::Runtime;
+use super::runtime::{ConnectError, Runtime};
 use super::server::{Begun, Watch};
 use crate::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
+#[cfg(feature = "client")]
+use crate::topology::TopologyType;
 use crate::wire::EncodeError;
 use crate::wire::bson::{DocumentWriter, RawDocument};
 use crate::wire::command::CommandReply;
@@ -79,6 +81,9 @@ impl<'h, R: Runtime> Guard<'h, R> {
                 && self.connection.as_ref().is_some_and(|connection| connection.is_idle());
             if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
                 self.broken = Some(cause);
+                if let OperationError::Exchange(ExchangeError::Network(reason)) = &error {
+                    self.server.note_failure(ConnectError::new(cause, reason.clone()));
+                }
                 if let Some(lease) = &self.lease {
                     self.hub.report_failure(&self.server, lease.conn(), cause);
                 }
@@ -226,6 +231,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// The server at the other end.
     pub const fn server(&self) -> &R::ServerHandle {
         &self.server
+    }
+
+    /// Whether the client is connected to this one server directly.
+    #[cfg(feature = "client")]
+    pub(crate) fn is_direct(&self) -> bool {
+        self.hub.topology_type() == TopologyType::Single
     }
 
     /// The specification's id of the connection.

@@ -8,6 +8,8 @@
 
 use super::error::OperationError;
 use super::event::{Publish, Tap};
+#[cfg(feature = "alloc")]
+use super::failure::Misfit;
 use super::guard::{CheckingOut, Guard};
 #[cfg(feature = "scram-sha-256")]
 use super::login::Keys;
@@ -102,6 +104,9 @@ pub(super) struct State<R: Runtime> {
     pub(super) next_pool: u32,
     /// There was no place for a server that the topology has: it is added as soon as there is.
     pub(super) unplaced: bool,
+    /// The last server that was found not to belong to the deployment.
+    #[cfg(feature = "alloc")]
+    pub(super) misfit: Option<Misfit>,
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
@@ -301,6 +306,8 @@ impl<R: Runtime> Hub<R> {
             starters: Store::EMPTY,
             clock: None,
             armed: None,
+            #[cfg(feature = "alloc")]
+            misfit: None,
             pool: config.pool,
             next_pool: 0,
             unplaced: false,

@@ -4,10 +4,16 @@
 
 use super::connection::Connection;
 use super::error::ServerAddress;
+use super::failure::NotEstablished;
+#[cfg(feature = "alloc")]
 use super::hub::Hub;
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
 use super::runtime::Runtime;
 use crate::pool::CheckOutError;
 use crate::wire::AuthError;
+#[cfg(feature = "alloc")]
+use crate::wire::Phase;
 use crate::wire::handshake::HandshakeError;
 use core::fmt;
 
@@ -15,8 +21,12 @@ use core::fmt;
 pub use absent::Login;
 #[cfg(not(feature = "scram-sha-256"))]
 pub(super) use absent::Speaker;
+#[cfg(all(feature = "alloc", not(feature = "scram-sha-256")))]
+use absent::mechanism_of;
 #[cfg(feature = "scram-sha-256")]
 pub use present::Login;
+#[cfg(all(feature = "alloc", feature = "scram-sha-256"))]
+use present::mechanism_of;
 #[cfg(feature = "scram-sha-256")]
 pub(super) use present::{Keys, Speaker};
 
@@ -40,6 +50,12 @@ pub struct LoginFailure {
     /// What the server said of it, if it refused: at most 256 bytes on one line, and nothing if the password is in it.
     #[cfg(feature = "alloc")]
     pub message: Option<alloc::string::String>,
+    /// The database that the user belongs to (`authSource`).
+    #[cfg(feature = "alloc")]
+    pub source: alloc::boxed::Box<str>,
+    /// The mechanism; `None` if it was left to the server, and not settled yet.
+    #[cfg(feature = "alloc")]
+    pub mechanism: Option<&'static str>,
 }
 
 impl fmt::Display for LoginFailure {
@@ -50,11 +66,23 @@ impl fmt::Display for LoginFailure {
         if let Some(message) = &self.message {
             write!(f, ": {message}")?;
         }
+        #[cfg(feature = "alloc")]
+        {
+            write!(f, " (authSource {}", self.source)?;
+            if let Some(mechanism) = self.mechanism {
+                write!(f, ", authMechanism {mechanism}")?;
+            }
+            f.write_str(")")?;
+        }
         Ok(())
     }
 }
 
-impl core::error::Error for LoginFailure {}
+impl core::error::Error for LoginFailure {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 /// What a server has said of the last authentication that failed since one succeeded, for those who waited for its connection.
 #[derive(Clone, Debug)]
@@ -63,6 +91,10 @@ pub(super) struct Refusal {
     pub(super) error: AuthError,
     #[cfg(feature = "alloc")]
     pub(super) message: Option<alloc::string::String>,
+    #[cfg(feature = "alloc")]
+    pub(super) source: alloc::boxed::Box<str>,
+    #[cfg(feature = "alloc")]
+    pub(super) mechanism: Option<&'static str>,
 }
 
 impl Refusal {
@@ -78,6 +110,10 @@ impl Refusal {
             error: self.error,
             #[cfg(feature = "alloc")]
             message: self.message.clone(),
+            #[cfg(feature = "alloc")]
+            source: self.source.clone(),
+            #[cfg(feature = "alloc")]
+            mechanism: self.mechanism,
         };
         #[cfg(feature = "alloc")]
         let failure = alloc::boxed::Box::new(failure);
@@ -86,21 +122,34 @@ impl Refusal {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Tells those who wait for a connection why it is not there, if it was not authenticated. Gives the error back.
+    /// Keeps why a connection was not established, for the operations that wait for it. Returns the error.
     pub(super) fn note_refusal(
         &self,
         server: &R::ServerHandle,
         connection: &Connection<R>,
-        error: HandshakeError,
+        speaker: &Speaker<'_>,
+        failed: NotEstablished,
     ) -> HandshakeError {
+        let NotEstablished { error, reason } = failed;
+        #[cfg(feature = "alloc")]
+        {
+            let is_private = self.runtime().is_private(connection.stream());
+            let failure = ConnectError::new(error.cause, reason);
+            let is_first = error.phase == Phase::Hello;
+            server.note_failure(if is_first { connection.hinted(failure, is_private) } else { failure });
+        }
         #[cfg(not(feature = "alloc"))]
-        let _ = connection;
+        let _ = (connection, speaker, reason);
         if let Some(wrong) = error.authentication {
             server.note_refusal(Refusal {
                 cause: error.cause,
                 error: wrong,
                 #[cfg(feature = "alloc")]
                 message: self.message(connection, wrong),
+                #[cfg(feature = "alloc")]
+                source: self.config().login.as_ref().map_or("", Login::source).into(),
+                #[cfg(feature = "alloc")]
+                mechanism: mechanism_of(speaker),
             });
         }
         error
@@ -174,6 +223,12 @@ mod present {
             lend(&self.credential).mechanism == Some(Mechanism::Plain) && !self.allow_plain_without_tls
         }
 
+        /// The database that the user belongs to.
+        #[cfg(feature = "alloc")]
+        pub(in super::super) fn source(&self) -> &str {
+            lend(&self.credential).source_database()
+        }
+
         /// How large a request can be that has the password in it, and what else it has.
         pub(in super::super) fn secret_bytes(&self) -> usize {
             const REST: usize = 512;
@@ -201,6 +256,12 @@ mod present {
 
     /// Speaks for the application on one connection.
     pub(in super::super) type Speaker<'a> = Option<Authentication<'a>>;
+
+    /// The name of the mechanism that is used, once it is settled.
+    #[cfg(feature = "alloc")]
+    pub(in super::super) fn mechanism_of(speaker: &Speaker<'_>) -> Option<&'static str> {
+        speaker.as_ref()?.mechanism().map(Mechanism::name)
+    }
 
     /// What all connections of a client know together.
     pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
@@ -270,6 +331,16 @@ mod absent {
         pub(in super::super) const fn is_told_by(&self, _: &str) -> bool {
             match self.never {}
         }
+
+        #[cfg(feature = "alloc")]
+        pub(in super::super) const fn source(&self) -> &str {
+            match self.never {}
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(in super::super) const fn mechanism_of(_: &Speaker<'_>) -> Option<&'static str> {
+        None
     }
 
     pub(in super::super) type Speaker<'a> = Unauthenticated;

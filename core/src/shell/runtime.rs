@@ -8,7 +8,7 @@ use super::server::{NewServer, Server, ServerState};
 use crate::pool::Memory;
 use crate::storage::Full;
 use crate::wire::Sink;
-use crate::{Cause, Instant, topology};
+use crate::{Cause, Instant, Reason, topology};
 use core::ops::Deref;
 use core::task::Waker;
 use embedded_io_async::{ErrorType, Read, Write};
@@ -59,7 +59,8 @@ pub trait Runtime: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`].
+    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`]; and with the
+    /// error itself as its reason, where there is memory for it.
     fn connect(
         &self,
         endpoint: &Endpoint<'_>,
@@ -69,6 +70,11 @@ pub trait Runtime: Sized + 'static {
     /// What an error of a stream is: [`Cause::Network`], unless the stream does TLS and it is of that.
     fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {
         Cause::Network
+    }
+
+    /// An error of a stream as the reason of another one. [`Reason::NONE`], by default.
+    fn stream_reason(_error: <Self::Stream as ErrorType>::Error) -> Reason {
+        Reason::NONE
     }
 
     /// Whether only the server can read what a connection carries: TLS that verifies the server, or a Unix domain socket. No, by default: then
@@ -220,17 +226,42 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// A connection could not be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnectError(pub Cause);
+/// A connection could not be made: `could not connect: network error: Connection refused (os error 111)`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ConnectError {
+    /// Why.
+    pub cause: Cause,
+    /// What the operating system, TLS or the resolver reported.
+    pub reason: Reason,
+}
 
-impl core::fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "could not connect: {}", self.0)
+impl ConnectError {
+    /// For this cause, with the error beneath it.
+    #[must_use]
+    pub const fn new(cause: Cause, reason: Reason) -> Self {
+        Self { cause, reason }
     }
 }
 
-impl core::error::Error for ConnectError {}
+impl From<Cause> for ConnectError {
+    fn from(cause: Cause) -> Self {
+        Self::new(cause, Reason::NONE)
+    }
+}
+
+impl core::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "could not connect: {}", self.cause)?;
+        self.reason.append(f)
+    }
+}
+
+impl core::error::Error for ConnectError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(self.reason.source().unwrap_or(&self.cause))
+    }
+}
 
 /// Keeps the waker of one task under a lock, unless `place` has one of the same task.
 ///

@@ -3,13 +3,14 @@
 //! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
 
 use super::error::{OperationError, SelectionReport};
+#[cfg(feature = "alloc")]
+use super::failure::explain_selection;
 use super::hub::{Hub, State};
 use super::runtime::{Locked, Runtime};
 use crate::selection::{
     Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
 };
 use crate::storage::Store;
-use crate::topology::TopologyDescription;
 use crate::{Instant, ServerId};
 use core::future::poll_fn;
 use core::pin::pin;
@@ -155,12 +156,13 @@ impl<R: Runtime> Hub<R> {
 }
 
 #[cfg(feature = "alloc")]
-fn report(error: &SelectionError, topology: TopologyDescription<'_>) -> SelectionReport {
-    alloc::boxed::Box::new(error.detail(topology))
+fn report<R: Runtime>(error: &SelectionError, now: Instant, state: &State<R>) -> SelectionReport {
+    let detail = error.detail(state.control.topology().description());
+    alloc::boxed::Box::new(explain_selection(detail, now, state))
 }
 
 #[cfg(not(feature = "alloc"))]
-fn report(error: &SelectionError, _topology: TopologyDescription<'_>) -> SelectionReport {
+const fn report<R: Runtime>(error: &SelectionError, _now: Instant, _state: &State<R>) -> SelectionReport {
     *error
 }
 
@@ -226,7 +228,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                 Err(error) => Err(error),
             };
             if let Err(error) = selected {
-                let report = report(&error, state.control.topology().description());
+                let report = report(&error, now, state);
                 return ready(Err(OperationError::ServerSelection(report)));
             }
             if waker.is_none() {

@@ -11,9 +11,11 @@ pub use new::NewServer;
 use super::connection::Held;
 #[cfg(feature = "alloc")]
 use super::drain::Late;
-use super::error::OperationError;
+use super::error::{CheckOutFailure, OperationError};
 use super::event::{Publish, Tap};
 use super::login::Refusal;
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
 use super::runtime::{Locked, Runtime, register};
 use super::warm_up::Warmer;
 use crate::machine::Machine;
@@ -61,6 +63,9 @@ pub struct ServerState<R: Runtime> {
     armed: Option<Instant>,
     /// Why a connection was not authenticated, the last of them; until one is established.
     refusal: Option<Refusal>,
+    /// Why the server could not be reached, by an application's connection or by the monitor; until it is reached.
+    #[cfg(feature = "alloc")]
+    pub(super) failure: Option<ConnectError>,
     /// Where the waking of operations that were found overdue has come to; `None` when it is done.
     overdue: Option<usize>,
     /// Where the waking of operations has come to once the pool is closed. From then on none is added.
@@ -650,6 +655,7 @@ impl<R: Runtime> Server<R> {
         connection: Held<R>,
         known: Established,
     ) -> Option<Held<R>> {
+        self.forget_failure();
         let (late, _waker, _refusal) = self.step(|state, observer| {
             // The socket is in its place before anybody can be granted the connection.
             let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
@@ -685,7 +691,13 @@ impl<R: Runtime> Server<R> {
         let address = self.address();
         let report =
             self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error, address)));
-        report.map_or_else(|| OperationError::check_out_of(address, error), OperationError::Authentication)
+        if let Some(report) = report {
+            return OperationError::Authentication(report);
+        }
+        let failure = CheckOutFailure::new(error, address);
+        #[cfg(feature = "alloc")]
+        let failure = CheckOutFailure { reason: self.reason_of_check_out(error), ..failure };
+        OperationError::CheckOut(failure)
     }
 
     /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.

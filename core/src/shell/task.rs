@@ -3,6 +3,7 @@
 use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
 use super::drain::LateReplies;
+use super::failure::{Finding, NotEstablished};
 use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Endpoint, Runtime};
@@ -12,13 +13,13 @@ use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
-use crate::topology::TopologyType;
+use crate::topology::{ServerError, TopologyType};
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
 use crate::wire::message::Flags;
-use crate::{Cause, Instant, ServerId};
+use crate::{Cause, Instant, Reason, ServerId};
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
@@ -119,9 +120,10 @@ impl<R: Runtime> Hub<R> {
                 // A server whose replies are always there must not keep the thread for itself.
                 Interrupted::No if !waited => yield_now().await,
                 Interrupted::No => {}
-                Interrupted::By(action) => {
+                Interrupted::By(next) => {
+                    self.note_late_check(server, action);
                     connection = None;
-                    asked = Some(action);
+                    asked = Some(next);
                 }
                 Interrupted::Ended => return,
             }
@@ -141,26 +143,27 @@ impl<R: Runtime> Hub<R> {
                         // News of a connection that was given up meanwhile: a Hangup follows.
                         let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
                     }
-                    Err(cause) => self.line_failed(id, line, cause),
+                    Err(error) => self.check_failed(server, line, error),
                 }
             }
             MonitorAction::SendHello { line, hello } => match connection {
                 Some(connected) => {
                     let sent = self.send_hello(connected, hello).await;
                     let answered = match sent {
-                        Ok(()) => self.receive_hello(connected, id, line).await,
+                        Ok(()) => self.receive_hello(connected, server, line).await,
                         Err(error) => Err(error),
                     };
-                    self.note_failure(id, line, answered);
+                    let is_first = matches!(hello, HelloKind::Handshake { .. });
+                    self.note_failure(server, line, answered, is_first.then_some(&*connected));
                 }
-                None => self.line_failed(id, line, Cause::Network),
+                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
             },
             MonitorAction::ReadNext { line } => match connection {
                 Some(connected) => {
-                    let answered = self.receive_hello(connected, id, line).await;
-                    self.note_failure(id, line, answered);
+                    let answered = self.receive_hello(connected, server, line).await;
+                    self.note_failure(server, line, answered, None);
                 }
-                None => self.line_failed(id, line, Cause::Network),
+                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
             },
         }
     }
@@ -186,7 +189,7 @@ impl<R: Runtime> Hub<R> {
     async fn receive_hello(
         &self,
         connection: &mut Connection<R>,
-        server: ServerId,
+        server: &R::ServerHandle,
         line: LineId,
     ) -> Result<(), ExchangeError> {
         let matched = connection.receive().await?;
@@ -197,30 +200,60 @@ impl<R: Runtime> Hub<R> {
         let hello =
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
-        let _ = self.line_news(|control, now, tap| {
+        let id = server.id();
+        let is_fit = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            control.handle_reply(now, server, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
+            let info = common.ok.then(|| hello_info(&hello));
+            // Late news changes nothing.
+            let _ = control.handle_reply(now, id, line, &reply, info.as_ref(), &mut tap);
+            let found = control.topology().server(id).map(|description| description.error());
+            found.is_some_and(|error| error != Some(ServerError::WrongSetName))
         });
+        if common.ok && line.line() == Line::Check {
+            self.note_reply(server, &hello, is_fit);
+        }
         // The next hello may be a whole heartbeat away.
         connection.rest_at_start_size();
         Ok(())
     }
 
-    fn note_failure(&self, server: ServerId, line: LineId, answered: Result<(), ExchangeError>) {
-        if let Err(error) = answered {
-            self.line_failed(server, line, error.cause().unwrap_or(Cause::Resources));
+    /// - `first`: the connection, if it has never had a reply.
+    fn note_failure(
+        &self,
+        server: &R::ServerHandle,
+        line: LineId,
+        answered: Result<(), ExchangeError>,
+        first: Option<&Connection<R>>,
+    ) {
+        let Err(error) = answered else { return };
+        let cause = error.cause().unwrap_or(Cause::Resources);
+        let mut failure = ConnectError::new(cause, error.into_reason());
+        if let Some(connection) = first {
+            failure = connection.hinted(failure, self.runtime().is_private(connection.stream()));
         }
+        self.check_failed(server, line, failure);
     }
 
-    fn line_failed(&self, server: ServerId, line: LineId, cause: Cause) {
+    /// A monitor's connection has failed. That of its checks is why the server cannot be reached.
+    fn check_failed(&self, server: &R::ServerHandle, line: LineId, error: ConnectError) {
+        if line.line() == Line::Check {
+            server.note_failure(error.clone());
+        }
+        self.line_failed(server.id(), line, error.cause, &error.reason);
+    }
+
+    fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
         // Late news changes nothing.
-        let _ = self.line_news(|control, now, tap| control.handle_failed(now, server, line, cause, tap));
+        let _ = self.line_news(|control, now, tap| {
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
+            control.handle_failed(now, server, line, cause, &mut tap)
+        });
     }
 
     /// Connects, and gives the socket its buffers.
-    async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, Cause> {
+    async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, ConnectError> {
         let endpoint = Endpoint::parse(address).ok_or(Cause::Dns)?;
-        let stream = self.runtime().connect(&endpoint, deadline).await.map_err(|ConnectError(cause)| cause)?;
+        let stream = self.runtime().connect(&endpoint, deadline).await?;
         let (input, output) = self.runtime().buffers(&stream).map_err(|Full| Cause::Resources)?;
         Ok(Connection::new(stream, input, output))
     }
@@ -281,7 +314,11 @@ impl<R: Runtime> Hub<R> {
         };
         let mut connection = match dialed {
             Ok(Ok(connection)) => connection,
-            Ok(Err(cause)) | Err(cause) => return Some(Err(HandshakeError::new(Phase::Connect, cause))),
+            Ok(Err(error)) => return Some(Err(self.not_dialed(server, error))),
+            Err(cause) => {
+                let reason = Finding::TimedOut(Phase::Connect).into();
+                return Some(Err(self.not_dialed(server, ConnectError::new(cause, reason))));
+            }
         };
         let mut hello = HandshakeHello::new(&self.config().metadata);
         hello.compressors = self.config().compressors.available();
@@ -301,7 +338,7 @@ impl<R: Runtime> Hub<R> {
         };
         let mut speaker = Speaker::default();
         if let Err(error) = self.bring_speaker(connection.stream(), &mut speaker) {
-            return Some(Err(self.note_refusal(server, &connection, error)));
+            return Some(Err(self.note_refusal(server, &connection, &speaker, error.into())));
         }
         if let Some(login) = &self.config().login {
             connection.expect_secrets(login.secret_bytes());
@@ -310,7 +347,7 @@ impl<R: Runtime> Hub<R> {
         let is_direct = self.topology_type() == TopologyType::Single;
         let mut handshake = Handshake::with_authenticator(hello, &mut speaker).with_arbiters_exempt(is_direct);
         let mut next = Shaken::Command;
-        let error = loop {
+        let failed = loop {
             let shaken = match next {
                 Shaken::Established(known) => {
                     self.keep_keys(handshake.authenticator());
@@ -346,11 +383,11 @@ impl<R: Runtime> Hub<R> {
             };
             next = match shaken {
                 Ok(Ok(next)) => next,
-                Ok(Err(error)) => break error,
-                Err(cause) => break handshake.failed(cause),
+                Ok(Err(failed)) => break failed,
+                Err(cause) => break NotEstablished::timed_out(handshake.failed(cause)),
             };
         };
-        Some(Err(self.note_refusal(server, &connection, error)))
+        Some(Err(self.note_refusal(server, &connection, handshake.authenticator(), failed)))
     }
 
     /// Does some work of establishing, which is pinned where it is, as moving it would make this future twice as large: `None` when the pool gives the connection up, an error at the deadline.
@@ -425,7 +462,7 @@ struct Performing<'h, R: Runtime> {
 impl<R: Runtime> Drop for Performing<'_, R> {
     fn drop(&mut self) {
         if let Some(line) = self.line {
-            let _ = R::contain(|| self.hub.line_failed(self.server, line, Cause::Cancelled));
+            let _ = R::contain(|| self.hub.line_failed(self.server, line, Cause::Cancelled, &Reason::NONE));
         }
     }
 }

@@ -30,6 +30,7 @@ mod login;
 mod monitor;
 mod panics;
 mod places;
+mod reasons;
 mod report;
 mod scant;
 mod shown;

@@ -135,17 +135,48 @@ impl TlsHandshakeError {
     }
 }
 
-impl fmt::Display for TlsHandshakeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl TlsHandshakeError {
+    /// The error of the library, if it is one.
+    fn library_error(&self) -> Option<&rustls::Error> {
         match &self.0 {
-            Fault::Io(error) => write!(f, "TLS handshake: {error}"),
-            Fault::Tls(error) => write!(f, "TLS handshake: {error}"),
-            Fault::Name => f.write_str("TLS handshake: the host has a name that no certificate can have"),
+            Fault::Io(error) => error.get_ref()?.downcast_ref(),
+            Fault::Tls(error) => Some(error),
+            Fault::Name => None,
         }
     }
 }
 
-impl core::error::Error for TlsHandshakeError {}
+/// With a hint where it is likely that the server does not use TLS, or that an authority is missing.
+impl fmt::Display for TlsHandshakeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ASKED: &str = "does the server use TLS?";
+        match (&self.0, self.library_error()) {
+            (_, Some(rustls::Error::InvalidMessage(_))) => write!(f, "the server's bytes are not TLS; {ASKED}"),
+            (_, Some(error)) => {
+                write!(f, "TLS handshake: {error}")?;
+                let is_unknown = self.cause() == Cause::Certificate(CertificateFault::UnknownIssuer);
+                if is_unknown { f.write_str("; tlsCAFile names the authorities to trust") } else { Ok(()) }
+            }
+            (Fault::Io(error), None) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                write!(f, "the server closed the connection during the TLS handshake; {ASKED}")
+            }
+            (Fault::Io(error), None) => write!(f, "TLS handshake: {error}; {ASKED}"),
+            (Fault::Name | Fault::Tls(_), None) => {
+                f.write_str("TLS handshake: the host has a name that no certificate can have")
+            }
+        }
+    }
+}
+
+impl core::error::Error for TlsHandshakeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match &self.0 {
+            Fault::Io(error) => Some(error),
+            Fault::Tls(error) => Some(&**error),
+            Fault::Name => None,
+        }
+    }
+}
 
 impl From<io::Error> for TlsHandshakeError {
     fn from(error: io::Error) -> Self {

@@ -250,6 +250,12 @@ impl fmt::Debug for ServerDescription<'_> {
 impl fmt::Display for ServerDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.address(), self.data.server_type)?;
+        self.fmt_error(f)
+    }
+}
+
+impl ServerDescription<'_> {
+    fn fmt_error(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.data.error {
             Some(error) => write!(f, " ({error})"),
             None => Ok(()),
@@ -423,7 +429,18 @@ impl fmt::Debug for TopologyDescription<'_> {
 /// `<type> <set name> [<server>, ..]`, as in the texts of selection errors.
 impl fmt::Display for TopologyDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.topology_type().fmt(f)?;
+        self.fmt_with(f, |f, server| server.fmt_error(f))
+    }
+}
+
+impl<'a> TopologyDescription<'a> {
+    /// Its [`Display`](fmt::Display), with another text behind the type of each server.
+    pub(crate) fn fmt_with(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        mut fmt_error: impl FnMut(&mut fmt::Formatter<'_>, &ServerDescription<'a>) -> fmt::Result,
+    ) -> fmt::Result {
+        fmt::Display::fmt(&self.topology_type(), f)?;
         if let Some(name) = self.set_name() {
             write!(f, " {name}")?;
         }
@@ -432,7 +449,8 @@ impl fmt::Display for TopologyDescription<'_> {
             if place > 0 {
                 f.write_str(", ")?;
             }
-            server.fmt(f)?;
+            write!(f, "{}: {}", server.address(), server.server_type())?;
+            fmt_error(f, &server)?;
         }
         f.write_str("]")
     }

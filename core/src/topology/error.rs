@@ -175,7 +175,11 @@ impl fmt::Display for ServerError {
     }
 }
 
-impl core::error::Error for ServerError {}
+impl core::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        if let Self::Failed(cause) = self { Some(cause) } else { None }
+    }
+}
 
 /// A server that this client cannot speak to makes the whole topology unusable (SDAM-35). Its [`Display`](fmt::Display) is the prescribed text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -158,7 +158,14 @@ impl fmt::Display for HandshakeError {
     }
 }
 
-impl core::error::Error for HandshakeError {}
+impl core::error::Error for HandshakeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        let authentication = self.authentication.as_ref().map(|error| -> &(dyn core::error::Error + 'static) { error });
+        let wire = self.wire.as_ref().map(|error| -> &(dyn core::error::Error + 'static) { error });
+        let encode = self.encode.as_ref().map(|error| -> &(dyn core::error::Error + 'static) { error });
+        Some(authentication.or(wire).or(encode).unwrap_or(&self.cause))
+    }
+}
 
 impl<'a> Handshake<'a> {
     /// A conversation that has not begun, with a server that does not ask who is calling.

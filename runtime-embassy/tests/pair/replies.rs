@@ -5,7 +5,7 @@ use super::support::{Rig, Small, document, eventually, options, refused, rig, se
 use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
 use poolhouse_embassy::poolhouse_core::wire::WireErrorKind;
-use poolhouse_embassy::poolhouse_core::{Cause, ServerType};
+use poolhouse_embassy::poolhouse_core::{Cause, Reason, ServerType};
 use poolhouse_embassy::{ExchangeError, OperationError, Options, PoolOptions};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultRule};
 
@@ -195,7 +195,7 @@ fn connection_that_died_while_idle_fails_once() {
             eventually("the bridge knows", || net.server_ends() > ends).await;
             net.settled().await;
             let error = refused(rig.ping().await);
-            assert_eq!(error, OperationError::Exchange(ExchangeError::Network), "{by:?}");
+            assert_eq!(error, OperationError::Exchange(ExchangeError::Network(Reason::NONE)), "{by:?}");
             assert_eq!(rig.log.closed(), [ClosedReason::Error], "{by:?}");
             let names = rig.log.pool_names();
             let place = |name| names.iter().position(|each| *each == name);
@@ -219,7 +219,11 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
             for bytes in 0..REPLY_BYTES {
                 server.inject(FaultRule::once(Fault::TruncatedFrame { bytes, by }).on_command("ping"));
                 let error = refused(rig.ping().await);
-                assert_eq!(error, OperationError::Exchange(ExchangeError::Network), "{by:?} after {bytes}");
+                assert_eq!(
+                    error,
+                    OperationError::Exchange(ExchangeError::Network(Reason::NONE)),
+                    "{by:?} after {bytes}"
+                );
                 net.skipping(Duration::from_secs(5), rig.ping()).await.expect("a ping");
             }
         }

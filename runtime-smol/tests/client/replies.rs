@@ -4,10 +4,10 @@ use super::support::{
     PATIENCE, Watch, at_rest, client, count, eventually, operation, options, ping, pool_names, refused, run, server,
 };
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
 use poolhouse_smol::poolhouse_core::shell::{ExchangeError, OperationError};
 use poolhouse_smol::poolhouse_core::wire::WireErrorKind;
+use poolhouse_smol::poolhouse_core::{Cause, Reason};
 use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
 use std::time::Instant;
@@ -214,7 +214,7 @@ fn connection_that_died_while_idle_fails_once() {
                 .wait_until(PATIENCE, |view| view.connection(pooled).is_some_and(|info| info.ended.is_some()))
                 .expect("cut");
             let error = refused(ping(&client).await);
-            assert_eq!(operation(&error), OperationError::Exchange(ExchangeError::Network), "{by:?}");
+            assert_eq!(operation(&error), OperationError::Exchange(ExchangeError::Network(Reason::NONE)), "{by:?}");
             assert_eq!(watch.until_closed().await, ClosedReason::Error);
             gets_its_own_reply(&client).await;
             let names = watch.pool_names();
@@ -246,7 +246,11 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
                 tasks.push(smol::spawn(async move {
                     let mut watch = Watch::of(&client);
                     let error = refused(ping(&client).await);
-                    assert_eq!(operation(&error), OperationError::Exchange(ExchangeError::Network), "{name}");
+                    assert_eq!(
+                        operation(&error),
+                        OperationError::Exchange(ExchangeError::Network(Reason::NONE)),
+                        "{name}"
+                    );
                     assert_eq!(watch.until_closed().await, ClosedReason::Error, "{name}");
                     gets_its_own_reply(&client).await;
                     let snapshot = client.pool_snapshot().expect("a server");

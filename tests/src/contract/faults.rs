@@ -41,7 +41,10 @@ async fn killed<S: Subject>(subject: &S) {
         assert_eq!(futures_lite::future::poll_once(finding.as_mut()).await, None);
         eventually("it answers", || rig.server.look(|view| view.fault_count(FaultKind::Trickle)) > 0).await;
         rig.server.kill().expect("it is killed");
-        assert_eq!(refused(finding.await), OperationError::Exchange(ExchangeError::Network));
+        assert_eq!(
+            refused(finding.await),
+            OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))
+        );
     }
     assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Network));
     drop(guard);
@@ -210,7 +213,7 @@ async fn fails_once<S: Subject>(server: &FakeServer, client: &S::Client, fault: 
     server.inject(fault.clone());
     assert_eq!(
         refused(find_by(&mut guard, "one").await),
-        OperationError::Exchange(ExchangeError::Network),
+        OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE)),
         "{fault:?}"
     );
     assert_eq!(refused(ping_by(&mut guard).await), OperationError::Broken(Cause::Network));

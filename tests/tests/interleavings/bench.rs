@@ -333,7 +333,7 @@ impl Runtime for Bench {
 
     async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         if self.world.refuses.load(Ordering::Relaxed) {
-            return Err(ConnectError(Cause::Network));
+            return Err(Cause::Network.into());
         }
         self.world.stream_count.fetch_add(1, Ordering::Relaxed);
         let number = self.world.dials.fetch_add(1, Ordering::Relaxed);

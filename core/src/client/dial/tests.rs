@@ -16,9 +16,10 @@ use std::sync::Mutex;
 enum Answer {
     Accepts { after_ms: u64 },
     Refuses { after_ms: u64 },
+    Fails { after_ms: u64, kind: io::ErrorKind },
     Never,
 }
-use Answer::{Accepts, Never, Refuses};
+use Answer::{Accepts, Fails, Never, Refuses};
 
 #[derive(Debug, Default)]
 struct World {
@@ -165,6 +166,10 @@ impl Platform for Mock {
                 self.sleep_until(at_ms(after_ms)).await;
                 Err(io::Error::other(address.to_string()))
             }
+            Fails { after_ms, kind } => {
+                self.sleep_until(at_ms(after_ms)).await;
+                Err(kind.into())
+            }
             Never => pending().await,
         }
     }
@@ -248,6 +253,23 @@ fn address_that_refuses_delays_nobody() {
     assert_eq!(mock.begun(), log(&[(0, "10.0.0.1:1"), (3, "10.0.0.2:1"), (7, "10.0.0.3:1")]));
 }
 
+/// Of a host with addresses of both families, one may be out of reach of this machine.
+#[test]
+fn address_without_a_way_to_it_does_not_hide_why_another_one_failed() {
+    use io::ErrorKind::{ConnectionRefused, NetworkUnreachable};
+    let fails = |after_ms, kind| Fails { after_ms, kind };
+    for (first, second, expected) in [
+        (ConnectionRefused, NetworkUnreachable, ConnectionRefused),
+        (NetworkUnreachable, ConnectionRefused, ConnectionRefused),
+        (NetworkUnreachable, NetworkUnreachable, NetworkUnreachable),
+    ] {
+        let mock = Mock::default();
+        let answers = [("10.0.0.1:1", fails(1, first)), ("[::2]:1", fails(1, second))];
+        let (_, socket) = mock.connect(&answers).expect("an end");
+        assert_eq!(socket.map_err(|error| error.kind()), Err(expected));
+    }
+}
+
 #[test]
 fn success_is_preferred_to_a_failure_of_the_same_moment() {
     let mock = Mock::default();
@@ -309,7 +331,7 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
     });
     let connect = |endpoint: Endpoint<'_>| {
         let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
-        outcome.map(drop).map_err(|ConnectError(cause)| cause)
+        outcome.map(drop).map_err(|ConnectError { cause, .. }| cause)
     };
     let tcp = |host| Endpoint::Tcp { host, port: 7 };
     assert_eq!(connect(tcp("10.0.0.1")), Ok(()));
@@ -332,7 +354,7 @@ fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
         let resolver = with_resolver.then(|| Arc::new(Silent) as Arc<dyn Resolver>);
         let net = super::super::Net::new(mock.clone()).with_resolver(resolver);
         let outcome = mock.run(net.connect(&tcp("silent.test"), deadline(700))).expect("an end");
-        assert_eq!(outcome.map(drop), Err(ConnectError(crate::Cause::Dns)));
+        assert_eq!(outcome.map(drop), Err(crate::Cause::Dns.into()));
         assert_eq!(mock.with(|world| world.now_ms), 700);
         assert!(mock.run(net.connect(&tcp("silent.test"), None)).is_none(), "it waits for ever");
     }
@@ -458,7 +480,7 @@ fn resolver_without_addresses_has_not_resolved_the_name() {
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));
     let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
     let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
-    assert_eq!(outcome.map(drop), Err(ConnectError(crate::Cause::Dns)));
+    assert_eq!(outcome.map(drop), Err(crate::Cause::Dns.into()));
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn what_failed_at_once_is_no_timeout() {
         establishing(Cause::Dns),
         check_out(CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) }),
         check_out(CheckOutError::PoolClosed),
-        Error::Operation(OperationError::Exchange(ExchangeError::Network)),
+        Error::Operation(OperationError::Exchange(ExchangeError::Network(crate::Reason::NONE))),
         Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
         Error::Operation(OperationError::Closed),
         Error::Operation(OperationError::Abandoned),
@@ -58,10 +58,44 @@ fn what_failed_at_once_is_no_timeout() {
     }
 }
 
+/// The error at the end of the chain of sources.
+fn root(error: &Error) -> &(dyn core::error::Error + 'static) {
+    let mut end: &(dyn core::error::Error + 'static) = error;
+    while let Some(source) = end.source() {
+        end = source;
+    }
+    end
+}
+
+#[test]
+fn sources_lead_from_the_error_to_what_is_beneath() {
+    use crate::dns::LookupError;
+    use crate::wire::{WireError, WireErrorKind};
+    let wire = WireError::new(WireErrorKind::MessageTooShort { length_bytes: 3 }, 0);
+    assert!(root(&establishing(Cause::Network)).is::<Cause>());
+    assert!(root(&Error::from(OperationError::Broken(Cause::Closed))).is::<Cause>());
+    assert!(root(&Error::from(OperationError::Exchange(ExchangeError::Wire(wire)))).is::<WireError>());
+    assert!(root(&Error::from(ConfigError::new("maxPoolSize", 1, "be more"))).is::<ConfigError>());
+    assert!(root(&Error::from(OptionError::new("replicaSet", "", "not be empty"))).is::<OptionError>());
+    assert!(root(&Error::from(TopologyConfigError::LoadBalancedAndDirect)).is::<TopologyConfigError>());
+    assert!(root(&Error::from(AuthError::PlainWithoutTls)).is::<AuthError>());
+    let lookup = SeedlistError::Srv { name: "a".into(), error: LookupError::Timeout };
+    assert!(root(&Error::Seedlist(Box::new(lookup))).is::<LookupError>());
+    assert!(root(&refused(1)).is::<CommandError>());
+    let criteria = selection(SelectionFailure::Criteria(ConfigError::new("a", 1, "b")));
+    let Error::Operation(OperationError::ServerSelection(report)) = &criteria else { panic!("{criteria:?}") };
+    assert!(core::error::Error::source(report.error()).is_some_and(|source| source.is::<ConfigError>()));
+    for error in
+        [Error::LookupNeeded, Error::Unsupported("this"), Error::OutOfMemory, Error::from(OperationError::Busy)]
+    {
+        assert!(root(&error).is::<Error>() || root(&error).is::<OperationError>(), "{error}");
+    }
+}
+
 fn refused(code: i32) -> Error {
     let (code_name, message) = (Some("NotWritablePrimary".into()), Some("not primary".into()));
     let reply = bson::Document::new();
-    Error::Command(Box::new(CommandError { code, code_name, message, labels: Vec::new(), reply }))
+    Error::Command(Box::new(CommandError { code, code_name, message, labels: Vec::new(), reply, hint: None }))
 }
 
 #[test]
@@ -96,7 +130,10 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
     let of = |error: &Error| (AttemptError::is_retryable(error), AttemptError::is_transient(error));
     assert_eq!(of(&establishing(Cause::Network)), (true, true));
     assert_eq!(of(&check_out(CheckOutError::WaitQueueTimeout { usage: None })), (false, false));
-    assert_eq!(of(&Error::Operation(OperationError::Exchange(ExchangeError::Network))), (false, true));
+    assert_eq!(
+        of(&Error::Operation(OperationError::Exchange(ExchangeError::Network(crate::Reason::NONE)))),
+        (false, true)
+    );
     assert_eq!(of(&refused(10_107)), (false, true), "a change of state");
     assert_eq!(of(&refused(11_000)), (false, false));
     let own = [
@@ -123,8 +160,14 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
 #[test]
 fn error_of_a_command_says_what_the_server_has_said_and_no_more() {
     use alloc::string::ToString;
-    let error =
-        CommandError { code: 13, code_name: None, message: None, labels: Vec::new(), reply: bson::Document::new() };
+    let error = CommandError {
+        code: 13,
+        code_name: None,
+        message: None,
+        labels: Vec::new(),
+        reply: bson::Document::new(),
+        hint: None,
+    };
     let named = CommandError { code_name: Some("Unauthorized".into()), ..error.clone() };
     let told = CommandError { message: Some("not you".into()), ..error.clone() };
     let whole = CommandError { message: told.message.clone(), ..named.clone() };

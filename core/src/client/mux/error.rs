@@ -56,7 +56,8 @@ pub struct Rejection {
     pub address: String,
     /// Why.
     pub reason: RejectionReason,
-    /// The text of its server when it last refused a connection, if it did so: see [`HostStatus::refusal`](super::HostStatus::refusal).
+    /// The text of its server when it last refused a connection (see [`HostStatus::refusal`](super::HostStatus::refusal)), or what the operating
+    /// system, TLS or the resolver reported when it could not be dialed.
     pub refusal: Option<String>,
 }
 
@@ -154,13 +155,14 @@ impl core::error::Error for RequestError {
             Self::Server(error) => Some(&**error),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
-            Self::NoHost(_)
-            | Self::TimedOut { .. }
-            | Self::Lost { .. }
-            | Self::Unsupported(_)
-            | Self::Closed
-            | Self::Abandoned
-            | Self::Forked => None,
+            Self::Lost { cause, .. } => Some(cause),
+            // Of the first host.
+            Self::NoHost(hosts) => match &hosts.first()?.reason {
+                RejectionReason::Pool(error) => Some(error),
+                RejectionReason::Lost { cause, .. } => Some(cause),
+                RejectionReason::Refused(_) => None,
+            },
+            Self::TimedOut { .. } | Self::Unsupported(_) | Self::Closed | Self::Abandoned | Self::Forked => None,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::wire::cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Header, Password, Version,
 };
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -124,7 +124,12 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
         let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
             let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
-            let stream = connected.map_err(|error| error.0)?;
+            let stream = connected.map_err(|error| {
+                if !error.reason.is_none() {
+                    shared.turn(host, |turn| turn.refused(Some(error.reason.to_string())));
+                }
+                error.cause
+            })?;
             match shake(shared, host, stream, version).await? {
                 Ok(established) => return Ok(established),
                 // An older version each time, so that there is an end, whatever becomes of the host's meanwhile.

@@ -478,7 +478,8 @@ fn errors_say_which_host_failed_how() {
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
-        let has_source = matches!(error, RequestError::Encode(_));
+        let is_of_a_host = matches!(&error, RequestError::NoHost(hosts) if !hosts.is_empty());
+        let has_source = is_of_a_host || matches!(error, RequestError::Encode(_) | RequestError::Lost { .. });
         assert_eq!(core::error::Error::source(&error).is_some(), has_source, "{error}");
     }
 }

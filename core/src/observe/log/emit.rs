@@ -2,7 +2,7 @@
 //!
 //! A field of an `Option` that is `None` is not recorded (LOG-33).
 
-use super::{CONNECTION, Said, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
+use super::{CONNECTION, Failure, Said, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
 use crate::monitor::MonitorEvent;
 use crate::pool::{PoolEvent, PoolOptions};
 use crate::topology::SdamEvent;
@@ -108,7 +108,7 @@ pub(super) fn heartbeat(event: &MonitorEvent, said: &Said<'_>) {
             id,
             *awaited,
             "durationMS" = millis(*duration),
-            "failure" = display(cause),
+            "failure" = display(Failure(*cause, &said.reason)),
         ),
     }
 }

@@ -5,11 +5,11 @@ mod tests;
 
 use super::deployment::{self, Fact};
 use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
-use crate::Instant;
 use crate::observe::{EventContext, contain};
 use crate::pool::PoolEvent;
 use crate::shell::{Backlog, Event, EventRef, Next, Publish};
 use crate::topology::{OwnedTopologyDescription, TopologyId};
+use crate::{Instant, Reason};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,7 @@ struct Entry {
     topology: Option<TopologyId>,
     address: Option<Arc<str>>,
     reply: Option<String>,
+    reason: Reason,
 }
 
 impl LogQueue {
@@ -99,10 +100,11 @@ impl LogQueue {
         let shown = context.reply.filter(|_| self.logs.options.heartbeat_replies);
         let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
         let event = event.copy_after(last);
+        let reason = context.reason.cloned().unwrap_or_default();
         // An address that is shared with others counts, too: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;
-        (Entry { content: Content::Event(event), topology: context.topology, address, reply }, bytes)
+        (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
     }
 
     /// Adds an entry, with the bytes that it has on the heap. `make` is called under the lock of the queue, and only if there is room.
@@ -118,7 +120,7 @@ impl LogQueue {
         let line = fact.to_string();
         let bytes = line.capacity();
         let content = Content::Line(fact.level(), line);
-        self.push(|_| (Entry { content, topology: None, address: None, reply: None }, bytes));
+        self.push(|_| (Entry { content, topology: None, address: None, reply: None, reason: Reason::NONE }, bytes));
     }
 
     /// The lines about the deployment that are in a pool's event.
@@ -147,7 +149,8 @@ impl LogQueue {
 
     fn emit(&self, entry: &Entry) {
         let reply = entry.reply.as_deref().map(Reply::Text);
-        let said = Said { topology: entry.topology, address: entry.address.as_deref(), reply };
+        let said =
+            Said { topology: entry.topology, address: entry.address.as_deref(), reply, reason: entry.reason.clone() };
         match &entry.content {
             Content::Event(Event::Pool(event)) => self.logs.pool(event, &said),
             Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &said),

@@ -1,6 +1,6 @@
 //! The unstructured messages: a sentence for each (LOG-40). What is not known is left out with the words around it.
 
-use super::{Said, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
+use super::{Failure, Said, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
 use crate::monitor::{HeartbeatId, MonitorEvent};
 use crate::pool::PoolEvent;
 use crate::topology::SdamEvent;
@@ -95,7 +95,7 @@ impl fmt::Display for Heartbeat<'_> {
             MonitorEvent::HeartbeatFailed { id, duration, cause, .. } => {
                 write!(f, "Heartbeat failed in {} ms", millis(*duration))?;
                 on_connection(f, id, said)?;
-                write!(f, ". Awaited: {awaited}. Failure: {cause}")
+                write!(f, ". Awaited: {awaited}. Failure: {}", Failure(*cause, &said.reason))
             }
         }
     }

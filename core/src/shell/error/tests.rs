@@ -51,7 +51,7 @@ fn what_never_reached_a_server_may_be_retried() {
         establish_failed(Cause::Command { code: 13 }, false),
         establish_failed(Cause::Certificate(CertificateFault::Expired), false),
         establish_failed(Cause::Authentication, false),
-        OperationError::Exchange(ExchangeError::Network),
+        OperationError::Exchange(ExchangeError::Network(crate::Reason::NONE)),
         OperationError::Interrupted(ServerAddress::new("a")),
         OperationError::Timeout,
         OperationError::Closed,
@@ -106,9 +106,15 @@ fn each_error_says_what_went_wrong_and_with_whom() {
     let address = ServerAddress::new("db.example:27017");
     let texts = [
         (check_out(CheckOutError::Cancelled), "db.example:27017: The check-out was cancelled by its caller"),
-        (OperationError::from(ExchangeError::Network), "the connection failed, or the server closed it"),
         (
-            OperationError::from(ExchangeError::Transport(Cause::Certificate(CertificateFault::Revoked))),
+            OperationError::from(ExchangeError::Network(crate::Reason::NONE)),
+            "the connection failed, or the server closed it",
+        ),
+        (
+            OperationError::from(ExchangeError::Transport {
+                cause: Cause::Certificate(CertificateFault::Revoked),
+                reason: crate::Reason::NONE,
+            }),
             "the connection failed: certificate refused: it has been revoked",
         ),
         (OperationError::from(ExchangeError::NoMemory), "there is no memory for the reply"),
@@ -143,8 +149,11 @@ fn each_error_says_what_went_wrong_and_with_whom() {
 fn connection_is_closed_for_what_befell_it_alone() {
     let wire = crate::wire::WireError::new(crate::wire::WireErrorKind::Terminator, 0);
     let causes = [
-        (OperationError::from(ExchangeError::Network), Some(Cause::Network)),
-        (OperationError::from(ExchangeError::Transport(Cause::Protocol)), Some(Cause::Protocol)),
+        (OperationError::from(ExchangeError::Network(crate::Reason::NONE)), Some(Cause::Network)),
+        (
+            OperationError::from(ExchangeError::Transport { cause: Cause::Protocol, reason: crate::Reason::NONE }),
+            Some(Cause::Protocol),
+        ),
         (OperationError::from(ExchangeError::Wire(wire)), Some(Cause::Protocol)),
         (OperationError::from(ExchangeError::NoMemory), Some(Cause::Resources)),
         (OperationError::from(ExchangeError::Encode(crate::wire::EncodeError::Full)), None),

@@ -94,6 +94,7 @@ impl<R: Runtime> ServerState<R> {
         #[cfg(feature = "alloc")]
         {
             self.late = Late::EMPTY;
+            self.failure = None;
         }
     }
 
@@ -110,6 +111,8 @@ impl<R: Runtime> ServerState<R> {
             clock: None,
             armed: None,
             refusal: None,
+            #[cfg(feature = "alloc")]
+            failure: None,
             overdue: None,
             closing: 0,
             #[cfg(feature = "alloc")]

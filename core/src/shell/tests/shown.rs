@@ -61,14 +61,17 @@ fn errors_of_connections_say_what_was_wrong() {
     let texts = [
         (ExchangeError::Encode(encode), encode.to_string()),
         (ExchangeError::Wire(wire), wire.to_string()),
-        (ExchangeError::Transport(Cause::Protocol), format!("the connection failed: {}", Cause::Protocol)),
+        (
+            ExchangeError::Transport { cause: Cause::Protocol, reason: crate::Reason::NONE },
+            format!("the connection failed: {}", Cause::Protocol),
+        ),
     ];
     for (error, text) in texts {
         assert_eq!(error.to_string(), text);
     }
-    let error = ConnectError(Cause::Dns);
+    let error = ConnectError::from(Cause::Dns);
     assert_eq!(error.to_string(), format!("could not connect: {}", Cause::Dns));
-    assert!(core::error::Error::source(&error).is_none());
+    assert!(core::error::Error::source(&error).is_some_and(|source| source.is::<Cause>()));
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn socket_that_takes_no_bytes_has_failed() {
     let mut first = guard(&hub, &server);
     bench.deaf.store(true, Ordering::Relaxed);
     let failed = done(first.run_command("db", |body| body.int32("ping", 1).map(drop))).map(drop);
-    assert_eq!(failed, Err(OperationError::Exchange(ExchangeError::Network)));
+    assert_eq!(failed, Err(OperationError::Exchange(ExchangeError::Network(crate::Reason::NONE))));
     drop(first);
     assert_eq!(counts(&server), PoolCounts::default());
 }

@@ -68,7 +68,11 @@ impl fmt::Display for UnpackError {
     }
 }
 
-impl core::error::Error for UnpackError {}
+impl core::error::Error for UnpackError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        if let Self::Wire(error) = self { Some(error) } else { None }
+    }
+}
 
 impl From<WireError> for UnpackError {
     fn from(error: WireError) -> Self {

@@ -197,7 +197,16 @@ impl fmt::Display for CqlHandshakeError {
     }
 }
 
-impl core::error::Error for CqlHandshakeError {}
+impl core::error::Error for CqlHandshakeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Wire(error) => Some(error),
+            Self::Authentication(error) => Some(error),
+            Self::Encode(error) => Some(error),
+            Self::Refused { .. } | Self::NoCommonVersion { .. } | Self::Supported { .. } | Self::Ended => None,
+        }
+    }
+}
 
 impl From<CqlError> for CqlHandshakeError {
     fn from(error: CqlError) -> Self {

@@ -150,5 +150,5 @@ fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verif
     // The name that it is reached by is another then.
     let named = Endpoint::Tcp { host: "localhost", port };
     let refused = block_on(encrypting.connect(&named, None)).map(drop);
-    assert!(matches!(refused, Err(ConnectError(Cause::Certificate(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(ConnectError { cause: Cause::Certificate(_), .. })), "{refused:?}");
 }

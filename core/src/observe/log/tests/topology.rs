@@ -265,3 +265,23 @@ fn heartbeats_are_logged_as_far_as_the_topology_is() {
     assert_eq!((started.message(), started.target.as_str()), ("Server heartbeat started", TOPOLOGY));
     assert_eq!(logged(LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT }), []);
 }
+
+/// Whoever reads the log finds what the operating system has reported.
+#[test]
+fn failure_of_a_heartbeat_has_its_reason() {
+    let reason = Reason::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+    for (options, field, expected) in [
+        (LogOptions::DEFAULT, "failure", "network error: connection refused"),
+        (TEXT, "message", "Failure: network error: connection refused"),
+    ] {
+        let captured = capture(|| {
+            let mut world = World::new(options);
+            let line = world.connect();
+            let mut logs = Within::new(world.logs, EventContext::NONE.with_reason(&reason));
+            world.control.handle_failed(world.now, world.server, line, Cause::Network, &mut logs).expect("wanted");
+        });
+        let failed =
+            captured.iter().find(|message| message.text("message").contains("eartbeat failed")).expect("logged");
+        assert!(failed.text(field).ends_with(expected), "{}", failed.text(field));
+    }
+}
