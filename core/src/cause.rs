@@ -134,7 +134,7 @@ impl Reason {
     }
 
     /// Writes it behind the text that it is the reason of.
-    #[cfg(any(feature = "async", feature = "tracing"))]
+    #[cfg(any(feature = "async", feature = "dns", feature = "tracing"))]
     pub(crate) fn append(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().map_or(Ok(()), |error| write!(f, ": {error}"))
     }

@@ -33,8 +33,6 @@ mod tests;
 
 pub use answer::{Answer, RecordKind, SrvAnswer, SrvRecord};
 pub use config::{DNS_PORT, ResolverConfig};
-#[cfg(feature = "std")]
-pub use error::IoError;
 pub use error::{LookupError, SeedlistError};
 pub use hosts::hosts_addresses;
 pub use lookup::{Lookup, LookupAction};

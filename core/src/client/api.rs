@@ -10,7 +10,7 @@ pub use super::{
     ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
     WriteConcern,
 };
-pub use crate::dns::{IoError, LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
+pub use crate::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
 pub use crate::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use crate::pool::PoolOptions;
 pub use crate::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};

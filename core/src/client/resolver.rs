@@ -7,10 +7,10 @@ pub(super) mod tests;
 
 use super::fork::{self, Bound, Socket};
 use super::{Error, Platform, Stream};
-use crate::Instant;
 use crate::dns::{
     Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
 };
+use crate::{Instant, Reason};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec;
@@ -91,7 +91,7 @@ impl<P: Platform> DnsResolver<P> {
             }
         }
         match (lookup.into_result(), failure) {
-            (Err(LookupError::Unreachable), Some(error)) => Err(LookupError::Io(error.into())),
+            (Err(LookupError::Unreachable(_)), Some(error)) => Err(LookupError::Unreachable(Reason::new(error))),
             (result, _) => result,
         }
     }

@@ -1,12 +1,9 @@
 //! How lookups fail.
 
+use crate::Reason;
 use crate::uri::UriError;
 use alloc::string::String;
-#[cfg(feature = "std")]
-use alloc::sync::Arc;
 use core::fmt;
-#[cfg(feature = "std")]
-use std::io;
 
 /// A lookup that found nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +28,8 @@ pub enum LookupError {
     Referral,
     /// The last server that was asked gave an answer that cannot be read.
     Malformed,
-    /// The last server that was asked could not be reached, or closed the connection.
-    Unreachable,
-    /// The last server that was asked could not be reached: the operating system's error.
-    #[cfg(feature = "std")]
-    Io(IoError),
+    /// The last server that was asked could not be reached, or closed the connection. Holds what the operating system reported.
+    Unreachable(Reason),
     /// The last server that was asked did not answer in time.
     Timeout,
     /// Something else, of a resolver that is not ours.
@@ -61,9 +55,10 @@ impl fmt::Display for LookupError {
             Self::ServerFailed { code } => write!(f, "the name server failed with code {code}"),
             Self::Referral => f.write_str("the name server only knows others to ask"),
             Self::Malformed => f.write_str("the name server's answer cannot be read"),
-            Self::Unreachable => f.write_str("the name server cannot be reached"),
-            #[cfg(feature = "std")]
-            Self::Io(error) => write!(f, "the name server cannot be reached: {error}"),
+            Self::Unreachable(reason) => {
+                f.write_str("the name server cannot be reached")?;
+                reason.append(f)
+            }
             Self::Timeout => f.write_str("the name server did not answer in time"),
             Self::Other(reason) => f.write_str(reason),
         }
@@ -73,8 +68,7 @@ impl fmt::Display for LookupError {
 impl core::error::Error for LookupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            #[cfg(feature = "std")]
-            Self::Io(error) => Some(error.get_ref()),
+            Self::Unreachable(reason) => reason.source(),
             Self::Name
             | Self::NoSuchName
             | Self::NoRecords
@@ -83,48 +77,9 @@ impl core::error::Error for LookupError {
             | Self::ServerFailed { .. }
             | Self::Referral
             | Self::Malformed
-            | Self::Unreachable
             | Self::Timeout
             | Self::Other(_) => None,
         }
-    }
-}
-
-/// An error of the operating system that can be cloned. Two are equal if their kinds and codes are.
-#[cfg(feature = "std")]
-#[derive(Clone, Debug)]
-pub struct IoError(Arc<io::Error>);
-
-#[cfg(feature = "std")]
-impl IoError {
-    /// The error itself.
-    #[must_use]
-    pub fn get_ref(&self) -> &io::Error {
-        &self.0
-    }
-}
-
-#[cfg(feature = "std")]
-impl From<io::Error> for IoError {
-    fn from(error: io::Error) -> Self {
-        Self(Arc::new(error))
-    }
-}
-
-#[cfg(feature = "std")]
-impl PartialEq for IoError {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.kind() == other.0.kind() && self.0.raw_os_error() == other.0.raw_os_error()
-    }
-}
-
-#[cfg(feature = "std")]
-impl Eq for IoError {}
-
-#[cfg(feature = "std")]
-impl fmt::Display for IoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -6,7 +6,7 @@ use super::answer::{Answer, RecordKind};
 use super::config::ResolverConfig;
 use super::error::LookupError;
 use super::message::{self, Reply};
-use crate::Instant;
+use crate::{Instant, Reason};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -93,7 +93,7 @@ impl Lookup {
         let servers = config.servers();
         let count = u32::try_from(servers.len()).unwrap_or(u32::MAX);
         let attempts = count.saturating_mul(config.attempts.max(1));
-        let left = attempts.checked_sub(1).ok_or(LookupError::Unreachable)?;
+        let left = attempts.checked_sub(1).ok_or(LookupError::Unreachable(Reason::NONE))?;
         let first = if config.rotate { entropy as usize % servers.len() } else { 0 };
         let transport = if config.tcp { Transport::Stream } else { Transport::Datagram };
         Ok(Self {
@@ -135,7 +135,7 @@ impl Lookup {
             return;
         }
         if bytes.is_empty() {
-            return self.fail(LookupError::Unreachable);
+            return self.fail(LookupError::Unreachable(Reason::NONE));
         }
         let room = (PREFIX + usize::from(u16::MAX)).saturating_sub(self.received.len());
         self.received.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
@@ -147,7 +147,7 @@ impl Lookup {
     /// Takes note that the socket of the last action cannot be used: the next server is asked.
     pub fn handle_failed(&mut self) {
         if matches!(self.state, State::Waits { .. }) {
-            self.fail(LookupError::Unreachable);
+            self.fail(LookupError::Unreachable(Reason::NONE));
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use poolhouse_core::Reason;
 use poolhouse_core::dns::{Answer, LookupError, RecordKind, ResolverConfig, SrvAnswer, SrvRecord};
 
 const NAME: &str = "_mongodb._tcp.x.test.build.10gen.cc";
@@ -69,5 +70,5 @@ fn next_server_is_asked_after_one_that_fails_or_says_nothing() {
     second.set_fault(Fault::Refuse(2));
     assert_eq!(ask(&config, NAME, RecordKind::Srv), Err(LookupError::ServerFailed { code: 2 }));
     let closed = ResolverConfig { tcp: true, attempts: 1, ..ResolverConfig::new(vec![([127, 0, 0, 1], 1).into()]) };
-    assert_eq!(ask(&closed, NAME, RecordKind::Srv), Err(LookupError::Unreachable));
+    assert_eq!(ask(&closed, NAME, RecordKind::Srv), Err(LookupError::Unreachable(Reason::NONE)));
 }

@@ -80,7 +80,7 @@ fn host_whose_servers_cannot_be_asked_is_not_looked_for_in_other_domains() {
     let config = ResolverConfig { search: vec!["b.test".into(), "c.test".into()], ..one_server() };
     let (mock, resolver) = resolver(config);
     let found = mock.run(resolver.lookup_addresses("host-that-is-in-no-file"));
-    let unsupported = || LookupError::Io(io::Error::from(io::ErrorKind::Unsupported).into());
+    let unsupported = || LookupError::Unreachable(Reason::new(io::Error::from(io::ErrorKind::Unsupported)));
     assert_eq!(found, Some(Some(Err(unsupported()))));
     let txt = mock.run(resolver.lookup_txt("a.test")).expect("an end");
     assert_eq!(txt, Err(unsupported()));
@@ -92,7 +92,7 @@ fn resolver_of_the_system_leaves_hosts_to_the_platform_and_asks_for_all_else() {
     let resolver = DnsResolver::new(mock.clone());
     assert_eq!(mock.run(resolver.lookup_addresses("a.test")), Some(None));
     let srv = mock.run(resolver.lookup_srv("_mongodb._tcp.a.test")).expect("an end");
-    let unsupported = LookupError::Io(io::Error::from(io::ErrorKind::Unsupported).into());
+    let unsupported = LookupError::Unreachable(Reason::new(io::Error::from(io::ErrorKind::Unsupported)));
     assert_eq!(srv, Err(unsupported), "whoever the servers of this machine are");
     assert_eq!(std::format!("{resolver:?}"), "DnsResolver { config: None, .. }");
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Reason;
 
 fn started(lookup: &mut Lookup, millis: u64) -> LookupAction {
     lookup.poll_action(at(millis), 0xABCD_1234).unwrap()
@@ -107,7 +108,7 @@ fn servers_take_turns_when_the_configuration_says_so() {
         assert_eq!(started(&mut lookup, 0), LookupAction::Datagram(server(number)));
         lookup.handle_failed();
     }
-    assert_eq!(lookup.into_result(), Err(LookupError::Unreachable));
+    assert_eq!(lookup.into_result(), Err(LookupError::Unreachable(Reason::NONE)));
 }
 
 #[test]
@@ -381,6 +382,6 @@ fn what_is_no_name_is_not_asked_for() {
         assert_eq!(error, LookupError::Name, "{name}");
     }
     let error = Lookup::new(&config(0), NAME, RecordKind::Srv, 0).unwrap_err();
-    assert_eq!(error, LookupError::Unreachable);
+    assert_eq!(error, LookupError::Unreachable(Reason::NONE));
     assert!(Lookup::new(&config(1), "a.b.", RecordKind::A, 0).is_ok());
 }
