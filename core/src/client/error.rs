@@ -175,14 +175,9 @@ impl Error {
     /// Whether an overloaded server refused the command or the connection for it: see [`OperationError::is_overload`].
     #[must_use]
     pub fn is_overload(&self) -> bool {
-        match self {
-            Self::Operation(error) => error.is_overload(),
-            Self::Command(error) => {
-                let has = |name: &str| error.labels.iter().any(|label| label == name);
-                has("SystemOverloadedError") && has("RetryableError")
-            }
-            _ => false,
-        }
+        let has = |error: &CommandError, name: &str| error.labels.iter().any(|label| label == name);
+        matches!(self, Self::Operation(error) if error.is_overload())
+            || matches!(self, Self::Command(error) if has(error, "SystemOverloadedError") && has(error, "RetryableError"))
     }
 
     /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, of

@@ -434,7 +434,10 @@ impl<R: Runtime> Connection<R> {
     pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
         self.consume(length);
-        self.trim_input(KEEP_BYTES_MAX);
+        self.packing.trim(KEEP_BYTES_MAX);
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
+            self.input.shrink(READ_BYTES_MIN);
+        }
     }
 
     /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
@@ -447,19 +450,15 @@ impl<R: Runtime> Connection<R> {
     }
 
     /// [`Connection::rest`] after a hello or a handshake: each direction keeps no more than it had at first.
+    #[inline(never)]
     pub(super) fn rest_at_start_size(&mut self) {
         self.discard_reply();
-        self.trim_input(READ_BYTES_MIN);
+        self.packing.trim(READ_BYTES_MIN);
+        if self.received == 0 && self.input.written().len() > READ_BYTES_MIN {
+            self.input.shrink(READ_BYTES_MIN);
+        }
         if self.is_idle() && self.output.capacity() > READ_BYTES_MIN {
             self.output.shrink(0);
-        }
-    }
-
-    #[inline]
-    fn trim_input(&mut self, keep_bytes: usize) {
-        self.packing.trim(keep_bytes);
-        if self.received == 0 && self.input.written().len() > keep_bytes {
-            self.input.shrink(READ_BYTES_MIN);
         }
     }
 

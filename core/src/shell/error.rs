@@ -221,12 +221,10 @@ impl OperationError {
     /// Source: Client Backpressure, "Retryable Overload Error" (CMAP-95).
     #[must_use]
     pub const fn is_overload(&self) -> bool {
-        match self {
-            Self::Command { labels, .. } => {
-                labels.contains(Labels::SYSTEM_OVERLOADED_ERROR.union(Labels::RETRYABLE_ERROR))
-            }
-            _ => matches!(self.check_out(), Some(CheckOutError::EstablishFailed { overloaded: true, .. })),
+        if let Self::Command { labels, .. } = self {
+            return labels.contains(Labels::SYSTEM_OVERLOADED_ERROR.union(Labels::RETRYABLE_ERROR));
         }
+        matches!(self.check_out(), Some(CheckOutError::EstablishFailed { overloaded: true, .. }))
     }
 
     /// Whether nothing can have happened at a server yet, so that any operation may be tried once more (CMAP-67, CMAP-84).

@@ -446,6 +446,7 @@ impl<R: Runtime> Server<R> {
     /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
     ///
     /// - `is_likely_to_wait`: the waker is cloned before the first look; otherwise only after a look that found no connection.
+    #[inline(never)]
     pub(super) fn begin_check_out(
         &self,
         now: Instant,
