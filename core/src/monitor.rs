@@ -195,7 +195,11 @@ impl Monitor {
     /// [`MIN_HEARTBEAT_FREQUENCY`] after that.
     ///
     /// `New -> Waiting`; a no-op in any other state.
-    pub(crate) fn start_after(&mut self, now: Instant, dialed: Instant) {
+    ///
+    /// - `now`: the clock of every other call. `dialed`: not after `now`.
+    ///
+    /// Cost: O(1), no allocation. Events: none.
+    pub fn start_after(&mut self, now: Instant, dialed: Instant) {
         self.hold_clock(now);
         if matches!(self.phase, Phase::New) {
             self.phase = Phase::Waiting { ended: dialed, due: later(dialed, MIN_HEARTBEAT_FREQUENCY) };

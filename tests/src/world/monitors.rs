@@ -5,7 +5,7 @@ use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;
 use alloc::collections::BTreeMap;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig};
+use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorState};
 use poolhouse_core::topology::OnHeap;
 use poolhouse_core::{Cause, Instant, Machine, ServerId};
 
@@ -81,9 +81,16 @@ impl Monitors {
         self.now = self.now.max(now);
         let now = self.now;
         for server in control.topology().servers().map(|server| server.server()) {
-            if control.monitor(server).is_some() && !self.kept.contains_key(&server) {
+            let Some(real) = control.monitor(server) else { continue };
+            if !self.kept.contains_key(&server) {
                 let mut watched = Watched::new(server, self.config);
-                watched.start(now, &mut ());
+                // An address that was dialed less than 500 ms ago waits.
+                let due = real.poll_timeout().filter(|_| real.state() == MonitorState::Waiting);
+                let dialed = due.map(|due| due.as_nanos().saturating_sub(500_000_000));
+                match dialed {
+                    Some(dialed) => watched.start_after(now, Instant::from_nanos(dialed)),
+                    None => watched.start(now, &mut ()),
+                }
                 self.kept.insert(server, watched);
             }
         }

@@ -28,6 +28,8 @@ impl Wire {
 pub enum Input {
     /// `start`.
     Start,
+    /// `start_after`.
+    StartAfter(Instant),
     /// `request_check`.
     Request,
     /// `cancel_check`.

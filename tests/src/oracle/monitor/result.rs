@@ -77,6 +77,14 @@ impl Oracle {
                 let should = scene.was == Phase::New;
                 scene.checks.check("S2", should == scene.started, || format!("start of {:?}", scene.was))
             }
+            Input::StartAfter(dialed) => {
+                scene.checks.check("S2", !scene.started, || "a check begins that is to wait".into())?;
+                if scene.was == Phase::New {
+                    let due = Some(dialed.saturating_add(PAUSE_MIN));
+                    self.phase = Phase::Waiting { ended: dialed, due, asked: false };
+                }
+                Ok(())
+            }
             Input::Request | Input::Known(_) => {
                 scene.checks.check("S5", scene.told == 0, || format!("{:?} is told of", scene.input))
             }

@@ -82,6 +82,12 @@ impl Watched {
         self.judge(now, Input::Start, Answer::None);
     }
 
+    /// [`Monitor::start_after`].
+    pub fn start_after(&mut self, now: Instant, dialed: Instant) {
+        self.monitor.start_after(now, dialed);
+        self.judge(now, Input::StartAfter(dialed), Answer::None);
+    }
+
     /// [`Monitor::request_check`].
     pub fn request_check(&mut self, now: Instant) {
         self.monitor.request_check(now);
