@@ -5,6 +5,8 @@
 //! name and counts as ignored. Our own must run. The subscriber is the process's, so cases run one after the other.
 #![forbid(unsafe_code)]
 
+extern crate alloc;
+
 #[path = "logging/capture.rs"]
 mod capture;
 #[path = "logging/deployment.rs"]
@@ -16,6 +18,7 @@ mod matching;
 #[path = "logging/run.rs"]
 mod run;
 
+use alloc::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use poolhouse_core::observe::log::LogOptions;
 use poolhouse_smol::{Client, ClientOptions};
@@ -25,7 +28,6 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// Folders of official files, and how the names of those that are about log messages begin.
 const FOLDERS: [(&str, &str); 2] = [

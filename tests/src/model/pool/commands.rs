@@ -163,17 +163,25 @@ impl Model {
     }
 
     /// A check-out at the time of the last call. Its events are the ones that an observer would have received.
+    ///
+    /// # Panics
+    ///
+    /// When the model contradicts itself.
     pub fn check_out_untimed(&mut self) -> Option<u64> {
         if !self.is_untimed_check_out() {
             return None;
         }
         match self.check_out(self.now, None) {
             CheckedOut::Granted(id) => Some(id),
-            other => panic!("the model grants a connection, and says {other:?}"),
+            other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("it is to be granted, and is {other:?}"),
         }
     }
 
     /// A check-in at the time of the last call, which the pool accepted. Its event is the one that an observer would have received.
+    ///
+    /// # Panics
+    ///
+    /// When the pool must not accept it.
     pub fn check_in_untimed(&mut self, id: u64) {
         assert!(self.is_untimed_check_in(id), "the check-in of {id} needs the time or an observer, and did without");
         self.untimed = true;

@@ -208,6 +208,10 @@ impl<M: Bounded> Watched<M> {
 
     /// [`untimed::check_out`], which emits no event: it is judged by those that a check-out with an observer emits that returns the same connection at the time of
     /// the last call. One that returns none must change nothing.
+    ///
+    /// # Panics
+    ///
+    /// When an invariant is broken, or something has changed.
     pub fn check_out_untimed(&mut self) -> Option<Lease> {
         let (before, now) = (self.seen(), self.oracle.now());
         let Some(lease) = untimed::check_out(&mut self.pool) else {
@@ -221,6 +225,10 @@ impl<M: Bounded> Watched<M> {
     }
 
     /// [`untimed::check_in`], which emits no event: it is judged as [`Watched::check_out_untimed`] is.
+    ///
+    /// # Panics
+    ///
+    /// As that.
     ///
     /// # Errors
     ///
