@@ -1,5 +1,8 @@
 //! Time limits of operations, which the clock of the server's pool keeps: no operation has a timer of its own while that runs.
 
+extern crate alloc;
+
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Connection, Error, ServerMonitoringMode};
@@ -7,7 +10,6 @@ use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use poolhouse_tests::patience::eventually;
 use smol::Task;
 use smol::future::FutureExt;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 /// Longer than any limit of these tests, and longer than any of them may take.
