@@ -290,8 +290,7 @@ impl Logs {
             .reply
             .filter(|_| self.options.heartbeat_replies)
             .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
-        let reason = context.reason.cloned().unwrap_or_default();
-        Said { topology: context.topology, address: context.address, reply, reason }
+        Said { topology: context.topology, address: context.address, reply, reason: context.reason }
     }
 
     fn pool(&self, event: &PoolEvent, said: &Said<'_>) {
@@ -367,7 +366,7 @@ struct Said<'a> {
     topology: Option<TopologyId>,
     address: Option<&'a str>,
     reply: Option<Reply<'a>>,
-    reason: Reason,
+    reason: Option<&'a Reason>,
 }
 
 /// A reply, as it is shown.
@@ -424,12 +423,12 @@ fn failed_error(
 }
 
 /// A cause with the reason beneath it.
-struct Failure<'a>(crate::Cause, &'a Reason);
+struct Failure<'a>(crate::Cause, Option<&'a Reason>);
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)?;
-        self.1.append(f)
+        self.1.map_or(Ok(()), |reason| reason.append(f))
     }
 }
 

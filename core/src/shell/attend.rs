@@ -117,6 +117,8 @@ impl<R: Runtime> Hub<R> {
     }
 
     /// The error of a check-out from this server.
+    #[cold]
+    #[inline(never)]
     pub(super) fn explain(&self, server: &R::ServerHandle, error: CheckOutError) -> OperationError {
         if error == CheckOutError::PoolClosed && self.state.with(|state| state.abandoned) {
             return OperationError::Abandoned;

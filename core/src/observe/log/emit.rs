@@ -108,7 +108,7 @@ pub(super) fn heartbeat(event: &MonitorEvent, said: &Said<'_>) {
             id,
             *awaited,
             "durationMS" = millis(*duration),
-            "failure" = display(Failure(*cause, &said.reason)),
+            "failure" = display(Failure(*cause, said.reason)),
         ),
     }
 }

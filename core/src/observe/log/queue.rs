@@ -150,7 +150,7 @@ impl LogQueue {
     fn emit(&self, entry: &Entry) {
         let reply = entry.reply.as_deref().map(Reply::Text);
         let said =
-            Said { topology: entry.topology, address: entry.address.as_deref(), reply, reason: entry.reason.clone() };
+            Said { topology: entry.topology, address: entry.address.as_deref(), reply, reason: Some(&entry.reason) };
         match &entry.content {
             Content::Event(Event::Pool(event)) => self.logs.pool(event, &said),
             Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &said),

@@ -95,7 +95,7 @@ impl fmt::Display for Heartbeat<'_> {
             MonitorEvent::HeartbeatFailed { id, duration, cause, .. } => {
                 write!(f, "Heartbeat failed in {} ms", millis(*duration))?;
                 on_connection(f, id, said)?;
-                write!(f, ". Awaited: {awaited}. Failure: {}", Failure(*cause, &said.reason))
+                write!(f, ". Awaited: {awaited}. Failure: {}", Failure(*cause, said.reason))
             }
         }
     }
