@@ -6,13 +6,14 @@ extern crate alloc;
 use alloc::sync::Arc;
 use core::fmt::Debug;
 use core::future::Future;
+use core::panic::AssertUnwindSafe;
 use core::pin::{Pin, pin};
 use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 use core::time::Duration;
 use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use poolhouse_tests::patience::{PATIENCE, eventually, run};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
 
 /// What a clone of the waker does first. Waking does nothing: the tests poll by hand.
