@@ -4,6 +4,10 @@
 //! with a short `serverSelectionTimeoutMS`; in the texts, times are `T` and free ports are what the system gave.
 #![cfg(all(feature = "tls", feature = "auth"))]
 
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::net::SocketAddr;
 use core::pin::Pin;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::dns::{LookupError, Resolver, SrvAnswer};
@@ -13,9 +17,8 @@ use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, Role, ServerState
 use poolhouse_tests::patience::run;
 use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted};
 use std::io::{self, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// How long each selection takes.
