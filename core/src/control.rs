@@ -550,7 +550,7 @@ impl<M: Memory> Control<M> {
                 let monitor = kept.insert(Monitor::new(server, *config));
                 // It may be, where memory for its monitor came late.
                 monitor.set_server_known(description.server_type().is_known());
-                let address = hash(description.address());
+                let address = topology.address(server).map_or(0, hash);
                 let same = departed.slots().iter().filter(|departed| departed.address == address);
                 let dialed = same.map(|departed| departed.dialed).max().max(*forgotten);
                 match dialed.filter(|dialed| is_recent(now, *dialed)) {

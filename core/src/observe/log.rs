@@ -285,6 +285,21 @@ impl Logs {
         }
     }
 
+    #[inline(never)]
+    fn pool_in(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        self.pool(event, &self.said(context));
+    }
+
+    /// Reports the fact about the deployment that is in a pool's event, to a subscriber that receives it.
+    #[cold]
+    fn report_fact_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        if let Some(fact) = Fact::of_pool(event, context) {
+            if self.logs_deployment() {
+                deployment::emit(fact.level(), &fact);
+            }
+        }
+    }
+
     fn said<'a>(&self, context: &EventContext<'a>) -> Said<'a> {
         let reply = context
             .reply
@@ -327,12 +342,10 @@ impl Observer<PoolEvent> for Logs {
     #[inline]
     fn on_event_in(&mut self, _now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
         if self.logs_connections() {
-            self.pool(event, &self.said(context));
+            self.pool_in(event, context);
         }
-        if let Some(fact) = Fact::of_pool(event, context) {
-            if self.logs_deployment() {
-                deployment::emit(fact.level(), &fact);
-            }
+        if Fact::may_be_in(event) {
+            self.report_fact_of_pool(event, context);
         }
     }
 }

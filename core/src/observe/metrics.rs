@@ -138,6 +138,7 @@ impl PoolMetrics {
     }
 
     /// Counts a connection as what it has become, and gives what it was.
+    #[inline]
     fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
         let place = conn.index() as usize;
         if self.conns.len() <= place {

@@ -113,6 +113,8 @@ impl<M: Memory> Topology<M> {
         hello: &HelloInfo<'_, impl HelloLists>,
         hosts: usize,
     ) -> Result<Data, ServerError> {
+        // Most replies repeat these three.
+        let before = self.servers.slots()[place].saved.map(|saved| self.spares[usize::from(saved)].data);
         let mut data = Data {
             server_type: hello.server_type(),
             wire: (hello.min_wire_version, hello.max_wire_version),
@@ -128,13 +130,16 @@ impl<M: Memory> Topology<M> {
             if name.len() > usize::from(NAME_BYTES_MAX) {
                 return Err(ServerError::Beyond { limit: Limit::SetName, count: u32::from(NAME_BYTES_MAX) });
             }
-            data.set_name = Some(self.intern([name.as_bytes(), &[], &[]])?);
+            let known = before.and_then(|before| before.set_name).filter(|known| self.texts.view().get(*known) == name);
+            data.set_name = Some(known.map_or_else(|| self.intern([name.as_bytes(), &[], &[]]), Ok)?);
         }
         if let Some(me) = hello.me {
-            data.me = Some(self.intern_address(me, AddressField::Me, 0)?);
+            let known = before.and_then(|before| before.me).filter(|known| self.texts.is_address(*known, me));
+            data.me = Some(known.map_or_else(|| self.intern_address(me, AddressField::Me, 0), Ok)?);
         }
         if let Some(primary) = hello.primary {
-            data.primary = Some(self.intern_address(primary, AddressField::Primary, 0)?);
+            let known = before.and_then(|before| before.primary).filter(|known| self.texts.is_address(*known, primary));
+            data.primary = Some(known.map_or_else(|| self.intern_address(primary, AddressField::Primary, 0), Ok)?);
         }
         data.ends[0] = self.parse_hosts(place, hello.lists.hosts(), AddressField::Hosts)?;
         data.ends[1] = self.parse_hosts(place, hello.lists.passives(), AddressField::Passives)?;

@@ -305,6 +305,10 @@ impl<M: Stores> Texts<M> {
 
 /// How a text stands to the one that these parts make together.
 fn compare(text: &[u8], parts: [&[u8]; 3]) -> Ordering {
+    // Addresses and set names have one part.
+    if let [whole, [], []] = parts {
+        return text.cmp(whole);
+    }
     let mut rest = text;
     for part in parts {
         let (head, tail) = rest.split_at(part.len().min(rest.len()));

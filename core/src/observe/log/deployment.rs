@@ -39,6 +39,12 @@ pub(super) enum Fact<'a> {
 }
 
 impl<'a> Fact<'a> {
+    /// Whether events of this kind can report a fact: not those of check-outs and check-ins, which are frequent.
+    #[inline]
+    pub(super) const fn may_be_in(event: &PoolEvent) -> bool {
+        matches!(event, PoolEvent::PoolCleared { .. } | PoolEvent::ConnectionClosed { .. })
+    }
+
     /// The fact that a pool's event reports, if any.
     pub(super) const fn of_pool(event: &PoolEvent, context: &EventContext<'a>) -> Option<Self> {
         let address = context.address;
