@@ -5,7 +5,6 @@
 use super::connection::Connection;
 use super::error::ServerAddress;
 use super::failure::NotEstablished;
-#[cfg(feature = "alloc")]
 use super::hub::Hub;
 #[cfg(feature = "alloc")]
 use super::runtime::ConnectError;
