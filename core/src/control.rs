@@ -20,7 +20,7 @@
 //! # Pace
 //!
 //! An address is dialed for a first check no earlier than [`MIN_HEARTBEAT_FREQUENCY`] after the last dial of the same address, also when its server has left
-//! the topology meanwhile and is another one now: a member that names a host in every other reply does not have the client knock there at that pace.
+//! the topology meanwhile and is another one now. Otherwise a member could make the client dial a host as often as it sends replies.
 //! The dials of some servers that left are remembered one by one; when more leave within that time, every new server waits.
 //!
 //! # Time

@@ -233,8 +233,8 @@ impl Monitor {
         }
     }
 
-    /// Cancels the check in flight and closes the connection: the server was marked Unknown because an application's connection to it failed with a
-    /// network error that was no timeout, or could not be established.
+    /// Cancels the check in flight and closes the connection. To be called when the server was marked Unknown because an application's connection to it failed with a
+    /// network error other than a timeout, or could not be established.
     ///
     /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure and never a retry at once; `Waiting` stays,
     /// without its connection; `Settling` stays, and its connection is not used further; otherwise a no-op.

@@ -22,9 +22,9 @@ use std::path::Path;
 use std::time::Instant;
 
 /// How long each selection takes.
-const SELECTION: &str = "serverSelectionTimeoutMS=700";
+const SELECTION: &str = "serverSelectionTimeoutMS=2000";
 
-/// A name server that knows no name, with the words of the system's.
+/// A resolver that finds no name and returns the text of the system's resolver.
 #[derive(Debug)]
 struct Nobody;
 
@@ -49,8 +49,6 @@ enum Expected {
     Error(String),
     /// Success, with these warnings.
     Works(Vec<String>),
-    /// An error, or success with warnings, whose text is a matter of the connection string alone: unit tests of the core have it.
-    Elsewhere,
 }
 
 struct Row {
@@ -64,8 +62,10 @@ fn row(number: &'static str, uri: impl Into<String>, expected: impl Into<String>
     Row { number, uri: uri.into(), command: bson::doc! { "ping": 1 }, expected: Expected::Error(expected.into()) }
 }
 
-fn elsewhere(number: &'static str, uri: &str) -> Row {
-    Row { expected: Expected::Elsewhere, ..row(number, uri, "") }
+/// A string with one option that is left out, with a warning that names its place.
+fn warned(number: &'static str, uri: String, warning: &str) -> Row {
+    let place = uri.find('?').expect("options") + 1;
+    Row { expected: Expected::Works(vec![format!("{warning} (at byte {place})")]), ..row(number, uri, "") }
 }
 
 /// What a selection says that found no server.
@@ -103,11 +103,8 @@ fn without_times(text: &str) -> String {
 }
 
 /// A port of this address at which no server listens.
-fn closed_port(host: &str) -> u16 {
-    TcpListener::bind((host, 0))
-        .and_then(|listener| listener.local_addr())
-        .expect("a port of the loopback interface")
-        .port()
+fn closed_port(host: &str) -> io::Result<u16> {
+    Ok(TcpListener::bind((host, 0))?.local_addr()?.port())
 }
 
 /// Accepts connections and handles each one on a thread of its own.
@@ -179,7 +176,7 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
     let secondary = set.address(1 - primary);
     let renamed = member_of_other_name();
     let (silent, mute, http) = (listen(keeps_silent), listen(hangs_up), listen(speaks_http));
-    let (closed, closed_v6) = (closed_port("127.0.0.1"), closed_port("::1"));
+    let closed = closed_port("127.0.0.1").expect("a port of the loopback interface");
     let socket = folder.path().join("none.sock");
     let no_file = folder.path().join("none.pem");
 
@@ -190,7 +187,11 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
     let (p, e, m, g) = (plain.address(), encrypted.address(), misnamed.address(), guarded.address());
     let r = renamed.address();
     let mut rows = vec![
-        elsewhere("01", "mongodb+srv://cluster0.ab1cd.mongodb.net/"),
+        row(
+            "01",
+            "mongodb+srv://cluster0.ab1cd.mongodb.net/",
+            "SRV lookup of _mongodb._tcp.cluster0.ab1cd.mongodb.net: the name does not exist",
+        ),
         row("02", format!("mongodb://mongo:27017/?{SELECTION}"), unknown(&"mongo:27017", unresolved)),
         row(
             "03",
@@ -202,7 +203,11 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
             format!("mongodb://{}/?{SELECTION}", escaped(&socket)),
             unknown(&socket.display(), "network error: No such file or directory (os error 2)"),
         ),
-        elsewhere("04c", "mongodb:///tmp/mongodb-27017.sock/"),
+        row(
+            "04c",
+            "mongodb:///tmp/mongodb-27017.sock/",
+            "a host is missing; the path of a unix socket must be percent-encoded (at byte 10)",
+        ),
         row(
             "05",
             format!("mongodb://{e}/?tls=true&tlsCAFile={other_ca}&{SELECTION}"),
@@ -276,17 +281,12 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
                  Authentication failed. (authSource shop, authMechanism SCRAM-SHA-1)"
             ),
         ),
-        elsewhere("07", &format!("mongodb://{p}/?maxPoolSzie=10")),
-        elsewhere("07b", &format!("mongodb://{p}/?timeoutMS=soon")),
-        elsewhere("08", "mongodb://ada:100%@localhost/"),
-        elsewhere("08b", "mongodb://ada:p@ss@localhost/"),
-        elsewhere("08c", "mongodb://ada:pa/ss@localhost/"),
-        row(
-            "09",
-            format!("mongodb://[::1]:{closed_v6}/?{SELECTION}"),
-            unknown(&format!("[::1]:{closed_v6}"), "network error: Connection refused (os error 111)"),
-        ),
-        elsewhere("09b", "mongodb://::1:27017/"),
+        warned("07", format!("mongodb://{p}/?maxPoolSzie=10"), "maxPoolSzie: unknown option, ignored; did you mean maxPoolSize?"),
+        warned("07b", format!("mongodb://{p}/?timeoutMS=soon"), "timeoutMS: must be a number from 0 to 2147483647; ignored"),
+        row("08", "mongodb://ada:100%@localhost/", "a percent sign must be percent-encoded (%25) (at byte 17)"),
+        row("08b", "mongodb://ada:p@ss@localhost/", "username and password must be percent-encoded (at byte 10)"),
+        row("08c", "mongodb://ada:pa/ss@localhost/", "username and password must be percent-encoded (at byte 10)"),
+        row("09b", "mongodb://::1:27017/", "an IPv6 address must be enclosed in [ and ] (at byte 10)"),
         row(
             "10",
             format!("mongodb://{secondary}/?replicaSet=rs1&{SELECTION}"),
@@ -295,7 +295,11 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
                 set.set_name()
             )),
         ),
-        elsewhere("11", "mongodb://a,b/?directConnection=true"),
+        row(
+            "11",
+            "mongodb://a,b/?directConnection=true",
+            "directConnection: cannot be used with more than one host",
+        ),
         Row {
             command: insert,
             ..row(
@@ -313,12 +317,12 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
         row("13", format!("mongodb://db.example.invalid/?{SELECTION}"), unknown(&"db.example.invalid:27017", unresolved)),
         row(
             "14",
-            format!("mongodb://{silent}/?connectTimeoutMS=100&{SELECTION}"),
+            format!("mongodb://{silent}/?connectTimeoutMS=1000&{SELECTION}"),
             unknown(&silent, "network timeout: the server did not reply to hello in time"),
         ),
         row(
             "14b",
-            format!("mongodb://{silent}/?timeoutMS=400"),
+            format!("mongodb://{silent}/?timeoutMS=1500"),
             unknown(&silent, "no reply yet: waiting for the reply to hello for T s"),
         ),
         row(
@@ -337,8 +341,29 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
                 "wire protocol error: the bytes are not MongoDB's protocol; the server replies in HTTP",
             ),
         ),
-        elsewhere("17", "localhost:27017"),
+        row(
+            "16b",
+            format!("mongodb://{http}/?tls=true&tlsCAFile={ca}&{SELECTION}"),
+            unknown(&http, "wire protocol error: the server's bytes are not TLS; does the server use TLS?"),
+        ),
+        row(
+            "17",
+            "localhost:27017",
+            "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)",
+        ),
     ];
+
+    match closed_port("::1") {
+        Ok(port) => rows.push(row(
+            "09",
+            format!("mongodb://[::1]:{port}/?{SELECTION}"),
+            unknown(&format!("[::1]:{port}"), "network error: Connection refused (os error 111)"),
+        )),
+        Err(error) => {
+            eprintln!("skipped: row 09: no IPv6: {error}");
+            assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "row 09 needs IPv6");
+        }
+    }
 
     let outcomes: Vec<_> = run(async {
         let tasks: Vec<_> = rows
@@ -367,15 +392,12 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
         let is_right = match (&row.expected, &result) {
             (Expected::Error(expected), Err(_)) => text == *expected,
             (Expected::Works(expected), Ok(warnings)) => warnings == expected,
-            (Expected::Elsewhere, Err(error)) => !matches!(error, Error::Operation(_)),
-            (Expected::Elsewhere, Ok(warnings)) => warnings.len() == 1,
             (Expected::Error(_), Ok(_)) | (Expected::Works(_), Err(_)) => false,
         };
         if !is_right {
             let expected = match &row.expected {
                 Expected::Error(expected) => expected.clone(),
                 Expected::Works(warnings) => warnings.join("; "),
-                Expected::Elsewhere => "an error of the string, or one warning".to_owned(),
             };
             wrong.push(format!("{}\n  is       {text}\n  should be {expected}", row.number));
         }

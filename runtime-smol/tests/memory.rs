@@ -158,7 +158,7 @@ const CONNECTIONS: u32 = 20;
 /// Twenty connections as they are at first, with what a compressor keeps to inflate with.
 const IDLE_BYTES_MAX: isize = 2 * 1024 * 1024;
 
-/// The sum of what is kept, not its share: any single buffer of such a reply would be seen.
+/// The sum of what all connections keep. Without a compressor it is below the size of one such reply.
 #[test]
 fn security_1_idle_connections_release_large_buffers() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -172,7 +172,8 @@ fn security_1_idle_connections_release_large_buffers() {
             let snapshot = client.pool_snapshot().expect("a server");
             assert_eq!(snapshot.counts.available, CONNECTIONS);
             let kept = HELD.load(Ordering::Relaxed) - before;
-            assert!(kept < IDLE_BYTES_MAX, "{compressor:?}: {kept} bytes are kept");
+            let limit = if compressor.is_none() { 900_000 } else { IDLE_BYTES_MAX };
+            assert!(kept < limit, "{compressor:?}: {kept} bytes are kept");
             client.close().await;
         }
     });

@@ -13,7 +13,7 @@ const LETTERS: [char; 32] = [
 /// Bytes of a block.
 const BLOCK: usize = 8;
 
-/// So many names that have one hash by FNV-1a with 32 bits, whatever the same bytes follow them; each is eight bytes long for each doubling of their number.
+/// Returns `count` names with the same 32-bit FNV-1a hash, which stays the same if equal bytes are appended. Each doubling of `count` adds eight bytes to a name.
 ///
 /// By multicollision: two blocks that lead from one state to the same next one are found among some 65,536, for each doubling anew.
 ///

@@ -175,7 +175,7 @@ fn secondary(lists: &Lists, set_version: i64) -> HelloInfo<'static, &Lists> {
     }
 }
 
-/// One member says much, another one says little and often.
+/// One member sends one large reply; another member sends many small replies.
 #[test]
 fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
     for (count, bytes) in [(400, 9_500), (400, 200), (300, 20)] {

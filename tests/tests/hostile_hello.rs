@@ -39,7 +39,7 @@ impl HelloLists for Lists {
     }
 }
 
-/// A set whose primary says one thing after the other.
+/// A replica set whose primary sends one hello reply after another.
 struct Set {
     topology: Topology<OnHeap>,
     server: ServerId,
@@ -164,7 +164,10 @@ impl Greeted {
         let topology = self.client.topology();
         let primary = topology.get().servers().next().expect("the primary");
         assert_eq!(topology.get().topology_type(), TopologyType::ReplicaSetWithPrimary);
-        assert!(primary.tags().all(|(name, _)| names.iter().any(|known| known == name)), "it was heard");
+        assert!(
+            primary.tags().all(|(name, _)| names.iter().any(|known| known == name)),
+            "the client has processed a reply with these tags"
+        );
         assert_eq!(primary.tags().len(), 511, "tags are taken as far as there are places");
         count
     }

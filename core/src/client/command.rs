@@ -19,10 +19,10 @@ impl<P: Platform> Client<P> {
     /// into: what becomes of one that has these two already is undefined, and servers refuse a key that comes twice. It inherits
     /// nothing from the client's options but the time limits: see [`CommandOptions`].
     ///
-    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. One that failed
-    /// before it was sent is tried once more, and one that an overloaded server refused as often as
-    /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) says, without a pause in between (there is no backoff yet). None
-    /// is with `retryReads=false` or `retryWrites=false`.
+    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that failed
+    /// before it was sent is attempted once more. After an overload (the server refused it, or the connection for it was refused, reset or timed out before the
+    /// reply to hello) it is attempted again as often as [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) says, at once, as
+    /// there is no backoff yet. With `retryReads=false` or `retryWrites=false` it is never attempted again.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ impl<P: Platform> Client<P> {
         }
     }
 
-    /// A command that may run twice is retried as a read is. Of another the client does not know whether it reads or writes, so that each of
-    /// the two options rules a further attempt out.
+    /// A command that may run twice is retried as a read is. The client does not know whether any other command reads or writes, and retries such a
+    /// command only if both options are on.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
     fn retry_policy(&self, repeatable: bool) -> RetryPolicy {

@@ -93,7 +93,7 @@ where
     outcome
 }
 
-/// Whether an error is about this machine's own ways: of a host with addresses of two families it has often one family's only.
+/// Whether this machine has no route to the address. Often it has IPv4 only, and the host also has an IPv6 address.
 fn is_unreachable(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::NetworkUnreachable | E::HostUnreachable | E::AddrNotAvailable | E::Unsupported)

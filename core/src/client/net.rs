@@ -155,6 +155,10 @@ impl<P: Platform> Runtime for Net<P> {
         }
     }
 
+    fn is_encrypted(&self, stream: &Stream<P>) -> bool {
+        !matches!(stream, Stream::Tcp(_))
+    }
+
     async fn sleep_until(&self, at: Instant) {
         if Bound::new(self.platform.sleep_until(at)).await.is_none() {
             // In the child of a fork, where nobody asks for more.

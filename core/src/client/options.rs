@@ -77,9 +77,11 @@ pub struct ClientOptions {
     /// `retryWrites`: see `retry_reads`. Default true.
     pub retry_writes: bool,
     /// `maxAdaptiveRetries`: how often a command is attempted again once an overloaded server has refused it or the connection for it (labels
-    /// `SystemOverloadedError` and `RetryableError`), whatever the command is. There is no backoff yet: each attempt follows at once. Default 2.
+    /// `SystemOverloadedError` and `RetryableError`), if `retry_reads` and `retry_writes` allow it. A connection that was refused, reset or timed out before
+    /// the reply to hello counts as overload. There is no backoff yet: each attempt follows at once, and more than 10 are 10. Default 2.
     pub max_adaptive_retries: u32,
-    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. Default false.
+    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. In a sharded cluster it
+    /// always does. Default false.
     pub enable_overload_retargeting: bool,
     /// The options of every pool.
     pub pool: PoolOptions,

@@ -53,7 +53,7 @@ impl fmt::Display for LookupError {
             Self::Text => f.write_str("a TXT record is not UTF-8"),
             Self::Aliases => f.write_str("the name has too many aliases, or they form a loop"),
             Self::ServerFailed { code } => write!(f, "the name server failed with code {code}"),
-            Self::Referral => f.write_str("the name server only knows others to ask"),
+            Self::Referral => f.write_str("the name server returned only a referral to other name servers"),
             Self::Malformed => f.write_str("the name server's answer cannot be read"),
             Self::Unreachable(reason) => {
                 f.write_str("the name server cannot be reached")?;

@@ -38,10 +38,9 @@
 //! each clear. A server that answers, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats
 //! `authentication failed` for each connection.
 //!
-//! Other warnings have the targets of the specification: of [`TOPOLOGY`], a topology that has lost its last server, and, of a client that looks
-//! the hosts of a `mongodb+srv://` string up again and again, a lookup that failed or found no host (`srvName`, `failure`), and hosts that did
-//! not count because they are outside the domain (`srvName`, `count`, and the first eight as `hosts`), as often as the lookups; of
-//! [`CONNECTION`], when a client is made, each warning of its connection string and of its TLS options.
+//! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its last server; a lookup of the hosts of a
+//! `mongodb+srv://` string failed or found no host (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`, `count`, and
+//! the first eight as `hosts`). [`CONNECTION`] has the warnings of the connection string and of the TLS options, when a client is made.
 //!
 //! # Subscribers
 //!

@@ -345,18 +345,18 @@ impl<M: Memory> Pool<M> {
         self.deadlines.of(waiting).is_some_and(|at| at <= now)
     }
 
-    /// The deadline that the waiter of a connection that is being established has brought, if it brought one; `None` if no waiter is bound. Waiters
-    /// whose time is over have failed before, and left the connection to the next.
+    /// The deadline of the waiter that a connection that is being established is bound to; `None` if no waiter is bound, or one without a deadline. The call
+    /// first fails every waiter whose deadline has passed, so that the connection is bound to the next one.
     #[cfg(feature = "async")]
     pub(crate) fn waiter_deadline(
         &mut self,
         now: Instant,
         conn: ConnId,
         observer: &mut impl Observer<PoolEvent>,
-    ) -> Option<Option<Instant>> {
+    ) -> Option<Instant> {
         self.begin(now, observer);
         let waiting = self.conns.at(self.pending(conn)?)?.waiter;
-        Some(self.waiters.at(waiting)?.deadline)
+        self.waiters.at(waiting)?.deadline
     }
 
     /// Fails a waiter whose time is over (CMAP-25).

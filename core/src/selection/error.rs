@@ -268,7 +268,7 @@ impl fmt::Display for DetailedSelectionError {
 
 #[cfg(feature = "alloc")]
 impl core::error::Error for DetailedSelectionError {
-    /// What was reported of the first server of which something was.
+    /// The reason of the first server that has one.
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         self.notes.iter().find_map(|(_, note)| match note {
             ServerNote::Failed(reason) => reason.source(),

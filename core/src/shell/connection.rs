@@ -225,9 +225,9 @@ impl<R: Runtime> Connection<R> {
 
     /// An error before the first reply, with what the peer's first bytes, or their absence, may mean.
     ///
-    /// - `is_private`: whether the connection is encrypted, or does not leave this machine.
-    pub(super) fn hinted(&self, failure: ConnectError, is_private: bool) -> ConnectError {
-        hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_private)
+    /// - `is_encrypted`: whether the connection is encrypted, or does not leave this machine.
+    pub(super) fn hinted(&self, failure: ConnectError, is_encrypted: bool) -> ConnectError {
+        hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_encrypted)
     }
 
     /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.

@@ -37,9 +37,10 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the server closed the connection",
-            Self::TimedOut(Phase::Connect) => "the server did not accept the connection in time",
-            Self::TimedOut(Phase::Proxy) => "the proxy did not reply in time",
-            Self::TimedOut(Phase::Tls) => "the TLS handshake did not end in time",
+            // A runtime does all three in one.
+            Self::TimedOut(Phase::Connect | Phase::Proxy | Phase::Tls) => {
+                "the connection (name lookup, TCP, TLS) was not established in time"
+            }
             Self::TimedOut(Phase::Hello) => "the server did not reply to hello in time",
             Self::TimedOut(Phase::Authentication) => "the server did not reply to the authentication in time",
             #[cfg(feature = "alloc")]
@@ -107,7 +108,7 @@ impl fmt::Display for Guessed {
 }
 
 impl core::error::Error for Guessed {
-    /// The text of the reason is part of this one's, so that what follows is its source; unless that is the error of a socket itself.
+    /// The reason, also where the text contains its text: it may be the error of the operating system.
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         self.reason.source()
     }
@@ -115,23 +116,23 @@ impl core::error::Error for Guessed {
 
 /// Why there was no first reply, with a guess if there is one.
 ///
-/// - `received`: the bytes that have arrived. `is_private`: whether they arrived through TLS or a Unix domain socket.
-pub(super) fn hinted(failure: ConnectError, received: &[u8], is_private: bool) -> ConnectError {
+/// - `received`: the bytes that have arrived. `is_encrypted`: whether they arrived through TLS or a Unix domain socket.
+pub(super) fn hinted(failure: ConnectError, received: &[u8], is_encrypted: bool) -> ConnectError {
     if !matches!(failure.cause, Cause::Network | Cause::Protocol) {
         return failure;
     }
     let guess = match received {
         [b'H', b'T', b'T', b'P', ..] => Guess::Http,
         // The type of a TLS record, and versions 1.0 to 1.3.
-        [0x14..=0x17, 3, 1..=4, ..] if !is_private => Guess::Tls,
-        [] if !is_private => Guess::PerhapsTls,
+        [0x14..=0x17, 3, 1..=4, ..] if !is_encrypted => Guess::Tls,
+        [] if !is_encrypted => Guess::PerhapsTls,
         _ => return failure,
     };
     ConnectError { cause: failure.cause, reason: Reason::new(Guessed { reason: failure.reason, guess }) }
 }
 
 impl<R: Runtime> Server<R> {
-    /// Keeps why the server could not be reached, until it is.
+    /// Keeps why the server could not be reached, until a connection for an operation is established or the next failure.
     pub(super) fn note_failure(&self, failure: ConnectError) {
         #[cfg(feature = "alloc")]
         let _before = self.state.with(|state| state.failure.replace(failure));
@@ -139,7 +140,7 @@ impl<R: Runtime> Server<R> {
         let _ = failure;
     }
 
-    /// The server was reached.
+    /// A connection for an operation is established.
     pub(super) fn forget_failure(&self) {
         #[cfg(feature = "alloc")]
         let _before = self.state.with(|state| state.failure.take());
@@ -213,6 +214,9 @@ impl<R: Runtime> Hub<R> {
                 set_name: hello.set_name.map(|name| one_line(name).collect()),
             };
             let _before = self.state.with(|state| state.misfit.replace(misfit));
+        } else if hello.server_type().is_known() {
+            // A member was found: an earlier misfit is not why none is found later.
+            let _before = self.state.with(|state| state.misfit.take());
         }
         #[cfg(not(feature = "alloc"))]
         let _ = (server, hello, is_fit);

@@ -280,7 +280,7 @@ impl<R: Runtime> Guard<'_, R> {
         done
     }
 
-    /// Gives back whatever there is to give back. Cold, so that the compiler takes the way without the clock for the frequent one.
+    /// Gives back whatever there is to give back. `cold` tells the compiler that the path without the clock is the frequent one.
     #[cold]
     fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };

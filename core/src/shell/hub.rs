@@ -193,7 +193,7 @@ impl<R: Runtime> State<R> {
             self.unplaced = true;
             return;
         }
-        // A topology adds fewer than 2^32 servers in its life, so that no number comes twice.
+        // A number is used again after 2^32 servers only.
         let pool = PoolId::new(u64::from(hub.config.client) << 32 | u64::from(self.next_pool));
         self.next_pool = self.next_pool.wrapping_add(1);
         let events = hub.events.of_server(address.as_ref());

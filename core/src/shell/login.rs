@@ -132,10 +132,10 @@ impl<R: Runtime> Hub<R> {
         let NotEstablished { error, reason } = failed;
         #[cfg(feature = "alloc")]
         {
-            let is_private = self.runtime().is_private(connection.stream());
+            let is_encrypted = self.runtime().is_encrypted(connection.stream());
             let failure = ConnectError::new(error.cause, reason);
             let is_first = error.phase == Phase::Hello;
-            server.note_failure(if is_first { connection.hinted(failure, is_private) } else { failure });
+            server.note_failure(if is_first { connection.hinted(failure, is_encrypted) } else { failure });
         }
         #[cfg(not(feature = "alloc"))]
         let _ = (connection, speaker, reason);

@@ -9,6 +9,7 @@ use super::hub::Hub;
 use super::runtime::Runtime;
 use super::select::Wanted;
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria};
+use crate::topology::TopologyType;
 use crate::{Instant, ServerId, ServerType};
 use core::fmt;
 use core::time::Duration;
@@ -107,9 +108,10 @@ pub struct RetryPolicy {
     /// Whether it does no harm to run it twice: then it is attempted once more after any transient error, and not only when it was certainly never
     /// sent.
     pub repeatable: bool,
-    /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload).
+    /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload); more than 10 are
+    /// 10, as there is no backoff yet. A connection that was refused, reset or timed out before the reply to hello counts as overload.
     pub max_adaptive_retries: u32,
-    /// `enableOverloadRetargeting`: whether an overloaded server is taken for a further attempt only if no other suits.
+    /// `enableOverloadRetargeting`: whether an overloaded server is taken for a further attempt only if no other suits. An overloaded router always is.
     pub enable_overload_retargeting: bool,
 }
 
@@ -124,6 +126,9 @@ impl Default for RetryPolicy {
         Self::DEFAULT
     }
 }
+
+/// The most further attempts after an overload, as long as they follow without a pause.
+const ADAPTIVE_RETRIES_MAX: u32 = 10;
 
 /// How many servers an operation keeps away from, if it can.
 const DEPRIORITIZED_MAX: usize = 4;
@@ -207,7 +212,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
         if is_overload {
-            self.retries_max = policy.max_adaptive_retries;
+            self.retries_max = policy.max_adaptive_retries.min(ADAPTIVE_RETRIES_MAX);
         }
         let is_transient = error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout());
         let again = is_overload || error.is_retryable() || (policy.repeatable && is_transient);
@@ -215,7 +220,9 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             return Err(error);
         }
         self.failures += 1;
-        if !is_overload || policy.enable_overload_retargeting {
+        // Another router is as good. In a set, the application decides whether an overloaded member is avoided.
+        let is_sharded = self.hub.topology_type() == TopologyType::Sharded;
+        if !is_overload || policy.enable_overload_retargeting || is_sharded {
             let _ = self.server.map(|server| self.deprioritized.push(server));
         }
         self.failed = Some(error);

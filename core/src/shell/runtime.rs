@@ -83,6 +83,12 @@ pub trait Runtime: Sized + 'static {
         false
     }
 
+    /// Whether a connection cannot be the plain text of a server that requires TLS: it is encrypted, whoever the server is, or a Unix domain socket. For the hints of
+    /// errors only. [`Runtime::is_private`], by default.
+    fn is_encrypted(&self, stream: &Self::Stream) -> bool {
+        self.is_private(stream)
+    }
+
     /// The buffers of a new connection: what it reads into, and what it writes from.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ pub struct ServerState<R: Runtime> {
     armed: Option<Instant>,
     /// Why a connection was not authenticated, the last of them; until one is established.
     refusal: Option<Refusal>,
-    /// Why the server could not be reached, by an application's connection or by the monitor; until it is reached.
+    /// Why the server could not be reached the last time, for an operation or by the monitor; until a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
     /// Where the waking of operations that were found overdue has come to; `None` when it is done.
@@ -643,8 +643,8 @@ impl<R: Runtime> Server<R> {
         polled
     }
 
-    /// The deadline of the operation that waits for a connection that is being established, if it has one; `None` if no operation waits.
-    pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Option<Instant>> {
+    /// The deadline of the operation that waits for a connection that is being established; `None` if none waits, or one without a deadline.
+    pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Instant> {
         self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
     }
 

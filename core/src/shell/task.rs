@@ -229,7 +229,7 @@ impl<R: Runtime> Hub<R> {
         let cause = error.cause().unwrap_or(Cause::Resources);
         let mut failure = ConnectError::new(cause, error.into_reason());
         if let Some(connection) = first {
-            failure = connection.hinted(failure, self.runtime().is_private(connection.stream()));
+            failure = connection.hinted(failure, self.runtime().is_encrypted(connection.stream()));
         }
         self.check_failed(server, line, failure);
     }
@@ -355,25 +355,24 @@ impl<R: Runtime> Hub<R> {
                     return Some(Ok((connection, known)));
                 }
                 Shaken::Command => {
-                    // A command of the handshake is bounded by the deadline of the operation that waits for the connection (CMAP-28). Where no operation
-                    // waits, or one without a deadline, the client's options apply (CMAP-60).
+                    // A command of the handshake has the time that the client's options give it (CMAP-60), or that of the operation that waits for the
+                    // connection, if that is longer (CMAP-28). A shorter one ends the operation, but not the connection: the next operation can use it,
+                    // and the server is not to blame.
                     let limit = self.time_limit(self.config().command_timeout);
                     let limit_of = |waiter: Option<Instant>| {
-                        let limit = waiter.or(limit);
+                        let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
                         if is_earlier(limit, deadline) { limit } else { deadline }
                     };
-                    let mut at = limit_of(server.waiter_deadline(self.now(), conn).flatten());
+                    let mut at = limit_of(server.waiter_deadline(self.now(), conn));
                     let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
                     loop {
                         let ended = self.within(server, conn, at, command.as_mut()).await?;
-                        if ended.is_ok() {
+                        // Another operation may wait for the connection by now, and have more time.
+                        let later = limit_of(server.waiter_deadline(self.now(), conn));
+                        if ended.is_ok() || !is_earlier(at, later) {
                             break ended;
                         }
-                        // Another operation may wait for the connection by now, and have more time.
-                        match server.waiter_deadline(self.now(), conn).map(limit_of) {
-                            Some(later) if is_earlier(at, later) => at = later,
-                            Some(_) | None => break ended,
-                        }
+                        at = later;
                     }
                 }
                 Shaken::Work => {

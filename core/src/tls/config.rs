@@ -19,6 +19,9 @@ use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_native_certs::CertificateResult;
+use std::env;
+use std::ffi::OsString;
+use std::path::Path;
 
 /// The most bytes that one connection holds back for sending, encrypted and not encrypted each.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
@@ -140,7 +143,14 @@ const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// What the platform trusts.
 fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
-    let value = |name| std::env::var_os(name).map(|value| format!("{name}={}", value.display()));
+    // A list of folders without any names no store.
+    let names_store = |name: &str, value: &OsString| {
+        name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
+    };
+    let value = |name| {
+        let value = env::var_os(name).filter(|value| names_store(name, value))?;
+        Some(format!("{name}={}", value.display()))
+    };
     let named: Vec<String> = STORE_VARIABLES.into_iter().filter_map(value).collect();
     roots_of(rustls_native_certs::load_native_certs(), &named.join(" "), warnings)
 }
@@ -171,7 +181,7 @@ fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning
     Ok(roots)
 }
 
-/// What is wrong with a store. The library's text of a file that is not PEM has neither its name nor readable words.
+/// What is wrong with a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
 fn store_fault(error: &rustls_native_certs::Error) -> String {
     let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }

@@ -151,7 +151,12 @@ impl fmt::Display for TlsHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ASKED: &str = "does the server use TLS?";
         match (&self.0, self.library_error()) {
-            (_, Some(rustls::Error::InvalidMessage(_))) => write!(f, "the server's bytes are not TLS; {ASKED}"),
+            (
+                _,
+                Some(rustls::Error::InvalidMessage(
+                    rustls::InvalidMessage::InvalidContentType | rustls::InvalidMessage::UnknownProtocolVersion,
+                )),
+            ) => write!(f, "the server's bytes are not TLS; {ASKED}"),
             (_, Some(error)) => {
                 write!(f, "TLS handshake: {error}")?;
                 let is_unknown = self.cause() == Cause::Certificate(CertificateFault::UnknownIssuer);

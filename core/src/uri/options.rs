@@ -218,8 +218,9 @@ impl Named {
 
     /// The known name that needs the fewest edits to become this one, if those are few: a probable misspelling.
     pub(super) fn similar(name: &str) -> Option<&'static str> {
-        // A name of one or two letters is near to everything.
-        let edits_max = (name.len() / 3).min(2);
+        // A name of one or two letters is near to everything. Other drivers have options of TLS that are not far from ours: tlsCRLFile is not tlsCAFile.
+        let is_tls = name.get(..3).is_some_and(|front| front.eq_ignore_ascii_case("tls"));
+        let edits_max = (name.len() / 3).min(if is_tls { 1 } else { 2 });
         let is_near = |known: &&str| known.len().abs_diff(name.len()) <= edits_max;
         let known = UriOptions::NAMES.iter().copied().chain(["ssl"]).filter(is_near);
         let counted = known.map(|known| (edits(name.as_bytes(), known.as_bytes()), known));

@@ -3,7 +3,8 @@
 /// The most of a text that is kept, in bytes.
 pub(crate) const PEER_TEXT_BYTES_MAX: usize = 256;
 
-/// The text on one line: at most [`PEER_TEXT_BYTES_MAX`] bytes, with a space in place of each control character.
+/// The text on one line: at most [`PEER_TEXT_BYTES_MAX`] bytes, with a space in place of each control character, and of those that separate lines or
+/// reverse text.
 ///
 /// Control characters would let a peer write lines of its own into a log, or commands to a terminal.
 ///
@@ -14,7 +15,12 @@ pub(crate) fn one_line(text: &str) -> impl Iterator<Item = char> + use<'_> {
         end -= 1;
     }
     let front = text.get(..end).unwrap_or_default();
-    front.chars().map(|char| if char.is_control() { ' ' } else { char })
+    front.chars().map(|char| if char.is_control() || is_format(char) { ' ' } else { char })
+}
+
+/// Whether a character separates lines or reverses the direction of the text behind it.
+const fn is_format(char: char) -> bool {
+    matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Whether a text has a secret in it; an empty secret is none.

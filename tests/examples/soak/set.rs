@@ -218,7 +218,7 @@ impl Soak {
             // A set that does not answer in peace is no excuse.
             let has_elected = term.is_some() && self.term() > term;
             self.windows.push(Window { failures, successes, is_excused: has_elected || stood_still });
-            let peaceful = self.windows.iter().filter(|window| window.is_peaceful()).count();
+            let peaceful = self.windows.iter().filter(|window| window.is_peaceful() && !window.is_excused).count();
             let disturbed = self.windows.iter().filter(|window| !window.is_peaceful() && !window.is_excused).count();
             if peaceful >= PEACEFUL_MIN || disturbed > DISTURBED_MAX {
                 return disturbed <= DISTURBED_MAX;

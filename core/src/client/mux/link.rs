@@ -17,6 +17,7 @@ use crate::wire::cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Header, Password, Version,
 };
+use crate::wire::peer_text::one_line;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -115,22 +116,33 @@ struct Established<P: Platform> {
     leftover: Vec<u8>,
 }
 
+/// Why a connection was not established.
+struct Failure {
+    cause: Cause,
+    /// The server's text, or what was reported beneath the cause.
+    report: Option<String>,
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Self {
+        Self { cause, report: None }
+    }
+}
+
 /// Connects and shakes hands, with older and older versions until the server speaks one.
 async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
     let platform = shared.runtime.platform();
     let deadline = platform.now().saturating_add(shared.options.connect_timeout);
     let attempts = async {
-        let endpoint = Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(Cause::Dns)?;
+        let endpoint = Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(Failure::from(Cause::Dns))?;
         let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
             let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
             let stream = connected.map_err(|error| {
-                if !error.reason.is_none() {
-                    shared.turn(host, |turn| turn.refused(Some(error.reason.to_string())));
-                }
-                error.cause
+                let report = Some(error.reason).filter(|reason| !reason.is_none());
+                Failure { cause: error.cause, report: report.map(|reason| one_line(&reason.to_string()).collect()) }
             })?;
-            match shake(shared, host, stream, version).await? {
+            match shake(shared, stream, version).await? {
                 Ok(established) => return Ok(established),
                 // An older version each time, so that there is an end, whatever becomes of the host's meanwhile.
                 Err(older) => {
@@ -141,16 +153,19 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
             }
         }
     };
-    before(platform, deadline, attempts).await.unwrap_or(Err(Cause::NetworkTimeout))
+    let established = before(platform, deadline, attempts).await;
+    established.unwrap_or(Err(Failure::from(Cause::NetworkTimeout))).map_err(|failure| {
+        shared.turn(host, |turn| turn.refused(failure.report));
+        failure.cause
+    })
 }
 
 /// Shakes hands. An older version to try, if the server does not speak this one.
 async fn shake<P: Platform>(
     shared: &Shared<P>,
-    host: &Arc<Host>,
     mut stream: Stream<P>,
     version: Version,
-) -> Result<Result<Established<P>, Version>, Cause> {
+) -> Result<Result<Established<P>, Version>, Failure> {
     let options = &shared.options;
     let startup_options: Vec<_> =
         options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -178,11 +193,11 @@ async fn shake<P: Platform>(
         }
         let count = stream.read(&mut input).await.map_err(|error| Net::<P>::stream_cause(&error))?;
         if count == 0 {
-            return Err(Cause::Network);
+            return Err(Failure::from(Cause::Network));
         }
         let mut rest = input.get(..count).unwrap_or_default();
         loop {
-            let handled = handshake.handle_input(rest).map_err(|error| refused(shared, host, &handshake, error))?;
+            let handled = handshake.handle_input(rest).map_err(|error| refused(&handshake, error))?;
             rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
             match handled.next {
                 // What comes before it was asked for is for the handshake to refuse.
@@ -200,18 +215,10 @@ async fn shake<P: Platform>(
     }
 }
 
-/// Notes what the server has said.
-fn refused<P: Platform>(
-    shared: &Shared<P>,
-    host: &Arc<Host>,
-    handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>,
-    error: CqlHandshakeError,
-) -> Cause {
-    if matches!(error, CqlHandshakeError::Refused { .. }) {
-        let refusal = Some(String::from(handshake.refusal())).filter(|refusal| !refusal.is_empty());
-        shared.turn(host, |turn| turn.refused(refusal));
-    }
-    error.cause()
+/// A failed handshake, with the server's text if the server refused it.
+fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> Failure {
+    let is_refusal = matches!(error, CqlHandshakeError::Refused { .. }) && !handshake.refusal().is_empty();
+    Failure { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
 }
 
 async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {

@@ -35,8 +35,8 @@ pub struct HostStatus {
     pub connections: Vec<ConnectionStatus>,
     /// The version of the protocol that its next connection tries first: see [`LOWER_VERSION_FOR`](super::LOWER_VERSION_FOR).
     pub version: Version,
-    /// The text of its server when it last refused a connection: its first 256 bytes on one line, control characters replaced by spaces. `None` if
-    /// the password is in it, and once the server took a connection.
+    /// The text of its server when it last refused a connection, or what the operating system, TLS or the resolver reported when it could not be dialed: the
+    /// first 256 bytes on one line, control characters replaced by spaces. `None` if the password is in it, and once the server accepted a connection.
     pub refusal: Option<String>,
 }
 

@@ -14,7 +14,7 @@ fn each_error_of_a_lookup_says_what_happened() {
         (LookupError::Text, "a TXT record is not UTF-8"),
         (LookupError::Aliases, "the name has too many aliases, or they form a loop"),
         (LookupError::ServerFailed { code: 2 }, "the name server failed with code 2"),
-        (LookupError::Referral, "the name server only knows others to ask"),
+        (LookupError::Referral, "the name server returned only a referral to other name servers"),
         (LookupError::Malformed, "the name server's answer cannot be read"),
         (LookupError::Unreachable(Reason::NONE), "the name server cannot be reached"),
         (LookupError::Timeout, "the name server did not answer in time"),

@@ -41,9 +41,7 @@ fn findings_are_sentences() {
     let shown = |finding: Finding| Reason::from(finding).to_string();
     for (finding, expected) in [
         (Finding::Closed, "the server closed the connection"),
-        (Finding::TimedOut(Phase::Connect), "the server did not accept the connection in time"),
-        (Finding::TimedOut(Phase::Proxy), "the proxy did not reply in time"),
-        (Finding::TimedOut(Phase::Tls), "the TLS handshake did not end in time"),
+        (Finding::TimedOut(Phase::Connect), "the connection (name lookup, TCP, TLS) was not established in time"),
         (Finding::TimedOut(Phase::Hello), "the server did not reply to hello in time"),
         (Finding::TimedOut(Phase::Authentication), "the server did not reply to the authentication in time"),
         (
@@ -59,7 +57,6 @@ fn findings_are_sentences() {
     }
 }
 
-/// The server may send as much as it likes, and whatever it likes.
 #[test]
 fn exchange_without_memory_is_its_own_reason() {
     let error = ExchangeError::NoMemory;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::Reason;
-use crate::shell::failure::{Finding, Misfit};
+use crate::shell::failure::Misfit;
 use crate::topology::{Topology, TopologyId};
 use crate::wire::hello::HelloReply;
 use alloc::string::ToString;
@@ -101,8 +101,15 @@ fn server_of_another_deployment_is_named_where_no_server_is_known() {
     assert_eq!(hint(Some("rs1")), None, "the other one may be about to reply");
 }
 
+/// A seed of another set, which was left out when the client started, is not why no server is known weeks later.
 #[test]
-fn reasons_of_the_shell_are_errors_of_their_own() {
-    let reason = Reason::from(Finding::Closed);
-    assert_eq!(reason.to_string(), "the server closed the connection");
+fn errors_3_server_of_another_set_is_forgotten_once_a_member_replies() {
+    let (_, hub, server) = open();
+    let other = HelloReply { set_name: Some("rs0"), ..HelloReply::default() };
+    let member = HelloReply { is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };
+    let is_kept = || hub.state.with(|state| state.misfit.is_some());
+    hub.note_reply(&server, &other, false);
+    assert!(is_kept());
+    hub.note_reply(&server, &member, true);
+    assert!(!is_kept());
 }

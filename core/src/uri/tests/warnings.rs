@@ -36,7 +36,7 @@ fn hint_07_misspelt_option_is_named_with_the_nearest_known_one() {
         let text = format!("{name}: unknown option, ignored; did you mean {known}? (at byte 13)");
         assert_eq!(warnings(&format!("mongodb://a/?{name}=x")), [text]);
     }
-    for name in ["x", "ab", "foo", "fsync", "maximum", "slaveOk"] {
+    for name in ["x", "ab", "foo", "fsync", "maximum", "slaveOk", "tlsCRLFile"] {
         let text = format!("{name}: unknown option, ignored (at byte 13)");
         assert_eq!(warnings(&format!("mongodb://a/?{name}=x")), [text]);
     }

@@ -5,6 +5,7 @@ use alloc::string::String;
 fn control_characters_become_spaces() {
     let text = "no\r\nroot: done\u{1b}[2J\u{9b}1m\u{7f}é";
     assert_eq!(one_line(text).collect::<String>(), "no  root: done [2J 1m é");
+    assert_eq!(one_line("a\u{2028}b\u{202e}c\u{2066}d").collect::<String>(), "a b c d");
 }
 
 #[test]
