@@ -69,6 +69,25 @@ fn second_attempt_goes_to_another_router() {
     });
 }
 
+/// Also without overload retargeting: another router is as good, and only a member of a set is not avoided.
+#[test]
+fn o2_an_overload_is_retried_on_another_router() {
+    run(async {
+        let (routers, client) = cluster(2).await;
+        let labels = ["SystemOverloadedError", "RetryableError"];
+        for round in 0..20 {
+            let before = pings(&routers);
+            routers
+                .server(0)
+                .set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(462).labels(&labels));
+            ping(&client).await.expect("the other router replies");
+            let after = pings(&routers);
+            assert!(after[0] - before[0] <= 1, "round {round}: the overloaded router was asked again");
+        }
+        client.close().await;
+    });
+}
+
 /// With one router only, the second attempt goes there again.
 #[test]
 fn second_attempt_goes_to_the_only_router() {
