@@ -168,10 +168,11 @@ fn o5_a_connection_for_one_operation_is_established_within_its_own_time() {
 fn o5_an_operation_of_little_time_costs_neither_its_connection_nor_the_pool() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
     bench.delay.store(4_000_000_000, Ordering::Relaxed);
+    let mut clock: Boxed<'_, ()> = Box::pin(hub.run_server_task(&server, ServerTask::Clock));
     let mut first = waiting_until(&hub, &server, after_secs(1));
     let mut worker = worker(&hub, &server);
     assert!(poll(&mut worker).is_pending());
-    assert_eq!(output_at(&bench, after_secs(1), &mut worker, &mut first), ran_out());
+    assert_eq!(output_at(&bench, after_secs(1), &mut clock, &mut first), ran_out());
     assert_eq!(counts(&server).pending, 1, "the connection is still being established");
     bench.advance_to(after_secs(4));
     assert!(poll(&mut worker).is_pending());
@@ -204,7 +205,8 @@ fn o5_a_connection_for_an_operation_without_a_deadline_has_the_time_of_the_clien
     assert!(poll(&mut endless).is_pending());
     let mut worker = worker(&hub, &server);
     assert!(poll(&mut worker).is_pending());
-    assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut waiting), ran_out());
+    let mut clock: Boxed<'_, ()> = Box::pin(hub.run_server_task(&server, ServerTask::Clock));
+    assert_eq!(output_at(&bench, after_secs(3), &mut clock, &mut waiting), ran_out());
     assert!(poll(&mut endless).is_pending());
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut endless), timed_out(true));
 }

@@ -106,7 +106,7 @@ fn server_of_another_deployment_is_named_where_no_server_is_known() {
 fn errors_3_server_of_another_set_is_forgotten_once_a_member_replies() {
     let (_, hub, server) = open();
     let other = HelloReply { set_name: Some("rs0"), ..HelloReply::default() };
-    let member = HelloReply { is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };
+    let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };
     let is_kept = || hub.state.with(|state| state.misfit.is_some());
     hub.note_reply(&server, &other, false);
     assert!(is_kept());
