@@ -4,9 +4,13 @@
 #[cfg(test)]
 mod tests;
 
-use super::failure::{Finding, NotEstablished, hinted};
+#[cfg(feature = "alloc")]
+use super::failure::hinted;
+use super::failure::{Finding, NotEstablished};
 use super::packing::{Front, Packing};
-use super::runtime::{Buffer, ConnectError, Runtime};
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
+use super::runtime::{Buffer, Runtime};
 use crate::storage::Full;
 use crate::wire::bson::RawDocument;
 #[cfg(feature = "alloc")]
@@ -226,6 +230,7 @@ impl<R: Runtime> Connection<R> {
     /// An error before the first reply, with what the peer's first bytes, or their absence, may mean.
     ///
     /// - `is_encrypted`: whether the connection is encrypted, or does not leave this machine.
+    #[cfg(feature = "alloc")]
     pub(super) fn hinted(&self, failure: ConnectError, is_encrypted: bool) -> ConnectError {
         hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_encrypted)
     }

@@ -5,20 +5,22 @@
 mod tests;
 
 use super::hub::Hub;
-use super::runtime::{ConnectError, Locked, Runtime};
-use super::server::Server;
-use crate::monitor::{Line, MonitorAction};
 #[cfg(feature = "alloc")]
-use crate::pool::{CheckOutError, PoolCounts};
-use crate::topology::ServerError;
+use super::runtime::Locked;
+use super::runtime::{ConnectError, Runtime};
+use super::server::Server;
+use crate::Reason;
 use crate::wire::Phase;
 use crate::wire::handshake::HandshakeError;
-use crate::wire::hello::HelloReply;
 #[cfg(feature = "alloc")]
-use crate::wire::peer_text::one_line;
-use crate::{Cause, Reason};
-#[cfg(feature = "alloc")]
-use crate::{ServerType, selection::DetailedSelectionError, topology::TopologyDescription};
+use crate::{
+    Cause, ServerType,
+    monitor::{Line, MonitorAction},
+    pool::{CheckOutError, PoolCounts},
+    selection::DetailedSelectionError,
+    topology::{ServerError, TopologyDescription},
+    wire::{hello::HelloReply, peer_text::one_line},
+};
 use core::fmt;
 
 /// What the shell finds by itself, where no error is returned to it.
@@ -82,6 +84,7 @@ impl NotEstablished {
 }
 
 /// What is probably wrong where a server's first bytes are not the protocol's, or do not arrive.
+#[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug)]
 enum Guess {
     Http,
@@ -91,12 +94,14 @@ enum Guess {
 }
 
 /// A reason with such a guess.
+#[cfg(feature = "alloc")]
 #[derive(Debug)]
 struct Guessed {
     reason: Reason,
     guess: Guess,
 }
 
+#[cfg(feature = "alloc")]
 impl fmt::Display for Guessed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.guess {
@@ -107,6 +112,7 @@ impl fmt::Display for Guessed {
     }
 }
 
+#[cfg(feature = "alloc")]
 impl core::error::Error for Guessed {
     /// The reason, also where the text contains its text: it may be the error of the operating system.
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
@@ -117,6 +123,7 @@ impl core::error::Error for Guessed {
 /// Why there was no first reply, with a guess if there is one.
 ///
 /// - `received`: the bytes that have arrived. `is_encrypted`: whether they arrived through TLS or a Unix domain socket.
+#[cfg(feature = "alloc")]
 pub(super) fn hinted(failure: ConnectError, received: &[u8], is_encrypted: bool) -> ConnectError {
     if !matches!(failure.cause, Cause::Network | Cause::Protocol) {
         return failure;
@@ -186,6 +193,7 @@ impl<R: Runtime> Hub<R> {
     /// The monitor has given its check up: if that was for the time, this keeps what was waited for.
     ///
     /// - `given_up`: what was under way.
+    #[cfg(feature = "alloc")]
     pub(super) fn note_late_check(&self, server: &R::ServerHandle, given_up: MonitorAction) {
         let (line, phase) = match given_up {
             MonitorAction::Dial(line) => (line, Phase::Connect),
@@ -204,9 +212,18 @@ impl<R: Runtime> Hub<R> {
 
     /// A server has replied to a check. Keeps what it is if it does not belong to the deployment that was asked for.
     ///
-    /// - `is_fit`: whether it is still of the topology, and no error was found.
-    pub(super) fn note_reply(&self, server: &R::ServerHandle, hello: &HelloReply<'_>, is_fit: bool) {
-        #[cfg(feature = "alloc")]
+    #[cfg(feature = "alloc")]
+    pub(super) fn note_reply(&self, server: &R::ServerHandle, hello: &HelloReply<'_>) {
+        let is_fit = self.state.with(|state| {
+            let found = state.control.topology().server(server.id());
+            found.is_some_and(|server| server.error() != Some(ServerError::WrongSetName))
+        });
+        self.note_fitness(server, hello, is_fit);
+    }
+
+    /// - `is_fit`: whether the server is still of the topology, and has not the name of another set.
+    #[cfg(feature = "alloc")]
+    pub(super) fn note_fitness(&self, server: &R::ServerHandle, hello: &HelloReply<'_>, is_fit: bool) {
         if !is_fit {
             let misfit = Misfit {
                 address: server.address().into(),
@@ -218,8 +235,6 @@ impl<R: Runtime> Hub<R> {
             // A member was found: an earlier misfit is not why none is found later.
             let _before = self.state.with(|state| state.misfit.take());
         }
-        #[cfg(not(feature = "alloc"))]
-        let _ = (server, hello, is_fit);
     }
 }
 

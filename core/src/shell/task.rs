@@ -13,7 +13,7 @@ use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
-use crate::topology::{ServerError, TopologyType};
+use crate::topology::TopologyType;
 use crate::wire::Phase;
 use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
@@ -121,6 +121,7 @@ impl<R: Runtime> Hub<R> {
                 Interrupted::No if !waited => yield_now().await,
                 Interrupted::No => {}
                 Interrupted::By(next) => {
+                    #[cfg(feature = "alloc")]
                     self.note_late_check(server, action);
                     connection = None;
                     asked = Some(next);
@@ -201,16 +202,14 @@ impl<R: Runtime> Hub<R> {
             if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
         let reply = check_reply(&hello, code, matched);
         let id = server.id();
-        let is_fit = self.line_news(|control, now, tap| {
+        // Late news changes nothing.
+        let _ = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            let info = common.ok.then(|| hello_info(&hello));
-            // Late news changes nothing.
-            let _ = control.handle_reply(now, id, line, &reply, info.as_ref(), &mut tap);
-            let found = control.topology().server(id).map(|description| description.error());
-            found.is_some_and(|error| error != Some(ServerError::WrongSetName))
+            control.handle_reply(now, id, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
         });
+        #[cfg(feature = "alloc")]
         if common.ok && line.line() == Line::Check {
-            self.note_reply(server, &hello, is_fit);
+            self.note_reply(server, &hello);
         }
         // The next hello may be a whole heartbeat away.
         connection.rest_at_start_size();
@@ -227,10 +226,14 @@ impl<R: Runtime> Hub<R> {
     ) {
         let Err(error) = answered else { return };
         let cause = error.cause().unwrap_or(Cause::Resources);
-        let mut failure = ConnectError::new(cause, error.into_reason());
-        if let Some(connection) = first {
-            failure = connection.hinted(failure, self.runtime().is_encrypted(connection.stream()));
-        }
+        let failure = ConnectError::new(cause, error.into_reason());
+        #[cfg(feature = "alloc")]
+        let failure = match first {
+            Some(connection) => connection.hinted(failure, self.runtime().is_encrypted(connection.stream())),
+            None => failure,
+        };
+        #[cfg(not(feature = "alloc"))]
+        let _ = first;
         self.check_failed(server, line, failure);
     }
 
@@ -363,16 +366,18 @@ impl<R: Runtime> Hub<R> {
                         let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
                         if is_earlier(limit, deadline) { limit } else { deadline }
                     };
-                    let mut at = limit_of(server.waiter_deadline(self.now(), conn));
                     let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
+                    let mut passed = Some(Instant::ORIGIN);
                     loop {
-                        let ended = self.within(server, conn, at, command.as_mut()).await?;
                         // Another operation may wait for the connection by now, and have more time.
-                        let later = limit_of(server.waiter_deadline(self.now(), conn));
-                        if ended.is_ok() || !is_earlier(at, later) {
-                            break ended;
+                        let at = limit_of(server.waiter_deadline(self.now(), conn));
+                        if !is_earlier(passed, at) {
+                            break Err(Cause::NetworkTimeout);
                         }
-                        at = later;
+                        if let Ok(shaken) = self.within(server, conn, at, command.as_mut()).await? {
+                            break Ok(shaken);
+                        }
+                        passed = at;
                     }
                 }
                 Shaken::Work => {

@@ -88,16 +88,16 @@ fn server_of_another_deployment_is_named_where_no_server_is_known() {
         hub.state.with(|state| state.misfit.as_ref().and_then(|misfit: &Misfit| misfit.hint(&topology.description())))
     };
     assert_eq!(hint(Some("rs1")), None);
-    hub.note_reply(&server, &hello(Some("rs1")), true);
+    hub.note_fitness(&server, &hello(Some("rs1")), true);
     assert_eq!(hint(Some("rs1")), None);
-    hub.note_reply(&server, &hello(Some("rs\n0")), false);
+    hub.note_fitness(&server, &hello(Some("rs\n0")), false);
     let other = "the client looks for replica set \"rs1\"; a:27017 is a member of \"rs 0\"";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(other));
     assert_eq!(hint(None), None, "none was asked for");
-    hub.note_reply(&server, &hello(None), false);
+    hub.note_fitness(&server, &hello(None), false);
     let none = "the client looks for replica set \"rs1\"; a:27017 is not a member of one (its type is Unknown)";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(none));
-    hub.note_reply(&server, &hello(Some("rs1")), false);
+    hub.note_fitness(&server, &hello(Some("rs1")), false);
     assert_eq!(hint(Some("rs1")), None, "the other one may be about to reply");
 }
 
@@ -108,8 +108,8 @@ fn errors_3_server_of_another_set_is_forgotten_once_a_member_replies() {
     let other = HelloReply { set_name: Some("rs0"), ..HelloReply::default() };
     let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };
     let is_kept = || hub.state.with(|state| state.misfit.is_some());
-    hub.note_reply(&server, &other, false);
+    hub.note_fitness(&server, &other, false);
     assert!(is_kept());
-    hub.note_reply(&server, &member, true);
+    hub.note_fitness(&server, &member, true);
     assert!(!is_kept());
 }
