@@ -13,7 +13,7 @@ fn refused_string_says_what_is_wrong_and_where() {
         ("mongodb://a,,b", "a host is missing; the path of a unix socket must be percent-encoded (at byte 12)"),
         ("mongodb://a:99999", "a port must be a number from 1 to 65535 (at byte 12)"),
         ("mongodb://a b", "neither a host name, an address nor the path of a unix socket (at byte 10)"),
-        ("mongodb://ann:a/b@c", "a port must be a number from 1 to 65535 (at byte 14)"),
+        ("mongodb://ann:a/b@c", "username and password must be percent-encoded (at byte 10)"),
         ("mongodb://ann:p@ss@a", "username and password must be percent-encoded (at byte 10)"),
         ("mongodb://ann:100%@a", "a percent sign must be percent-encoded (%25) (at byte 17)"),
         ("mongodb://a/?maxPoolSize", "an option must have the form name=value (at byte 13)"),
