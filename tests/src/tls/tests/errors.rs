@@ -64,7 +64,9 @@ fn handshake_that_fails_says_why_and_whose_fault_it_is() {
         (Error::DecryptError, Cause::Protocol),
     ];
     for (error, cause) in cases {
-        let told = format!("TLS handshake: {error}");
+        let is_unknown = cause == certificate(CertificateFault::UnknownIssuer);
+        let hint = if is_unknown { "; tlsCAFile names the authorities to trust" } else { "" };
+        let told = format!("TLS handshake: {error}{hint}");
         let failed = TlsHandshakeError::from(error.clone());
         assert_eq!((failed.cause(), failed.to_string()), (cause, told));
         assert_eq!(cause_of(&io::Error::other(error)), cause, "as an error of a stream");
