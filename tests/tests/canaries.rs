@@ -213,8 +213,8 @@ fn one_test(generator: &str, program: &Path, test: &str, planted: Option<&str>) 
     let begun = Instant::now();
     let mut command = Command::new("timeout");
     command.arg(SECONDS_MAX).arg(program).args(["--exact", test]);
-    // The contract is else run twice, each time in a process of its own.
-    command.env("POOLHOUSE_CONTRACT_THREADS", "1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
+    // One run of the contract; otherwise there is one for each number of threads, and one without subscribers, each in a process of its own.
+    command.env("POOLHOUSE_CONTRACT_WAY", "threads: 1").env("STD_THREADS", "1").env("RUST_BACKTRACE", "0");
     // Those of the whole suite stay.
     command.env_remove(figures::FOLDER);
     let output = command.env("POOLHOUSE_PLANTED", planted.unwrap_or_default()).output();
