@@ -57,8 +57,8 @@
 //! - Closing the pool abandons what is being established.
 //! - A check-out that brings a deadline of its own is bounded by that alone, waiting and establishing together; `waitQueueTimeoutMS`
 //!   bounds the waiting of those that bring none (CMAP-26, CMAP-28).
-//! - How long establishing takes is for the host to bound: all of it by connectTimeoutMS, and each command of its handshake by timeoutMS,
-//!   or by socketTimeoutMS where that is not set. Whichever ends first counts, and zero is no bound (CMAP-60).
+//! - The host bounds the time of establishing: all of it by connectTimeoutMS, and each command of its handshake by timeoutMS, by socketTimeoutMS where that is
+//!   not set, or by the deadline of the waiter, if that is later. The first limit counts, and zero is none (CMAP-60).
 //! - Options may change while the pool lives: see [`Pool::reconfigure`]. It can be filled beyond `minPoolSize`, once: see
 //!   [`Pool::set_fill_target`].
 //! - An instant equal to a deadline is timed out. A clock that goes back is held at the last value seen.
@@ -75,6 +75,8 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod types;
+#[cfg(all(feature = "sim", feature = "async"))]
+pub mod untimed;
 
 pub use crate::machine::Stale;
 pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};

@@ -5,8 +5,6 @@
 
 pub mod chance;
 mod narrow;
-#[cfg(all(feature = "sim", feature = "async"))]
-pub mod untimed;
 mod word;
 
 #[cfg(feature = "sim")]

@@ -56,8 +56,8 @@ use core::time::Duration;
 use futures_lite::FutureExt;
 use poolhouse_core::client::Platform;
 use poolhouse_core::pool::PoolCounts;
+use poolhouse_core::pool::untimed;
 use poolhouse_core::shell::{Hub, Runtime, Subscribers};
-use poolhouse_core::sim::untimed;
 use serde_json::json;
 use std::process::{Command, ExitCode};
 use std::sync::{Mutex, PoisonError};
@@ -220,10 +220,10 @@ fn judge(trace: &Trace) {
     result.unwrap_or_else(|found| panic!("{found}\n{}", trace.json()));
 }
 
-/// Records what the pools of a client emit in the course of a case, and judges it when it is dropped.
+/// Records the events of a client's pools during a case, and judges them when it is dropped.
 ///
-/// Most clients of an application have no subscriber, and then check-outs and check-ins take a path of their own. The contract is run once more on that path: then
-/// a witness records nothing, and cases judge by counts, by the server's connections and by the next operation.
+/// Most clients of an application have no subscriber, and their check-outs and check-ins take a separate path. The contract is run once more on that path. In
+/// that run a witness records nothing, and cases judge by counts, by the server's connections and by the next operation.
 ///
 /// # Panics
 ///
@@ -263,7 +263,7 @@ pub struct Contract {
     threads_variable: Option<&'static str>,
 }
 
-/// Set in a process that runs the contract in one of several ways, to the name of that way.
+/// Set in a process that runs the contract in one of several ways; the value is the name of that way.
 const WAY: &str = "POOLHOUSE_CONTRACT_WAY";
 
 /// Set in a process that runs the contract with clients that have no subscriber.
@@ -275,7 +275,7 @@ impl Contract {
         Self { name, threads_variable: None }
     }
 
-    /// Everything is run with 1 thread and with 4: this environment variable is how many threads the adapter's executor has.
+    /// The contract is run with 1 thread and with 4. This environment variable sets the number of threads of the adapter's executor.
     pub const fn with_threads_variable(self, variable: &'static str) -> Self {
         Self { threads_variable: Some(variable), ..self }
     }
@@ -295,7 +295,7 @@ impl Contract {
         self.in_processes(add_runtime::<S>, add_clients::<S>)
     }
 
-    /// - `runtime`: adds the cases of a runtime by itself. - `clients`: adds those of clients.
+    /// - `runtime`: adds the cases of a runtime without a client. - `clients`: adds the cases of clients.
     fn in_processes(self, runtime: impl FnOnce(Suite) -> Suite, clients: impl FnOnce(Suite) -> Suite) -> ExitCode {
         if let Ok(way) = std::env::var(WAY) {
             let name = if way.is_empty() { self.name.to_owned() } else { format!("{}, {way}", self.name) };
@@ -304,7 +304,7 @@ impl Contract {
                 untimed::without_metrics();
             }
             let suite = Suite::new(format!("contract ({name})"));
-            // A runtime by itself has no clients.
+            // The cases of a runtime use no client, so they are not run again.
             let code = clients(if is_unobserved() { suite } else { runtime(suite) }).run();
             println!("contract ({name}): {} drop points tried", DROP_POINTS.load(Ordering::Relaxed));
             let (lives, checks) = JUDGED.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -316,7 +316,7 @@ impl Contract {
             let was_tried = dropped > 0 && if is_unobserved() { untimed::check_ins() > 0 } else { was_judged };
             if is_whole && !was_tried {
                 println!(
-                    "contract ({name}): no future was dropped, or no trace judged, or no connection returned without the clock: the contract has shown nothing"
+                    "contract ({name}): no future was dropped, no trace was judged, or no connection was returned without the clock: nothing was tested"
                 );
                 return ExitCode::FAILURE;
             }
@@ -351,14 +351,14 @@ impl Contract {
     }
 }
 
-/// Adds the cases of a runtime by itself that any subject is up to.
+/// Adds the cases of a runtime without a client that every subject supports.
 fn add_runtime<S: Subject>(suite: Suite) -> Suite {
     let suite = timers::add::<S>(suite);
     let suite = dialing::add::<S>(suite);
     streams::add::<S>(suite)
 }
 
-/// Adds the cases of clients that any subject is up to.
+/// Adds the cases of clients that every subject supports.
 fn add_clients<S: Subject>(suite: Suite) -> Suite {
     let suite = dropping::add::<S>(suite);
     let suite = ending::add::<S>(suite);
@@ -366,7 +366,7 @@ fn add_clients<S: Subject>(suite: Suite) -> Suite {
     faults::add::<S>(suite)
 }
 
-/// Adds the cases of a runtime by itself that want threads, a heap, or names.
+/// Adds the cases of a runtime without a client that need threads, a heap, or host names.
 fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = timers::add_hosted::<P>(suite);
     let suite = dialing::add_hosted::<P>(suite);

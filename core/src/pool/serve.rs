@@ -346,7 +346,7 @@ impl<M: Memory> Pool<M> {
     }
 
     /// The deadline of the waiter that a connection that is being established is bound to; `None` if no waiter is bound, or one without a deadline. The call
-    /// first fails every waiter whose deadline has passed, so that the connection is bound to the next one.
+    /// first fails every waiter whose deadline has passed; the connection is then bound to the next one.
     #[cfg(feature = "async")]
     pub(crate) fn waiter_deadline(
         &mut self,
@@ -471,7 +471,7 @@ impl<M: Memory> Pool<M> {
         self.untimed |= is_returned;
         #[cfg(feature = "sim")]
         if is_returned {
-            crate::sim::untimed::count_check_in();
+            super::untimed::count_check_in();
         }
         is_returned
     }

@@ -11,9 +11,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::Instant;
+use poolhouse_core::pool::untimed;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
 use poolhouse_core::shell::{Guard, OperationError, Runtime as _, Subscribers, Wanted};
-use poolhouse_core::sim::untimed;
 use poolhouse_tests::choices::Choices;
 use poolhouse_tests::oracle::Checks;
 use poolhouse_tests::oracle::pool::Event;
@@ -148,7 +148,7 @@ struct Plan {
     deserts: Option<u32>,
     /// Its events are judged one by one, as its deeds are plain and nobody waits too long.
     judged: bool,
-    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and the life is judged by counts alone.
+    /// The client has a subscriber. Without one, check-outs and check-ins take another path, and the simulated run is judged only by counts.
     observed: bool,
 }
 
@@ -363,7 +363,7 @@ impl Life {
         }
     }
 
-    /// What events tell, against what was seen (P28).
+    /// Compares the events with the observations of the tasks (P28).
     fn judge(&self, recorder: &mut Recorder) -> Checks {
         let mut checks = Checks::default();
         let trace = recorder.take().expect("no event is lost");

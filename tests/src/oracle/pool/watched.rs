@@ -5,11 +5,11 @@ use crate::oracle::Checks;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 use core::time::Duration;
+use poolhouse_core::pool::untimed;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Fixed, ForeignLease, Generation, Health, Lease,
     Memory, OnHeap, Pinned, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, ServiceError, Stale, WaiterId, WrongMode,
 };
-use poolhouse_core::sim::untimed;
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, Observer};
 
 /// Memory of which is known how much there is in it.
@@ -206,16 +206,16 @@ impl<M: Bounded> Watched<M> {
         result
     }
 
-    /// [`untimed::check_out`], which emits no event: it is judged by those that a check-out with an observer emits that returns the same connection at the time of
-    /// the last call. One that returns none must change nothing.
+    /// [`untimed::check_out`], which emits no event. It is judged by the events of a check-out with an observer that returns the same connection at the time
+    /// of the last call. If it returns no connection, it must change nothing.
     ///
     /// # Panics
     ///
-    /// When an invariant is broken, or something has changed.
+    /// When an invariant is broken, or a refused check-out has changed the pool.
     pub fn check_out_untimed(&mut self) -> Option<Lease> {
         let (before, now) = (self.seen(), self.oracle.now());
         let Some(lease) = untimed::check_out(&mut self.pool) else {
-            assert_eq!(self.seen(), before, "a check-out that needs the time has changed something");
+            assert_eq!(self.seen(), before, "a refused check-out has changed the pool");
             return None;
         };
         let conn = lease.conn().connection_id().get();
@@ -224,19 +224,19 @@ impl<M: Bounded> Watched<M> {
         Some(lease)
     }
 
-    /// [`untimed::check_in`], which emits no event: it is judged as [`Watched::check_out_untimed`] is.
+    /// [`untimed::check_in`], which emits no event. It is judged in the same way as [`Watched::check_out_untimed`].
     ///
     /// # Panics
     ///
-    /// As that.
+    /// When an invariant is broken, or a refused check-in has changed the pool.
     ///
     /// # Errors
     ///
-    /// As that.
+    /// The errors of [`untimed::check_in`].
     pub fn check_in_untimed(&mut self, lease: Lease) -> Result<(), Lease> {
         let (before, now, own) = (self.seen(), self.oracle.now(), self.own(&lease));
         if let Err(lease) = untimed::check_in(&mut self.pool, lease) {
-            assert_eq!(self.seen(), before, "a check-in that needs the time has changed something");
+            assert_eq!(self.seen(), before, "a refused check-in has changed the pool");
             return Err(lease);
         }
         self.events.extend(own.map(|conn| (now, Event::CheckedIn(conn))));

@@ -1,8 +1,8 @@
-//! The check-out and the check-in of a client without a subscriber and without `maxIdleTimeMS`.
+//! The check-out and the check-in of a client without a subscriber and without `maxIdleTimeMS`, for simulators.
 //!
-//! Such a client does not read the clock for them, and they emit no event. They are private to the client; a simulator calls them here.
+//! Such a client does not read the clock for them, and they emit no event. They are private to the client; a simulator calls them here. Not stable.
 
-use crate::pool::{Lease, Memory, Pool};
+use super::{Lease, Memory, Pool};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 static CHECK_INS: AtomicU64 = AtomicU64::new(0);
@@ -26,7 +26,7 @@ pub fn check_in<M: Memory>(pool: &mut Pool<M>, lease: Lease) -> Result<(), Lease
     if pool.check_in_untimed(&lease) { Ok(()) } else { Err(lease) }
 }
 
-/// How many check-ins of this kind pools have accepted in this process: a test whose clients are meant to take this path asks whether they did.
+/// The number of check-ins of this kind that pools have accepted in this process. Tests of clients compare it with zero, to show that the clients took this path.
 #[must_use]
 pub fn check_ins() -> u64 {
     CHECK_INS.load(Ordering::Relaxed)
