@@ -280,7 +280,7 @@ impl<R: Runtime> Guard<'_, R> {
         done
     }
 
-    /// Gives back whatever there is to give back. `cold` tells the compiler that the path without the clock is the frequent one.
+    /// Returns the connection in any state, at this time. `cold`: the path without the clock is the frequent one.
     #[cold]
     fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };
@@ -346,41 +346,20 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
         let Some(server) = &self.server else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
-        let mut is_likely_to_wait = true;
-        if self.waiter.is_none() {
-            // The clock is not looked at unless the time is likely to matter: that would be a third of what a check-out takes.
-            let crowded = hub.crowded.load(Ordering::Relaxed);
-            let timed = crowded || server.is_watched() || !hub.config().pool.options().max_idle_time.is_zero();
-            let at_hand = if timed { None } else { server.check_out_untimed() };
-            if let Some((connection, lease)) = at_hand {
-                let guard = |server| Guard::new(hub, server, lease, connection, deadline, false);
-                let gone = || OperationError::check_out_of("", CheckOutError::Cancelled);
-                return Poll::Ready(self.server.take().map(guard).ok_or_else(gone));
-            }
-            // Without a look at the clock none was found a moment ago.
-            is_likely_to_wait = crowded || !timed;
-        }
-        self.poll_otherwise(context, is_likely_to_wait)
-    }
-}
-
-impl<'h, R: Runtime> CheckingOut<'h, R> {
-    /// What [`Self::poll`] does where no connection is at hand without a look at the clock.
-    #[inline(never)]
-    fn poll_otherwise(
-        &mut self,
-        context: &Context<'_>,
-        is_likely_to_wait: bool,
-    ) -> Poll<Result<Guard<'h, R>, OperationError>> {
-        let (hub, deadline) = (self.hub, self.deadline);
-        let Some(server) = &self.server else {
-            return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
-        };
         let begun = match self.waiter {
             None => {
-                let begun = server.begin_check_out(hub.now(), self.limit, context.waker(), is_likely_to_wait);
+                // The clock is not looked at unless the time is likely to matter: that would be a third of what a check-out takes.
+                let crowded = hub.crowded.load(Ordering::Relaxed);
+                let timed = crowded || server.is_watched() || !hub.config().pool.options().max_idle_time.is_zero();
+                let at_hand = if timed { None } else { server.check_out_untimed() };
+                if let Some((connection, lease)) = at_hand {
+                    let guard = |server| Guard::new(hub, server, lease, connection, deadline, false);
+                    let gone = || OperationError::check_out_of("", CheckOutError::Cancelled);
+                    return Poll::Ready(self.server.take().map(guard).ok_or_else(gone));
+                }
+                let begun = server.begin_check_out(hub.now(), self.limit, context.waker());
                 let waits = matches!(begun, Ok(Begun::Queued(_)));
-                if waits != hub.crowded.load(Ordering::Relaxed) {
+                if waits != crowded {
                     hub.crowded.store(waits, Ordering::Relaxed);
                 }
                 begun

@@ -130,7 +130,7 @@ impl Default for RetryPolicy {
 /// The most further attempts after an overload, as long as they follow without a pause.
 const ADAPTIVE_RETRIES_MAX: u32 = 10;
 
-/// How many servers an operation keeps away from, if it can.
+/// The number of servers that an operation avoids, if others suit.
 const DEPRIORITIZED_MAX: usize = 4;
 
 /// The attempts of one operation: two, or more after an overload. Each follows at once: there is no backoff yet.
@@ -148,7 +148,7 @@ pub struct Attempts<'a, R: Runtime, E> {
     retries_max: u32,
     /// Where the attempt under way is, or was.
     server: Option<ServerId>,
-    /// Servers that attempts failed on. Beyond so many, the others are forgotten.
+    /// Servers that attempts failed on: the first ones, if more have failed.
     deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
     /// How the attempt before this one ended.
     failed: Option<E>,
@@ -185,8 +185,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
     ///
     /// # Errors
     ///
-    /// Why there is none, after as many attempts as there may be. That no server suits a further attempt says less than why there is
-    /// one: then it is the error before.
+    /// The error of the last attempt; if no server suits a further attempt, the error of the attempt before, which names the fault.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             let wanted = Wanted { criteria: self.criteria, deprioritized: &self.deprioritized };

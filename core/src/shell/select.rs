@@ -35,7 +35,7 @@ impl Seat {
         }
     }
 
-    /// Keeps the waker of the task that has the place, as [`register`](super::runtime::register) does.
+    /// Keeps the waker of the task that has the seat, as [`register`](super::runtime::register) does.
     pub(super) fn wait(&mut self, waker: &mut Option<Waker>) {
         match (&mut *self, waker) {
             (Self::Waiting(kept), Some(waker)) if !kept.will_wake(waker) => core::mem::swap(kept, waker),
@@ -199,26 +199,11 @@ impl<R: Runtime> SelectorPlace<'_, R> {
         selector: &Selector,
         waker: &Waker,
     ) -> Poll<Result<R::ServerHandle, OperationError>> {
-        // Most selections find a server at the first look, and need no clone of the waker.
-        let mut kept = self.index.map(|_| waker.clone());
-        if let Some(polled) = self.look(wanted, selector, &mut kept) {
-            return polled;
-        }
-        kept = Some(waker.clone());
-        self.look(wanted, selector, &mut kept).unwrap_or(Poll::Pending)
-    }
-
-    /// Selects, or waits with `waker`. `None`: it would wait, and there is no waker; nothing has changed.
-    fn look(
-        &mut self,
-        wanted: &Wanted<'_>,
-        selector: &Selector,
-        waker: &mut Option<Waker>,
-    ) -> Option<Poll<Result<R::ServerHandle, OperationError>>> {
+        let mut waker = Some(waker.clone());
         let index = &mut self.index;
         let entropy = self.hub.runtime().entropy();
         self.hub.step_state(|state, now, _| {
-            let ready = |result| Some(Poll::Ready(result));
+            let ready = |result| Poll::Ready(result);
             if state.closed {
                 return ready(Err(state.end()));
             }
@@ -231,9 +216,6 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                 let report = report(&error, now, state);
                 return ready(Err(OperationError::ServerSelection(report)));
             }
-            if waker.is_none() {
-                return None;
-            }
             // Nobody suits: look at every server as soon as may be (SDAM-85).
             state.control.request_check(now);
             let place = match *index {
@@ -245,9 +227,9 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                 }
             };
             if let Some(seat) = state.selectors.slots_mut().get_mut(place) {
-                seat.wait(waker);
+                seat.wait(&mut waker);
             }
-            Some(Poll::Pending)
+            Poll::Pending
         })
     }
 }

@@ -443,65 +443,45 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// Asks for a connection, and wakes `waker` when the outcome of one that waits is there.
-    ///
-    /// - `is_likely_to_wait`: the waker is cloned before the first look; otherwise only after a look that found no connection.
-    #[inline(never)]
+    /// Asks for a connection. If the check-out waits, `waker` is woken when its outcome is decided.
     pub(super) fn begin_check_out(
         &self,
         now: Instant,
         deadline: Option<Instant>,
         waker: &Waker,
-        is_likely_to_wait: bool,
     ) -> Result<Begun<R>, CheckOutError> {
-        let mut kept = is_likely_to_wait.then(|| waker.clone());
-        loop {
-            let begun = self.step_lightly(|state, observer| {
-                let now = state.pool.advance(now);
-                if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
-                    return (Some(Ok(Begun::Granted(state.take_socket(&lease), lease))), Owes::Nothing);
-                }
-                if kept.is_none() {
-                    return (None, Owes::Nothing);
-                }
-                (Some(state.begin_otherwise(now, deadline, &mut kept, observer)), Owes::Perhaps)
-            });
-            if let Some(begun) = begun {
-                return begun;
+        let mut waker = Some(waker.clone());
+        self.step_lightly(|state, observer| {
+            let now = state.pool.advance(now);
+            if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
+                return (Ok(Begun::Granted(state.take_socket(&lease), lease)), Owes::Nothing);
             }
-            kept = Some(waker.clone());
-        }
+            (state.begin_otherwise(now, deadline, &mut waker, observer), Owes::Perhaps)
+        })
     }
 
     /// The outcome of a check-out that waits, or waits on. It came about before, so that nobody looks at the clock for it.
     pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
-        // Cloned only for a task that goes on waiting, and with another waker than before.
-        let (mut kept, mut left) = (None, None);
-        loop {
-            let claimed = self.step(|state, _| {
-                let claim = state.pool.claim(Instant::ORIGIN, id);
-                let place = state.waiters.slots_mut().get_mut(id.index() as usize);
-                match (&claim, place) {
-                    (Claim::Waiting, Some(Some(before))) if before.will_wake(waker) => {}
-                    (Claim::Waiting, Some(_)) if kept.is_none() => return None,
-                    (Claim::Waiting, Some(place)) => core::mem::swap(place, &mut kept),
-                    // The claim revokes the waking that is owed; the waker is dropped without the lock.
-                    (Claim::Granted(_) | Claim::Failed(_), Some(place)) => left = place.take(),
-                    // The place is another's.
-                    (Claim::Stale, _) | (_, None) => {}
-                }
-                Some(match claim {
-                    Claim::Waiting => Poll::Pending,
-                    Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
-                    Claim::Failed(error) => Poll::Ready(Err(error)),
-                    Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
-                })
-            });
-            if let Some(claimed) = claimed {
-                return claimed;
+        let mut waker = Some(waker.clone());
+        let (claimed, _left) = self.step(|state, _| {
+            let claim = state.pool.claim(Instant::ORIGIN, id);
+            let mut left = None;
+            match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
+                (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
+                // The claim revokes the waking that is owed.
+                (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
+                // The slot is another waiter's.
+                (Claim::Stale, _) | (_, None) => {}
             }
-            kept = Some(waker.clone());
-        }
+            let claimed = match claim {
+                Claim::Waiting => Poll::Pending,
+                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+                Claim::Failed(error) => Poll::Ready(Err(error)),
+                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+            };
+            (claimed, left)
+        });
+        claimed
     }
 
     pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
