@@ -22,21 +22,21 @@
 //!
 //! # Warnings
 //!
-//! The specification fixes *debug* for its messages. What an operator must see with `RUST_LOG=warn` are lines of our own beside them, of the
-//! component [`DEPLOYMENT`]: plain text, one line for one fact, however many pools and monitors notice it.
+//! The specification fixes *debug* for its messages. For operators there are other lines at *warn* and *info*, of the component [`DEPLOYMENT`]:
+//! plain text, one line for one fact, however many pools and monitors notice it.
 //!
 //! | level | line | when |
 //! |---|---|---|
-//! | warn | `primary lost: a:1 of replica set rs: network error` | no primary is known any more; the reason is its error, its new type, or that it left the set |
+//! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | no primary is known any more; the reason is its error, its new type, or that it left the set |
 //! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; `, before it was a:1` where no loss was seen |
 //! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary |
 //! | info | `server reconnected: c:1` | it is known again |
-//! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service were given up |
+//! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
 //! | warn | `authentication failed: a:1` | a connection was refused for its credential; once, until one to that server is established |
 //!
-//! A server that is down has its pool cleared in the same step, so that its pool has no line; a pool that is driven by hand ([`Logs`]) has one at
-//! each clear. A server that answers, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats
-//! `authentication failed` for each connection.
+//! A pool has no line when its server is down, because both are one step; a pool that is driven by hand ([`Logs`]) has a line at each clear. A
+//! server that replies, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats `authentication failed`
+//! for each connection.
 //!
 //! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its last server; a lookup of the hosts of a
 //! `mongodb+srv://` string failed or found no host (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`, `count`, and
@@ -135,8 +135,9 @@ impl LogOptions {
         ..Self::DEFAULT
     };
 
-    /// The defaults, changed by what the environment says: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for those that
-    /// are not set and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). Whatever makes no sense counts as not set (LOG-34).
+    /// The defaults, changed by environment variables: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for those that are not set
+    /// and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). A value that is not valid counts as not set
+    /// (LOG-34).
     ///
     /// - `variable`: the value of an environment variable.
     ///
@@ -272,10 +273,10 @@ impl Logs {
     }
 
     /// Reports the facts about the deployment that are in an event, to a subscriber that receives them.
-    fn report_facts(&self, event: &SdamEvent<'_>, mut report: impl FnMut(&Fact<'_>)) {
+    fn report_facts(&self, event: &SdamEvent<'_>, context: &EventContext<'_>, mut report: impl FnMut(&Fact<'_>)) {
         if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
             if self.logs_deployment() {
-                Fact::of_topology(*previous, *new, |fact| {
+                Fact::of_topology(*previous, *new, context.reason, |fact| {
                     if self.logs_fact(fact) {
                         report(fact);
                     }
@@ -284,6 +285,7 @@ impl Logs {
         }
     }
 
+    /// [`Self::pool`] of an event with this context. Out of line, so that a check without a subscriber is inlined into the pool.
     #[inline(never)]
     fn pool_in(&self, event: &PoolEvent, context: &EventContext<'_>) {
         self.pool(event, &self.said(context));
@@ -365,11 +367,16 @@ impl Observer<MonitorEvent> for Logs {
 
 impl<'e> Observer<SdamEvent<'e>> for Logs {
     #[inline]
-    fn on_event(&mut self, _now: Instant, event: &SdamEvent<'e>) {
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'e>) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
         if self.logs_sdam(event) {
             self.sdam(event);
         }
-        self.report_facts(event, |fact| deployment::emit(fact.level(), fact));
+        self.report_facts(event, context, |fact| deployment::emit(fact.level(), fact));
     }
 }
 

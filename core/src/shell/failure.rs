@@ -1,4 +1,4 @@
-//! Why a server cannot be reached: what the shell adds to the errors of sockets, and where that is kept until somebody asks.
+//! Why a server cannot be reached: the reasons that the shell adds to the errors of sockets, and where they are kept.
 
 #[cfg(feature = "std")]
 #[cfg(test)]
@@ -9,12 +9,12 @@ use super::hub::Hub;
 use super::runtime::Locked;
 use super::runtime::{ConnectError, Runtime};
 use super::server::Server;
-use crate::Reason;
 use crate::wire::Phase;
 use crate::wire::handshake::HandshakeError;
+use crate::{Cause, Reason};
 #[cfg(feature = "alloc")]
 use crate::{
-    Cause, ServerType,
+    ServerType,
     monitor::{Line, MonitorAction},
     pool::{CheckOutError, PoolCounts},
     selection::DetailedSelectionError,
@@ -23,12 +23,12 @@ use crate::{
 };
 use core::fmt;
 
-/// What the shell finds by itself, where no error is returned to it.
+/// A failure that the shell itself detects: no error was returned to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Finding {
     /// A read returned no bytes.
     Closed,
-    /// The time was over in this phase.
+    /// The time ran out in this phase.
     TimedOut(Phase),
     /// The pool had no connection in time.
     #[cfg(feature = "alloc")]
@@ -64,7 +64,7 @@ impl From<Finding> for Reason {
     }
 }
 
-/// Why a connection was not established: what the conversation reports, and the error beneath it.
+/// Why a connection was not established: the error of the handshake, and the error beneath it.
 pub(super) struct NotEstablished {
     pub(super) error: HandshakeError,
     pub(super) reason: Reason,
@@ -77,13 +77,13 @@ impl From<HandshakeError> for NotEstablished {
 }
 
 impl NotEstablished {
-    /// The time was over.
+    /// The time ran out.
     pub(super) fn timed_out(error: HandshakeError) -> Self {
         Self { error, reason: Finding::TimedOut(error.phase).into() }
     }
 }
 
-/// What is probably wrong where a server's first bytes are not the protocol's, or do not arrive.
+/// A guess why a server's first bytes are not of the protocol, or do not arrive.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug)]
 enum Guess {
@@ -139,7 +139,7 @@ pub(super) fn hinted(failure: ConnectError, received: &[u8], is_encrypted: bool)
 }
 
 impl<R: Runtime> Server<R> {
-    /// Keeps why the server could not be reached, until a connection for an operation is established or the next failure.
+    /// Keeps the reason why the server could not be reached, until a connection for an operation is established or until the next failure.
     pub(super) fn note_failure(&self, failure: ConnectError) {
         #[cfg(feature = "alloc")]
         let _before = self.state.with(|state| state.failure.replace(failure));
@@ -153,7 +153,7 @@ impl<R: Runtime> Server<R> {
         let _before = self.state.with(|state| state.failure.take());
     }
 
-    /// What is known of the last failure, if it was of this cause.
+    /// The reason of the last failure, if it was of this cause.
     #[cfg(feature = "alloc")]
     pub(super) fn reason_of(&self, cause: Cause) -> Reason {
         self.state
@@ -161,7 +161,13 @@ impl<R: Runtime> Server<R> {
             .map_or(Reason::NONE, |ConnectError { reason, .. }| reason)
     }
 
-    /// What there is to read beneath the error of a check-out.
+    /// No reason is kept without a heap.
+    #[cfg(not(feature = "alloc"))]
+    pub(super) const fn reason_of(&self, _: Cause) -> Reason {
+        Reason::NONE
+    }
+
+    /// The reason of a check-out's error.
     #[cfg(feature = "alloc")]
     pub(super) fn reason_of_check_out(&self, error: CheckOutError) -> Reason {
         match error {
@@ -190,12 +196,12 @@ impl<R: Runtime> Hub<R> {
         failed
     }
 
-    /// The monitor has given its check up: if that was for the time, this keeps what was waited for.
+    /// A monitor has abandoned its check. If the check timed out, the phase in which it waited is kept as the reason.
     ///
-    /// - `given_up`: what was under way.
+    /// - `abandoned`: the action that was in progress.
     #[cfg(feature = "alloc")]
-    pub(super) fn note_late_check(&self, server: &R::ServerHandle, given_up: MonitorAction) {
-        let (line, phase) = match given_up {
+    pub(super) fn note_late_check(&self, server: &R::ServerHandle, abandoned: MonitorAction) {
+        let (line, phase) = match abandoned {
             MonitorAction::Dial(line) => (line, Phase::Connect),
             MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => (line, Phase::Hello),
             MonitorAction::Hangup(_) => return,
@@ -210,8 +216,7 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// A server has replied to a check. Keeps what it is if it does not belong to the deployment that was asked for.
-    ///
+    /// A server has replied to a check. If it does not belong to the deployment that the client looks for, its type and its set are kept.
     #[cfg(feature = "alloc")]
     pub(super) fn note_reply(&self, server: &R::ServerHandle, hello: &HelloReply<'_>) {
         let is_fit = self.state.with(|state| {
@@ -221,7 +226,9 @@ impl<R: Runtime> Hub<R> {
         self.note_fitness(server, hello, is_fit);
     }
 
-    /// - `is_fit`: whether the server is still of the topology, and has not the name of another set.
+    /// [`Self::note_reply`], after the topology has judged the reply.
+    ///
+    /// - `is_fit`: whether the server is still a member, and not of another set.
     #[cfg(feature = "alloc")]
     pub(super) fn note_fitness(&self, server: &R::ServerHandle, hello: &HelloReply<'_>, is_fit: bool) {
         if !is_fit {
@@ -238,7 +245,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// The last server that was found not to belong to the deployment: for the error of a selection that finds none.
+/// The last server that does not belong to the deployment, for the error of a selection that finds no server.
 #[cfg(feature = "alloc")]
 pub(super) struct Misfit {
     address: alloc::boxed::Box<str>,
@@ -248,7 +255,7 @@ pub(super) struct Misfit {
 
 #[cfg(feature = "alloc")]
 impl Misfit {
-    /// What it means where no server is known.
+    /// The hint for a failed selection, while the type of no server is known.
     pub(super) fn hint(&self, topology: &TopologyDescription<'_>) -> Option<alloc::string::String> {
         use alloc::format;
         let Self { address, server_type, set_name } = self;
@@ -279,7 +286,7 @@ impl Misfit {
     }
 }
 
-/// Adds to the error of a selection what is known of its servers besides their descriptions.
+/// Adds notes on the servers, and a hint, to the error of a selection.
 #[cfg(feature = "alloc")]
 pub(super) fn explain_selection<R: Runtime>(
     mut detail: DetailedSelectionError,

@@ -7,6 +7,7 @@ use super::hub::Hub;
 use super::runtime::{Locked, Runtime, register};
 use crate::control::Control;
 use crate::monitor::{Line, MonitorAction};
+use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, EstablishError};
 use crate::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
 use crate::wire::Labels;
@@ -37,6 +38,7 @@ impl<R: Runtime> Hub<R> {
     }
 
     fn report(&self, server: &R::ServerHandle, conn: ConnId, kind: AppErrorKind<'_>) {
+        let reason = server.reason_of(kind.cause());
         self.step_state(|state, now, tap| {
             let Some(origin) = server.origin(conn) else { return };
             let error = AppError {
@@ -47,7 +49,8 @@ impl<R: Runtime> Hub<R> {
                 overloaded: false,
                 service_id: origin.service_id,
             };
-            let verdict = state.control.handle_app_error(now, server.id(), &error, tap);
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(&reason));
+            let verdict = state.control.handle_app_error(now, server.id(), &error, &mut tap);
             if let Some(clear) = verdict.clear {
                 state.command(server.id(), |server| server.clear_quietly(now, clear, kind.cause()));
             }
@@ -56,6 +59,7 @@ impl<R: Runtime> Hub<R> {
 
     /// A connection could not be established: judged and told to the pool in one step.
     pub(super) fn report_establish_failed(&self, server: &R::ServerHandle, conn: ConnId, error: &HandshakeError) {
+        let reason = server.reason_of(error.cause);
         let _waker = self.step_state(|state, now, tap| {
             let origin = server.origin(conn)?;
             let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
@@ -68,7 +72,8 @@ impl<R: Runtime> Hub<R> {
                 overloaded,
                 service_id: origin.service_id,
             };
-            let verdict = state.control.handle_app_error(now, server.id(), &report, tap);
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(&reason));
+            let verdict = state.control.handle_app_error(now, server.id(), &report, &mut tap);
             let failed = EstablishError { cause: error.cause, overloaded, clear: verdict.clear };
             let mut waker = None;
             state.command(server.id(), |server| waker = server.fail_establish_quietly(now, conn, failed));

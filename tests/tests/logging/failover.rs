@@ -1,4 +1,4 @@
-//! What an operator sees while the primary of a replica set is killed and returns.
+//! The log lines for operators while the primary of a replica set is killed and restarted.
 
 use super::capture::{self, Message};
 use super::deployment::PATIENCE;
@@ -10,12 +10,14 @@ use poolhouse_smol::{Client, ClientOptions, Event, Notice, Subscription};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use smol::future::FutureExt;
 
-/// Connections that are in use when the primary is killed: each notices it.
+/// The number of connections in use when the primary is killed. The operation on each of them fails.
 const IN_USE: usize = 5;
-/// Failed heartbeats of a server that stays down.
+/// The number of failed heartbeats before another primary is elected.
 const HEARTBEATS: usize = 3;
+/// The reasons that a connection to a killed server can have.
+const REASONS: [&str; 3] = ["the server closed the connection", "Connection reset by peer", "Connection refused"];
 
-/// Kills the primary of a set, lets it stay down, has another elected, and starts it again: one line for each.
+/// Kills the primary of a set, leaves it down for some heartbeats, elects another primary, and restarts the first one. Each change has one line.
 ///
 /// - `shows`: whether the lines are printed, as with `RUST_LOG=poolhouse=info`.
 pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
@@ -34,7 +36,7 @@ pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
 
         set.kill(killed).expect("sockets");
         for mut connection in in_use {
-            connection.run_command("admin", bson::doc! { "ping": 1 }).await.expect_err("it is killed");
+            connection.run_command("admin", bson::doc! { "ping": 1 }).await.expect_err("the server is killed");
         }
         let is_lost = |topology: TopologyDescription<'_>| topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
         until(&mut events, &client, is_lost).await;
@@ -66,10 +68,15 @@ pub(crate) fn killed_primary(shows: bool) -> Result<(), Failed> {
     ];
     let lines: Vec<Message> =
         capture::taken().into_iter().filter(|message| ["warn", "info"].contains(&message.level.as_str())).collect();
-    let found: Vec<_> = lines.iter().map(|line| (line.level.as_str(), text(line))).collect();
+    let mut found: Vec<_> = lines.iter().map(|line| (line.level.as_str(), text(line))).collect();
     for (level, line) in found.iter().filter(|_| shows) {
         println!("{} poolhouse::deployment: {line}", level.to_uppercase());
     }
+    // The reason is that of the connection that failed first: closed, reset or refused.
+    let lost = &mut found.get_mut(1).ok_or("no second line")?.1;
+    let (fact, reason) = lost.split_once("network error: ").ok_or_else(|| format!("no reason: {lost}"))?;
+    assert!(REASONS.iter().any(|known| reason.contains(known)), "{reason}");
+    *lost = format!("{fact}network error");
     assert_eq!(found, expected);
     assert!(lines.iter().all(|line| line.component == "deployment"), "{lines:?}");
     Ok(())
@@ -91,7 +98,7 @@ async fn next(events: &mut Subscription) -> Event {
     }
 }
 
-/// Waits until the client knows the set to be so.
+/// Waits until the client's topology is as `is_so` requires.
 async fn until(events: &mut Subscription, client: &Client, is_so: impl Fn(TopologyDescription<'_>) -> bool) {
     while !is_so(client.topology().get()) {
         next(events).await;

@@ -1,27 +1,28 @@
-//! The lines for operators: what becomes of the deployment, one line for one fact, at levels that are usually on.
+//! Lines for operators about changes of the deployment: one line for one fact, at levels that are usually enabled.
 //!
-//! A fact is found in one event, by comparing a description with the one before, so that a server that stays down is reported once. What
-//! follows from a fact has no line: a server that is down also has a failed heartbeat and a cleared pool.
+//! A fact is found by comparing a description with the one before it, so a server that stays down is reported once. A consequence has no line: a
+//! server that is down also has a failed heartbeat and a cleared pool.
 
-use super::{DEPLOYMENT, Name, UNKNOWN};
+use super::{DEPLOYMENT, Failure, Name, UNKNOWN};
 use crate::observe::EventContext;
 use crate::pool::PoolEvent;
 use crate::topology::{ServerDescription, ServerError, StateChange, TopologyDescription, TopologyType};
-use crate::{Cause, ObjectId, ServerType};
+use crate::{Cause, ObjectId, Reason, ServerType};
 use core::fmt;
 use tracing::Level;
 
 /// A fact about a deployment. `Display` is its line.
 pub(super) enum Fact<'a> {
-    /// There is no primary any more.
+    /// The set has no primary any more.
     PrimaryLost {
         /// As it was.
         primary: ServerDescription<'a>,
         set: Option<&'a str>,
         /// As it is, unless it left the set.
         now: Option<ServerDescription<'a>>,
+        reason: Option<&'a Reason>,
     },
-    /// There is a primary, or another one.
+    /// The set has a primary, or another one.
     PrimaryFound {
         primary: ServerDescription<'a>,
         set: Option<&'a str>,
@@ -29,10 +30,10 @@ pub(super) enum Fact<'a> {
         before: Option<ServerDescription<'a>>,
     },
     /// A server cannot be used any more, or was never reached.
-    ServerDown { address: &'a str, error: ServerError },
+    ServerDown { address: &'a str, error: ServerError, reason: Option<&'a Reason> },
     /// A server that was down is known again.
     ServerReconnected { address: &'a str },
-    /// The connections of a pool, or of one service, were given up.
+    /// The connections of a pool, or of one service, became stale.
     PoolCleared { address: Option<&'a str>, service: Option<ObjectId>, cause: Option<Cause> },
     /// A connection was not established because it was not authenticated.
     AuthenticationFailed { address: Option<&'a str> },
@@ -70,10 +71,13 @@ impl<'a> Fact<'a> {
 
     /// Reports the facts in a change of a topology: of its primary first, then of the other servers.
     ///
+    /// - `reason`: the reason of the failure that caused the change.
+    ///
     /// Cost: O(servers).
     pub(super) fn of_topology(
         previous: TopologyDescription<'a>,
         new: TopologyDescription<'a>,
+        reason: Option<&'a Reason>,
         mut report: impl FnMut(&Self),
     ) {
         let (before, after) = (primary_of(&previous), primary_of(&new));
@@ -84,7 +88,7 @@ impl<'a> Fact<'a> {
                 reported = Some(primary.server());
                 // The pool reports that; the next check finds the primary again.
                 if !now.is_some_and(|now| is_refused(&now)) {
-                    report(&Self::PrimaryLost { primary, set: new.set_name(), now });
+                    report(&Self::PrimaryLost { primary, set: new.set_name(), now, reason });
                 }
             }
             (before, Some(primary)) if before.map(|before| before.server()) != Some(primary.server()) => {
@@ -99,7 +103,7 @@ impl<'a> Fact<'a> {
             let was_down = previous.server(server.server()).is_some_and(|server| down(&server).is_some());
             let address = server.address();
             match down(&server) {
-                Some(error) if !was_down => report(&Self::ServerDown { address, error }),
+                Some(error) if !was_down => report(&Self::ServerDown { address, error, reason }),
                 None if was_down && server.server_type().is_known() => report(&Self::ServerReconnected { address }),
                 _ => {}
             }
@@ -155,6 +159,19 @@ fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     (!is_up).then_some(error)
 }
 
+/// A server's error, with the reason beneath it if its connection failed.
+struct Down<'a>(&'a ServerError, Option<&'a Reason>);
+
+impl fmt::Display for Down<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let ServerError::Failed(cause) = *self.0 {
+            Failure(cause, self.1).fmt(f)
+        } else {
+            self.0.fmt(f)
+        }
+    }
+}
+
 impl fmt::Display for Fact<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let of_set = |f: &mut fmt::Formatter<'_>, set: &Option<&str>| match set {
@@ -162,13 +179,13 @@ impl fmt::Display for Fact<'_> {
             None => Ok(()),
         };
         match self {
-            Self::PrimaryLost { primary, set, now } => {
+            Self::PrimaryLost { primary, set, now, reason } => {
                 write!(f, "primary lost: {}", Name(primary.address()))?;
                 of_set(f, set)?;
                 match now {
                     None => f.write_str(": it left the set"),
                     Some(now) => match now.error() {
-                        Some(error) => write!(f, ": {error}"),
+                        Some(error) => write!(f, ": {}", Down(&error, *reason)),
                         None => write!(f, ": it is {} now", now.server_type()),
                     },
                 }
@@ -178,7 +195,9 @@ impl fmt::Display for Fact<'_> {
                 of_set(f, set)?;
                 before.map_or(Ok(()), |before| write!(f, ", before it was {}", Name(before.address())))
             }
-            Self::ServerDown { address, error } => write!(f, "server down: {}: {error}", Name(address)),
+            Self::ServerDown { address, error, reason } => {
+                write!(f, "server down: {}: {}", Name(address), Down(error, *reason))
+            }
             Self::ServerReconnected { address } => write!(f, "server reconnected: {}", Name(address)),
             Self::PoolCleared { address, service, cause } => {
                 write!(f, "pool cleared: {}", Name(address.unwrap_or(UNKNOWN)))?;

@@ -20,13 +20,14 @@ use tracing::level_filters::LevelFilter;
 /// How many events may wait for a subscriber that is behind.
 pub const LOG_QUEUE_EVENTS: usize = 8192;
 
-/// How many bytes of descriptions, addresses and replies the events have together that may wait for a subscriber that is behind: 8 MiB.
+/// The limit on the heap memory of the events that wait for a subscriber that is behind: 8 MiB of descriptions, addresses and replies.
 pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 
 /// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
 ///
 /// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
-/// change. A subscriber that panics is passed over, and the message with it. Of more than [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] that wait the newest are lost, and a warning says how many.
+/// change. A subscriber that panics is passed over, and the message with it. When more than
+/// [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] wait, the newest are lost, and a warning has their number.
 ///
 /// Clones are of the same queue.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct LogQueue {
     shared: Arc<Shared>,
     /// Of the server whose events these are, so that each need not copy it.
     address: Option<Arc<str>>,
-    /// That server has refused a credential, and no connection to it was established since.
+    /// The server has refused a credential, and no connection to it has been established since.
     refused: Arc<AtomicBool>,
 }
 
@@ -55,7 +56,7 @@ struct Queue {
     emptied: bool,
 }
 
-/// What is to be logged.
+/// The content of an entry.
 #[derive(Debug)]
 enum Content {
     Event(Event),
@@ -101,7 +102,7 @@ impl LogQueue {
         let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
         let event = event.copy_after(last);
         let reason = context.reason.cloned().unwrap_or_default();
-        // An address that is shared with others counts, too: it is short.
+        // A shared address counts in each entry: it is short.
         let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
         let bytes = event.heap_bytes() + texts;
         (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
@@ -194,7 +195,7 @@ impl Publish for LogQueue {
             }
             match &event {
                 EventRef::Pool(event) => self.push_facts_of_pool(event, context),
-                EventRef::Sdam(event) => self.logs.report_facts(event, |fact| self.push_fact(fact)),
+                EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
                 EventRef::Heartbeat(_) | EventRef::Mux(_) => {}
             }
         });

@@ -15,17 +15,17 @@ fn logs(options: LogOptions) -> Within<'static, Logs> {
     Within::new(Logs::new(options), EventContext::of_server("db.example:27018"))
 }
 
-/// The messages of the specification, whole.
+/// Only the messages of the specification, with whole replies.
 const MESSAGES: LogOptions =
     LogOptions { deployment: LevelFilter::OFF, heartbeat_replies: true, ..LogOptions::DEFAULT };
 const TEXT: LogOptions = LogOptions { style: LogStyle::Text, ..MESSAGES };
 
-/// A connection that a pool wants.
+/// The id of a connection that a pool wants to establish.
 pub(crate) fn connection_id() -> crate::pool::ConnId {
     use crate::pool::{OnHeap, Pool, PoolConfig, PoolId};
     let now = Instant::ORIGIN;
     let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut ());
     pool.ready(now, &mut ());
-    let _waits = pool.check_out(now, None, &mut ()).expect("it waits");
+    let _waits = pool.check_out(now, None, &mut ()).expect("queued");
     pool.poll_establish().expect("wanted")
 }

@@ -30,14 +30,14 @@ fn first_bytes_of_another_protocol_are_recognized() {
     }
     let late = ConnectError::new(Cause::NetworkTimeout, Finding::TimedOut(Phase::Hello).into());
     let text = hinted(late, b"", false).reason.to_string();
-    assert_eq!(text, "the server did not reply to hello in time", "nothing is guessed of a slow server");
+    assert_eq!(text, "the server did not reply to hello in time", "a slow server gets no hint");
     let failure = hinted(ConnectError::new(Cause::Network, refused()), b"", false);
     let source = failure.reason.get().and_then(Error::source).and_then(|error| error.downcast_ref::<io::Error>());
     assert_eq!(source.map(io::Error::kind), Some(io::ErrorKind::ConnectionRefused));
 }
 
 #[test]
-fn findings_are_sentences() {
+fn each_finding_has_its_text() {
     let shown = |finding: Finding| Reason::from(finding).to_string();
     for (finding, expected) in [
         (Finding::Closed, "the server closed the connection"),
@@ -58,7 +58,7 @@ fn findings_are_sentences() {
 }
 
 #[test]
-fn exchange_without_memory_is_its_own_reason() {
+fn out_of_memory_error_of_an_exchange_is_its_own_reason() {
     let error = ExchangeError::NoMemory;
     assert_eq!(error.clone().into_reason().to_string(), error.to_string());
 }

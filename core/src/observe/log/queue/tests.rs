@@ -20,7 +20,7 @@ fn nothing_is_emitted_before_delivery_and_all_of_it_then() {
     let captured = capture(|| {
         publish(&queue);
         publish(&queue);
-        assert!(queue.shared.lock().entries.counts() == (2, 0), "noted down");
+        assert!(queue.shared.lock().entries.counts() == (2, 0), "both are queued");
         queue.deliver();
     });
     assert_eq!(captured.len(), 2);
@@ -66,7 +66,7 @@ fn queue_is_bounded_and_says_how_many_were_lost() {
     assert_eq!(captured[LOG_QUEUE_EVENTS + 1].message(), "Connection pool ready", "and it goes on");
 }
 
-/// Replies may be kept whole, and each of them is as long as the server likes.
+/// The options may let the queue keep whole replies, and the server chooses the length of each reply.
 #[test]
 fn security_5_log_queue_is_bounded_in_bytes() {
     let queue =
@@ -88,7 +88,11 @@ fn security_5_log_queue_is_bounded_in_bytes() {
     });
     let warnings = captured.iter().filter(|message| message.level == tracing::Level::WARN);
     assert_eq!(warnings.map(|message| message.message()).collect::<alloc::vec::Vec<_>>(), ["Log messages were lost"]);
-    assert_eq!(captured.last().map(|message| message.message()), Some("Connection pool ready"), "and it goes on");
+    assert_eq!(
+        captured.last().map(|message| message.message()),
+        Some("Connection pool ready"),
+        "later messages are emitted"
+    );
 }
 
 #[test]
@@ -235,9 +239,9 @@ fn address_that_comes_with_an_event_is_its_own() {
     assert!(captured.iter().map(|event| event.text("serverHost")).eq(["b", "c"]), "{captured:?}");
 }
 
-/// The pool of a server that is down has no line beside the server's; a refused credential has one until the server takes a connection.
+/// If a server is down, only the server has a line, and its pool has none. A refused credential has one line until the server accepts a connection.
 #[test]
-fn visible_failures_one_line_for_one_fact_of_a_pool() {
+fn visible_failures_each_fact_of_a_pool_has_one_line() {
     use crate::pool::ClosedReason;
     use crate::{Cause, ObjectId};
     let (pool, conn) = (PoolId::new(1), crate::observe::log::tests::connection_id());

@@ -1,4 +1,4 @@
-//! The lines for operators: one for each fact, and none for what follows from it.
+//! The log lines for operators: one for each fact, and none for its consequences.
 
 use super::*;
 use crate::pool::{ClosedReason, PoolEvent, PoolId};
@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// Only these lines.
+/// Only the lines for operators.
 const LINES: LogOptions = LogOptions { deployment: LevelFilter::TRACE, heartbeat_replies: false, ..LogOptions::OFF };
 
 /// The members of the set.
@@ -36,7 +36,7 @@ impl HelloLists for Hosts {
     }
 }
 
-/// A replica set of two members, whose observer is the logger.
+/// A replica set of two members. Its observer is the logger.
 struct Set {
     topology: Topology<topology::OnHeap>,
     logs: Logs,
@@ -87,7 +87,7 @@ fn lines(act: impl FnOnce()) -> Vec<String> {
     capture(act).iter().map(of).collect()
 }
 
-/// The lines after both members were found.
+/// The lines that follow the one for the first primary.
 fn lines_after_start(act: impl FnOnce(&mut Set)) -> Vec<String> {
     let mut lines = lines(|| {
         let mut set = Set::new();
@@ -101,7 +101,7 @@ fn lines_after_start(act: impl FnOnce(&mut Set)) -> Vec<String> {
 }
 
 #[test]
-fn visible_failures_lost_primary_has_one_line_and_so_has_the_next() {
+fn visible_failures_lost_primary_has_one_line_and_the_next_primary_has_one() {
     let lines = lines_after_start(|set| {
         set.fail("a:1", Cause::Network);
         for _ in 0..3 {
@@ -142,7 +142,7 @@ fn visible_failures_server_that_was_never_reached_has_a_line() {
 }
 
 #[test]
-fn visible_failures_handover_without_a_gap_is_no_loss() {
+fn visible_failures_primary_that_is_replaced_at_once_is_not_reported_as_lost() {
     let lines = lines_after_start(|set| {
         set.hello("b:1", true, 2);
         set.hello("a:1", false, 2);
@@ -151,7 +151,7 @@ fn visible_failures_handover_without_a_gap_is_no_loss() {
 }
 
 #[test]
-fn visible_failures_primary_that_steps_down_is_lost_and_not_down() {
+fn visible_failures_primary_that_steps_down_is_reported_as_lost_and_not_as_down() {
     let lines = lines_after_start(|set| {
         set.hello("a:1", false, 1);
         set.hello("a:1", true, 2);
@@ -169,7 +169,7 @@ fn visible_failures_primary_that_steps_down_is_lost_and_not_down() {
 }
 
 #[test]
-fn visible_failures_server_that_refuses_the_credential_is_not_down() {
+fn visible_failures_server_that_refuses_the_credential_is_not_reported_as_down() {
     let lines = lines_after_start(|set| {
         for _ in 0..3 {
             set.app_error("a:1", HandshakePhase::Before, AppErrorKind::Other(Cause::Authentication));
@@ -177,7 +177,7 @@ fn visible_failures_server_that_refuses_the_credential_is_not_down() {
         }
         set.app_error("b:1", HandshakePhase::Before, AppErrorKind::Other(Cause::Authentication));
         set.hello("b:1", false, 1);
-        // Down is news also when it refused before.
+        // A server that goes down is reported even if it refused the credential before.
         set.app_error("b:1", HandshakePhase::Before, AppErrorKind::Other(Cause::Authentication));
         set.fail("b:1", Cause::Network);
     });
@@ -196,7 +196,7 @@ fn cleared(service_id: Option<ObjectId>) -> PoolEvent {
 }
 
 #[test]
-fn visible_failures_clear_of_a_pool_driven_by_hand_and_refused_credential_have_lines() {
+fn visible_failures_pool_that_the_application_drives_reports_clears_and_refused_credentials() {
     let lines = lines(|| {
         let mut logs = logs(LINES);
         logs.on_event(Instant::ORIGIN, &cleared(None));
@@ -214,7 +214,7 @@ fn visible_failures_clear_of_a_pool_driven_by_hand_and_refused_credential_have_l
 }
 
 #[test]
-fn visible_failures_level_of_lines_has_a_limit() {
+fn visible_failures_lines_below_the_configured_level_are_not_emitted() {
     let count = |deployment, wants: fn(&tracing::Metadata<'_>) -> bool| {
         let act = || {
             let mut set = Set::new();
@@ -231,7 +231,7 @@ fn visible_failures_level_of_lines_has_a_limit() {
 }
 
 #[test]
-fn visible_failures_names_of_a_peer_stay_on_one_line() {
+fn visible_failures_names_from_a_peer_are_escaped_and_shortened() {
     assert_eq!(format!("{}", Name("a\n\u{1b}[2J:1")), "a\\n\\u{1b}[2J:1");
     assert_eq!(format!("{}", Name(&"x".repeat(300))).len(), NAME_BYTES_MAX + 3);
 }

@@ -161,7 +161,7 @@ fn heartbeats_are_logged_with_their_connection() {
 }
 
 #[test]
-fn visible_failures_reply_of_a_heartbeat_is_shown_if_asked_for() {
+fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
     let options = LogOptions { heartbeat_replies: false, ..MESSAGES };
     let captured = life(options, "hello");
     assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));
@@ -266,9 +266,9 @@ fn heartbeats_are_logged_as_far_as_the_topology_is() {
     assert_eq!(logged(LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT }), []);
 }
 
-/// Whoever reads the log finds what the operating system has reported.
+/// The log message includes the error of the operating system.
 #[test]
-fn failure_of_a_heartbeat_has_its_reason() {
+fn failed_heartbeat_is_logged_with_its_reason() {
     let reason = Reason::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
     for (options, field, expected) in [
         (LogOptions::DEFAULT, "failure", "network error: connection refused"),
