@@ -134,12 +134,12 @@ impl<M: Memory> Topology<M> {
             data.set_name = Some(known.map_or_else(|| self.intern([name.as_bytes(), &[], &[]]), Ok)?);
         }
         if let Some(me) = hello.me {
-            let known = before.and_then(|before| before.me).filter(|known| self.texts.is_address(*known, me));
-            data.me = Some(known.map_or_else(|| self.intern_address(me, AddressField::Me, 0), Ok)?);
+            let known = before.and_then(|before| before.me);
+            data.me = Some(self.intern_again(known, me, AddressField::Me)?);
         }
         if let Some(primary) = hello.primary {
-            let known = before.and_then(|before| before.primary).filter(|known| self.texts.is_address(*known, primary));
-            data.primary = Some(known.map_or_else(|| self.intern_address(primary, AddressField::Primary, 0), Ok)?);
+            let known = before.and_then(|before| before.primary);
+            data.primary = Some(self.intern_again(known, primary, AddressField::Primary)?);
         }
         data.ends[0] = self.parse_hosts(place, hello.lists.hosts(), AddressField::Hosts)?;
         data.ends[1] = self.parse_hosts(place, hello.lists.passives(), AddressField::Passives)?;
@@ -189,6 +189,14 @@ impl<M: Memory> Topology<M> {
             let count = u32::try_from(names.slots().len()).unwrap_or(u32::MAX);
             ServerError::Beyond { limit: Limit::Names, count }
         })
+    }
+
+    /// [`Self::intern_address`] of an address that the reply before had as well, most often.
+    fn intern_again(&mut self, known: Option<TextId>, text: &str, field: AddressField) -> Result<TextId, ServerError> {
+        match known.filter(|known| self.texts.is_address(*known, text)) {
+            Some(known) => Ok(known),
+            None => self.intern_address(text, field, 0),
+        }
     }
 
     fn intern_address(&mut self, text: &str, field: AddressField, place: u16) -> Result<TextId, ServerError> {
@@ -275,7 +283,7 @@ impl<M: Memory> Topology<M> {
     }
 }
 
-/// The tags that are kept of a reply with so many hosts: those that are short enough, as many as there are places.
+/// The tags that are kept of a reply with this number of hosts: those that are short enough, up to the limit on names.
 fn kept_tags<M: Memory>(lists: &impl HelloLists, hosts: usize) -> impl Iterator<Item = (&str, &str)> {
     let is_short = |(name, value): &(&str, &str)| name.len() + value.len() <= usize::from(NAME_BYTES_MAX);
     lists.tags().filter(is_short).take(usize::from(M::NAMES_MAX).saturating_sub(hosts))

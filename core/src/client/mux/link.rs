@@ -117,13 +117,13 @@ struct Established<P: Platform> {
 }
 
 /// Why a connection was not established.
-struct Failure {
+struct NotEstablished {
     cause: Cause,
-    /// The server's text, or what was reported beneath the cause.
+    /// The server's text, or the error beneath the cause.
     report: Option<String>,
 }
 
-impl From<Cause> for Failure {
+impl From<Cause> for NotEstablished {
     fn from(cause: Cause) -> Self {
         Self { cause, report: None }
     }
@@ -134,17 +134,21 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
     let platform = shared.runtime.platform();
     let deadline = platform.now().saturating_add(shared.options.connect_timeout);
     let attempts = async {
-        let endpoint = Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(Failure::from(Cause::Dns))?;
+        let endpoint =
+            Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
         let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
             let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
             let stream = connected.map_err(|error| {
                 let report = Some(error.reason).filter(|reason| !reason.is_none());
-                Failure { cause: error.cause, report: report.map(|reason| one_line(&reason.to_string()).collect()) }
+                NotEstablished {
+                    cause: error.cause,
+                    report: report.map(|reason| one_line(&reason.to_string()).collect()),
+                }
             })?;
             match shake(shared, stream, version).await? {
                 Ok(established) => return Ok(established),
-                // An older version each time, so that there is an end, whatever becomes of the host's meanwhile.
+                // Each attempt uses an older version than the last, so the loop ends, also if the version of the host changes meanwhile.
                 Err(older) => {
                     debug_assert!(older < version, "the handshake never asks for a newer version");
                     version = older;
@@ -154,7 +158,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
         }
     };
     let established = before(platform, deadline, attempts).await;
-    established.unwrap_or(Err(Failure::from(Cause::NetworkTimeout))).map_err(|failure| {
+    established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout))).map_err(|failure| {
         shared.turn(host, |turn| turn.refused(failure.report));
         failure.cause
     })
@@ -165,7 +169,7 @@ async fn shake<P: Platform>(
     shared: &Shared<P>,
     mut stream: Stream<P>,
     version: Version,
-) -> Result<Result<Established<P>, Version>, Failure> {
+) -> Result<Result<Established<P>, Version>, NotEstablished> {
     let options = &shared.options;
     let startup_options: Vec<_> =
         options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
@@ -193,7 +197,7 @@ async fn shake<P: Platform>(
         }
         let count = stream.read(&mut input).await.map_err(|error| Net::<P>::stream_cause(&error))?;
         if count == 0 {
-            return Err(Failure::from(Cause::Network));
+            return Err(NotEstablished::from(Cause::Network));
         }
         let mut rest = input.get(..count).unwrap_or_default();
         loop {
@@ -216,9 +220,9 @@ async fn shake<P: Platform>(
 }
 
 /// A failed handshake, with the server's text if the server refused it.
-fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> Failure {
+fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> NotEstablished {
     let is_refusal = matches!(error, CqlHandshakeError::Refused { .. }) && !handshake.refusal().is_empty();
-    Failure { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
+    NotEstablished { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
 }
 
 async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
