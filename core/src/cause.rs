@@ -80,7 +80,7 @@ impl fmt::Display for Cause {
 
 impl Error for Cause {}
 
-/// What the operating system, TLS or a resolver reported: the error beneath a [`Cause`], for people to read.
+/// The error beneath a [`Cause`], as the operating system, TLS or a resolver reported it. For people to read.
 ///
 /// With feature `alloc` it holds the error itself, which all its clones share; [`Reason::get`] returns it. Without `alloc` it holds nothing and takes no
 /// space. It contains no secret: only errors of sockets, TLS, resolvers and of the wire protocol become reasons.
@@ -88,7 +88,7 @@ impl Error for Cause {}
 /// Any two reasons are equal. Errors are compared by what a program can act on, so an error with a reason equals the same error without one.
 #[derive(Clone, Default)]
 pub struct Reason {
-    /// In a box of its own, so that a reason is as large as one pointer.
+    /// Boxed as well, because an `Arc` of a trait object has the size of two pointers.
     #[cfg(all(feature = "alloc", target_has_atomic = "ptr"))]
     error: Option<Arc<Box<dyn Error + Send + Sync>>>,
 }

@@ -115,7 +115,7 @@ pub enum MonitorState {
     Closed,
 }
 
-/// What a check waits for.
+/// The event that a check in flight waits for.
 #[cfg(all(feature = "alloc", feature = "async"))]
 pub(crate) struct CheckInFlight {
     /// A connection; otherwise, a reply.

@@ -33,7 +33,7 @@ pub struct EventContext<'a> {
     pub address: Option<&'a str>,
     /// The reply that a heartbeat succeeded by.
     pub reply: Option<RawDocument<'a>>,
-    /// What the operating system, TLS or the resolver reported of the failure that the event is of.
+    /// The reason of the failure that the event reports.
     pub reason: Option<&'a Reason>,
 }
 
@@ -59,7 +59,7 @@ impl<'a> EventContext<'a> {
         Self { reply: Some(reply), ..self }
     }
 
-    /// With what was reported of the failure that the event is of.
+    /// With the reason of the failure that the event reports.
     #[must_use]
     pub const fn with_reason(self, reason: &'a Reason) -> Self {
         Self { reason: Some(reason), ..self }

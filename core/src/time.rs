@@ -58,7 +58,7 @@ pub(crate) const fn nanos_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
-/// A duration for people: `3 s`, `0.25 s`, `30.001 s`. What is less than a millisecond is left out.
+/// A duration for people: `3 s`, `0.25 s`, `30.001 s`. Fractions of a millisecond are cut off.
 pub(crate) struct Seconds(pub(crate) Duration);
 
 impl fmt::Display for Seconds {

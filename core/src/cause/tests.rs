@@ -1,9 +1,9 @@
 use super::*;
 use crate::wire::AuthError;
 
-/// A program acts on the cause; the reason is for people.
+/// Programs decide by the cause. The reason is text for people to read, so equality ignores it.
 #[test]
-fn errors_are_equal_whatever_their_reasons_are() {
+fn reasons_do_not_affect_the_equality_of_errors() {
     let (one, other) = (Reason::new(Cause::Network), Reason::new(AuthError::Ended));
     assert_eq!(one, other);
     assert_eq!(one, Reason::NONE);

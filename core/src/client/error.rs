@@ -21,8 +21,8 @@ use core::fmt;
 
 /// A call of a client failed.
 ///
-/// Its text has everything that is known. [`source`](core::error::Error::source) leads to what is beneath: in the end to the operating system's
-/// [`std::io::Error`], TLS's or the resolver's, if it was one of those.
+/// The text is complete. [`source`](core::error::Error::source) leads to the errors beneath, the last of which is the operating system's [`std::io::Error`],
+/// TLS's or the resolver's, if one of these was the cause.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -114,7 +114,7 @@ pub struct CommandError {
     pub labels: Vec<String>,
     /// The whole reply.
     pub reply: bson::Document,
-    /// What is probably wrong, if that is known.
+    /// A probable mistake and its remedy, if one is known.
     pub hint: Option<&'static str>,
 }
 
@@ -247,7 +247,7 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // Not the boxes, so that what they hold can be downcast to.
+            // The values and not their boxes: a caller can downcast to their types.
             Self::Uri(error) => Some(&**error),
             Self::Seedlist(error) => Some(&**error),
             Self::Config(error) => Some(error),

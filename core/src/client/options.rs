@@ -103,8 +103,8 @@ pub struct ClientOptions {
     /// keeps it for its life, because every new connection needs it; it is wiped when it is dropped.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
-    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read, or with TLS that does not verify the
-    /// server (`tlsInsecure` and the like), to whoever answers. Default false.
+    /// Lets the mechanism PLAIN send the password without TLS, where anyone on the path can read it, or with TLS that does not
+    /// verify the server (`tlsInsecure` and the like), where any server receives it. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
@@ -112,7 +112,7 @@ pub struct ClientOptions {
     pub resolver: Option<Arc<dyn Resolver>>,
     /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
     /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
-    /// with a time limit waits for the connection: then that limit does.
+    /// with a longer time limit waits for the connection: then that limit does.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
     /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
@@ -125,7 +125,7 @@ pub struct ClientOptions {
     pub compressors: Compressors,
     /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
     pub zlib_compression_level: Option<u32>,
-    /// What of a connection string was left out, and why. With the feature `tracing` it is logged at *warn* when a client is made.
+    /// The parts of a connection string that were ignored, each with the reason. With the feature `tracing` they are logged at *warn* when a client is made.
     pub warnings: Vec<UriWarning>,
     /// What is looked up again.
     pub(super) srv: Option<Srv>,

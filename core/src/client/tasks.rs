@@ -64,7 +64,7 @@ impl<P: Platform> Tasks<P> {
             let _: Option<()> = work.await;
         });
         let mut handles = lock(&self.handles);
-        // Only when most have ended, so that each handle is looked at a constant number of times.
+        // Only when most tasks have ended: the cost for each handle is then constant on average.
         if handles.len() / 2 > self.running.count.load(Ordering::Acquire) {
             handles.retain(|handle| handle.alive.strong_count() > 0);
         }

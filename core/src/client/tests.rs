@@ -34,12 +34,12 @@ fn events_reach_subscribers_whether_they_have_a_context_or_not() {
     assert!(subscription.try_next().is_none());
 }
 
-/// Each is looked at a constant number of times, however many there are.
+/// Each handle is checked a constant number of times, however many handles are kept.
 #[test]
-fn security_9_handles_of_tasks_that_have_ended_are_forgotten() {
+fn security_9_handles_of_ended_tasks_are_dropped() {
     let tasks = Tasks::<Hasty>::new(Subscribers::default());
     for _ in 0..1000 {
         tasks.spawn(&Hasty::default(), async {});
-        assert!(tasks.kept() <= 2, "the platform drops them at once");
+        assert!(tasks.kept() <= 2, "this platform ends each task at once");
     }
 }

@@ -147,12 +147,12 @@ impl fmt::Display for Described<'_> {
     }
 }
 
-/// What is known of a server besides its description.
+/// A note on a server, beyond its description.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ServerNote {
-    /// What was reported when the connection to it failed: the reason of the error in its description.
+    /// The connection to it failed: the reason of the error in its description.
     Failed(Reason),
     /// It has not replied yet: its first check has been connecting for this long.
     Connecting(Duration),
@@ -171,7 +171,7 @@ impl fmt::Display for ServerNote {
     }
 }
 
-/// A [`SelectionError`] with the topology as it was then, and with what is known of its servers besides.
+/// A [`SelectionError`] with the topology at that time, and notes on its servers.
 #[cfg(feature = "alloc")]
 #[derive(Clone)]
 pub struct DetailedSelectionError {
@@ -195,13 +195,13 @@ impl DetailedSelectionError {
         self.topology.get()
     }
 
-    /// What is known of a server besides its description in [`topology`](Self::topology).
+    /// The note on a server of [`topology`](Self::topology), if there is one.
     #[must_use]
     pub fn note(&self, server: ServerId) -> Option<&ServerNote> {
         self.notes.iter().find(|(noted, _)| *noted == server).map(|(_, note)| note)
     }
 
-    /// What is probably wrong, if that is known.
+    /// A probable mistake and its remedy, if one is known.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()

@@ -1,24 +1,25 @@
-//! What waits for a reader that is behind, in bounded memory.
+//! A bounded queue of entries for a reader that is behind.
 
 #[cfg(test)]
 mod tests;
 
 use alloc::collections::VecDeque;
 
-/// Entries in their order. Those that do not fit are counted, and from then on none is kept until the reader has the count: so it knows where they are missing.
+/// Entries in their order. An entry that does not fit is counted. From then on no entry is kept until the reader has received the count, which stands where the
+/// entries are missing.
 #[derive(Debug)]
 pub(crate) struct Backlog<T> {
-    /// Each with the bytes that it counts for.
+    /// Each entry with the bytes that it counts as.
     entries: VecDeque<(T, usize)>,
     bytes: usize,
     lagged: u64,
 }
 
-/// What a reader gets.
+/// The next item for the reader.
 #[derive(Debug)]
 pub(crate) enum Next<T> {
     Entry(T),
-    /// So many are missing here.
+    /// The number of entries that are missing here.
     Lagged(u64),
 }
 
@@ -29,9 +30,9 @@ impl<T> Default for Backlog<T> {
 }
 
 impl<T> Backlog<T> {
-    /// Keeps an entry, unless there are `entries_max` already, or it would make their bytes more than `bytes_max`.
+    /// Keeps an entry, unless the queue has `entries_max` already, or would have more than `bytes_max` bytes with it.
     ///
-    /// - `make`: the entry, and the memory that it takes besides itself. It is made only if there is a place.
+    /// - `make`: returns the entry and the bytes of its heap memory. Called only if there is a free slot.
     pub(crate) fn push(&mut self, entries_max: usize, bytes_max: usize, make: impl FnOnce() -> (T, usize)) {
         if self.lagged > 0 || self.entries.len() >= entries_max {
             self.lagged += 1;
@@ -61,7 +62,7 @@ impl<T> Backlog<T> {
         self.entries.is_empty() && self.lagged == 0
     }
 
-    /// How many entries there are, and how many are missing behind them.
+    /// The number of entries, and of those that are missing behind them.
     pub(crate) fn counts(&self) -> (usize, u64) {
         (self.entries.len(), self.lagged)
     }

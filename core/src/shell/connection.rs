@@ -35,13 +35,13 @@ use embedded_io_async::{ErrorType, Read, Write};
 pub enum ExchangeError {
     /// The request cannot be encoded. Nothing was written; the connection is as good as before.
     Encode(EncodeError),
-    /// The socket failed, or the peer closed it. With what the operating system reported.
+    /// The socket failed, or the peer closed it. With the operating system's error.
     Network(Reason),
     /// What carries the wire protocol failed, but not the network: TLS.
     Transport {
         /// Why.
         cause: Cause,
-        /// What TLS reported.
+        /// The error of TLS.
         reason: Reason,
     },
     /// The peer broke the protocol.
@@ -70,7 +70,7 @@ impl ExchangeError {
         }
     }
 
-    /// What there is to read beneath the cause.
+    /// The error beneath the cause.
     pub(super) fn into_reason(self) -> Reason {
         match self {
             Self::Network(reason) | Self::Transport { reason, .. } => reason,
@@ -170,7 +170,7 @@ struct Reply {
 
 /// Room that the first read of a reply has, and the step by which it grows at least.
 const READ_BYTES_MIN: usize = 2048;
-/// A buffer that a message made larger than this is made small again before the connection waits.
+/// A buffer that a message has made larger than this is shrunk before the connection waits.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 impl<R: Runtime> Connection<R> {
@@ -227,7 +227,7 @@ impl<R: Runtime> Connection<R> {
         })
     }
 
-    /// An error before the first reply, with what the peer's first bytes, or their absence, may mean.
+    /// An error before the first reply, with a guess from the peer's first bytes or their absence.
     ///
     /// - `is_encrypted`: whether the connection is encrypted, or does not leave this machine.
     #[cfg(feature = "alloc")]
@@ -454,7 +454,7 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// [`Connection::rest`] after a hello or a handshake: each direction keeps no more than it had at first.
+    /// [`Connection::rest`] after a hello or a handshake: the buffers are shrunk to their first size.
     #[inline(never)]
     pub(super) fn rest_at_start_size(&mut self) {
         self.discard_reply();

@@ -88,8 +88,7 @@ pub struct CheckOutFailure {
     pub error: CheckOutError,
     /// Whose pool it was.
     pub address: ServerAddress,
-    /// What is known beneath that: what the operating system, TLS or the resolver reported when a connection was not established, or what the pool's
-    /// connections were in use for.
+    /// The error of the operating system, TLS or the resolver if a connection was not established; the pool's counts if the wait timed out.
     pub reason: Reason,
 }
 
@@ -216,7 +215,7 @@ impl OperationError {
     }
 
     /// Whether an overloaded server refused the command or the connection for it: the error has the labels `SystemOverloadedError` and
-    /// `RetryableError`, so that nothing has happened at the server.
+    /// `RetryableError`. Nothing has happened at the server then.
     ///
     /// Source: Client Backpressure, "Retryable Overload Error" (CMAP-95).
     #[must_use]

@@ -45,7 +45,7 @@ impl EventRef<'_> {
         self.copy_after(&mut None)
     }
 
-    /// A copy to keep, which shares with the events before what is still the same.
+    /// A copy to keep. It shares unchanged parts with the copies before it.
     ///
     /// - `last`: the topology's last description that was copied.
     pub(crate) fn copy_after(&self, last: &mut Option<crate::topology::OwnedTopologyDescription>) -> Event {
@@ -60,7 +60,7 @@ impl EventRef<'_> {
 
 #[cfg(feature = "std")]
 impl Event {
-    /// The memory that it takes besides itself.
+    /// The bytes of its heap memory, shared parts included.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),

@@ -46,7 +46,7 @@ pub struct HubConfig {
     /// zero is for ever.
     pub connect_timeout: Duration,
     /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
-    /// `connect_timeout`; zero is for ever (CMAP-60). While an operation with a deadline waits for the connection, the deadline applies instead.
+    /// `connect_timeout`; zero is for ever (CMAP-60). While an operation with a later deadline waits for the connection, that deadline applies instead.
     pub command_timeout: Duration,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
     /// connection too ([`Hub::check_out_limit`]).
@@ -104,7 +104,7 @@ pub(super) struct State<R: Runtime> {
     pub(super) next_pool: u32,
     /// There was no place for a server that the topology has: it is added as soon as there is.
     pub(super) unplaced: bool,
-    /// The last server that was found not to belong to the deployment.
+    /// The last server that does not belong to the deployment.
     #[cfg(feature = "alloc")]
     pub(super) misfit: Option<Misfit>,
     /// The options of every pool.

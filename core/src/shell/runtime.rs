@@ -59,8 +59,8 @@ pub trait Runtime: Sized + 'static {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`]; and with the
-    /// error itself as its reason, where there is memory for it.
+    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`], with the
+    /// error itself as the reason on hosts with a heap.
     fn connect(
         &self,
         endpoint: &Endpoint<'_>,
@@ -83,8 +83,8 @@ pub trait Runtime: Sized + 'static {
         false
     }
 
-    /// Whether a connection cannot be the plain text of a server that requires TLS: it is encrypted, whoever the server is, or a Unix domain socket. For the hints of
-    /// errors only. [`Runtime::is_private`], by default.
+    /// Whether a connection is encrypted, also to a server that is not verified, or is a Unix domain socket. If it is neither, an error gets the hint that the
+    /// server may require TLS. [`Runtime::is_private`], by default.
     fn is_encrypted(&self, stream: &Self::Stream) -> bool {
         self.is_private(stream)
     }
@@ -238,7 +238,7 @@ impl<'a> Endpoint<'a> {
 pub struct ConnectError {
     /// Why.
     pub cause: Cause,
-    /// What the operating system, TLS or the resolver reported.
+    /// The error of the operating system, TLS or the resolver.
     pub reason: Reason,
 }
 

@@ -23,8 +23,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// How many events a subscription keeps for a reader that is behind, unless it asks for another number.
 pub const SUBSCRIPTION_EVENTS: usize = 1024;
 
-/// How many bytes of descriptions and addresses the events have together that a subscription keeps for a reader that is behind: 4 MiB, some two
-/// thousand changes of a set of three. Events of the topology have them, as large as servers make them; all others have none.
+/// The limit on the heap memory of the events that a subscription keeps for a reader that is behind: 4 MiB, some two thousand changes of a set of three. Only
+/// events of the topology have such memory: descriptions and addresses.
 pub const SUBSCRIPTION_BYTES: usize = 4 << 20;
 
 /// All subscriptions of a client. Clones are of the same.
@@ -92,7 +92,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Subscribers {
     /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing, nor is it in the child of a fork.
     ///
-    /// - `limit`: how many events are kept for a reader that is behind; at least 1. Fewer are if they are more than [`SUBSCRIPTION_BYTES`].
+    /// - `limit`: how many events are kept for a reader that is behind; at least 1. Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
@@ -154,7 +154,7 @@ impl Publish for Subscribers {
         }
         let mut list = lock(&self.shared.list);
         let List { queues, last, .. } = &mut *list;
-        // Of all subscriptions there is one copy.
+        // All subscriptions share one copy.
         let mut copy = None;
         for queue in queues.iter().filter_map(Weak::upgrade) {
             let mut queue = lock(&queue);

@@ -138,12 +138,12 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
     Ok(verifier)
 }
 
-/// The environment variables that name the platform's store of certificates in place of the usual one.
+/// The environment variables that name another store of certificates than the platform's usual one.
 const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
-/// What the platform trusts.
+/// The certificates of the platform's store.
 fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
-    // A list of folders without any names no store.
+    // An empty list of folders names no store.
     let names_store = |name: &str, value: &OsString| {
         name != STORE_VARIABLES[1] || env::split_paths(value).any(|path| path != Path::new(""))
     };
@@ -157,8 +157,8 @@ fn platform_roots(warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsEr
 
 /// The certificates of a store that can be used. Files that cannot be read are left out with a warning, as other programs leave them out.
 ///
-/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not take the
-///   place of a store that was named.
+/// - `named`: the environment variables that name the store, with their values; empty if none does. Mozilla's roots do not
+///   replace a store that was named.
 fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning>) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(store.certs);
@@ -181,7 +181,7 @@ fn roots_of(store: CertificateResult, named: &str, warnings: &mut Vec<TlsWarning
     Ok(roots)
 }
 
-/// What is wrong with a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
+/// The fault of a store. If a file is not PEM, the library's error contains neither the file's name nor a readable reason.
 fn store_fault(error: &rustls_native_certs::Error) -> String {
     let is_of_text = matches!(error.kind, rustls_native_certs::ErrorKind::Pem(_));
     if is_of_text { "a file is not valid PEM".to_string() } else { error.to_string() }

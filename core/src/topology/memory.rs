@@ -167,7 +167,7 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
 }
 
 /// On the heap, growing with the servers and their names; up to 2,048 servers, 512 names in a reply and 16,384
-/// different texts of 4 MiB together, so that no peer can make it grow without end. What does not fit is treated as in [`Fixed`].
+/// different texts of 4 MiB together, so that no peer can make it grow without end. A reply that does not fit is treated as in [`Fixed`].
 #[cfg(feature = "alloc")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OnHeap;

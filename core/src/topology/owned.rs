@@ -122,7 +122,7 @@ impl OwnedTopologyDescription {
         TopologyDescription { source: &*self.shared, side: Side::Now }
     }
 
-    /// The memory that it takes if it shares nothing with others.
+    /// The bytes of its heap memory, shared parts included.
     #[cfg(all(feature = "async", feature = "std"))]
     fn heap_bytes(&self) -> usize {
         let Topology { texts, names, servers, .. } = &*self.shared;
@@ -170,7 +170,7 @@ impl TopologyDescription<'_> {
         OwnedTopologyDescription { shared: Arc::new(topology) }
     }
 
-    /// [`TopologyDescription::to_owned`], or a clone of `last` if that says the same. Of texts that are the same there is one copy.
+    /// [`TopologyDescription::to_owned`], or a clone of `last` if both are equal. Equal texts are shared.
     fn copy_like(&self, last: Option<&OwnedTopologyDescription>) -> OwnedTopologyDescription {
         let mut topology = Copier::new(self.source.texts()).topology(self);
         if let Some(last) = last {
@@ -201,7 +201,7 @@ impl OwnedServerDescription {
         ServerDescription { server, address, data, names: &self.names, texts: self.texts.view() }
     }
 
-    /// The memory that it takes.
+    /// The bytes of its memory.
     #[cfg(all(feature = "async", feature = "std"))]
     fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.texts.heap_bytes() + self.names.capacity() * size_of::<TextId>()
@@ -292,7 +292,7 @@ impl SdamEvent<'_> {
         self.copy_after(&mut None)
     }
 
-    /// Copies it. It shares with the events before what is still the same.
+    /// Copies it. The copy shares unchanged parts with the copies before it.
     ///
     /// - `last`: the topology's last description that was copied.
     pub(crate) fn copy_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
@@ -329,7 +329,7 @@ impl SdamEvent<'_> {
 }
 
 impl OwnedSdamEvent {
-    /// The memory that it takes besides itself, if it shares nothing with others.
+    /// The bytes of its heap memory, shared parts included.
     #[cfg(all(feature = "async", feature = "std"))]
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {

@@ -15,8 +15,8 @@ impl<M: Memory> Topology<M> {
     /// Members that are not among them go, new ones come, in one update. Only a topology that is sharded, or unknown, takes its
     /// members from elsewhere than from its servers; of any other, and with no hosts at all, nothing changes.
     ///
-    /// - `seeds`: addresses, as [`TopologyOptions::seeds`](super::TopologyOptions::seeds) has them, but for paths of unix sockets, which no name server
-    ///   may name. What is none is passed over.
+    /// - `seeds`: addresses, as in [`TopologyOptions::seeds`](super::TopologyOptions::seeds), except paths of unix sockets, which no name server may
+    ///   name. A text that is no address is ignored.
     ///
     /// Cost: O(members x seeds). Owes `ServerAdded` and `ServerRemoved`, and `WakeSelectors`.
     /// Events: `ServerClosed`, `ServerOpening`, `TopologyDescriptionChanged`, where there is such a change.

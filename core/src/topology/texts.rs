@@ -35,7 +35,7 @@ pub struct TextSlot {
     used: bool,
     /// It was given as an address, and is one in its normal form.
     is_address: bool,
-    /// No sweep takes it.
+    /// Kept by every sweep.
     pinned: bool,
 }
 
@@ -61,7 +61,7 @@ impl<'a> TextsRef<'a> {
 }
 
 impl TextSlot {
-    /// The place of a text that nobody has marked.
+    /// A used slot that is not marked.
     pub(super) const fn at(offset: u32, len: u16) -> Self {
         Self { offset, mark: 0, len, next: NONE, used: true, is_address: false, pinned: false }
     }
@@ -110,7 +110,7 @@ impl<M: Stores> Texts<M> {
         self.order.slots().get(at).copied().map(TextId)
     }
 
-    /// The place of this text in the order, or the place where it would be.
+    /// The index of this text in the order, or the index at which it would be inserted.
     fn search(&self, parts: [&[u8]; 3]) -> Result<usize, usize> {
         let view = self.view();
         self.order.slots().binary_search_by(|number| compare(view.bytes(TextId(*number)), parts))
@@ -118,8 +118,8 @@ impl<M: Stores> Texts<M> {
 
     /// The number of the text that these parts make together, which is kept from now on if it was not there.
     ///
-    /// Cost: O(log n) comparisons; for a new one O(length) besides, and the numbers behind it in the order move by one place. May allocate for a
-    /// new one.
+    /// Cost: O(log n) comparisons; for a new text also O(length), and the numbers behind it in the order move by one. May allocate for a
+    /// new text.
     pub(super) fn intern(&mut self, parts: [&[u8]; 3]) -> Result<TextId, Full> {
         let at = match self.search(parts) {
             Ok(at) => return Ok(TextId(self.order.slots()[at])),
@@ -201,7 +201,7 @@ impl<M: Stores> Texts<M> {
         self.slots.slots()[usize::from(id.0)].mark == self.round
     }
 
-    /// Forgets every text that was not marked in this round, but for those that are pinned. Cost: O(bytes).
+    /// Forgets every text that is neither marked in this round nor pinned. Cost: O(bytes).
     pub(super) fn sweep(&mut self) {
         let slots = self.slots.slots_mut();
         let bytes = self.bytes.slots_mut();
@@ -240,7 +240,7 @@ impl<M: Stores> Texts<M> {
         }
     }
 
-    /// Takes a free slot or makes one, and puts it at this place in the order.
+    /// Takes a free slot or makes one, and inserts it into the order at this index.
     fn place(&mut self, slot: TextSlot, at: usize) -> Result<TextId, Full> {
         self.order.try_push(NONE)?;
         let number = self.take_slot(slot).inspect_err(|Full| {
@@ -303,7 +303,7 @@ impl<M: Stores> Texts<M> {
     }
 }
 
-/// How a text stands to the one that these parts make together.
+/// The order of a text and of the concatenation of these parts.
 fn compare(text: &[u8], parts: [&[u8]; 3]) -> Ordering {
     // Addresses and set names have one part.
     if let [whole, [], []] = parts {

@@ -46,8 +46,8 @@ impl<M: Memory> Topology<M> {
         self.owe(place, |owed| owed.ready = false);
     }
 
-    /// A new member at the first free place, which is not before `from`. Returns the place behind it: the next search in the same update starts there, so that one
-    /// reply scans each place once.
+    /// Adds a member at the first free slot, which is not before `from`. Returns the slot behind it: the search for the next member of the same reply begins there,
+    /// so one reply scans each slot once.
     pub(super) fn add(&mut self, address: TextId, from: usize) -> Result<usize, Full> {
         let count = self.servers.slots().len();
         let place = if self.members + self.gone < u32::try_from(count).unwrap_or(u32::MAX) {

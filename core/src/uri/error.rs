@@ -73,7 +73,7 @@ pub enum UriErrorKind {
     Host,
     /// It is no port from 1 to 65535.
     Port,
-    /// An IPv6 address without brackets, which its port could not be told from.
+    /// An IPv6 address without brackets: its end cannot be distinguished from a port.
     Ipv6Brackets,
     /// The path of a unix socket does not end in `.sock`, or has a port.
     Socket,

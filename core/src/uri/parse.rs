@@ -40,7 +40,7 @@ pub(super) fn parse(uri: &str) -> Result<ConnectionString, UriError> {
         Scheme::Mongodb => parse_hosts(hosts, hosts_begin),
         Scheme::MongodbSrv => Host::parse_srv(hosts, hosts_begin).map(|host| Vec::from([host])),
     };
-    // A slash in a password ends the hosts, so that a part of the password is read as a port.
+    // A slash in a password ends the list of hosts, and a part of the password is read as a port.
     let is_password = !authority.is_empty() && ends_user_info(tail);
     let hosts = hosts.map_err(|error| if is_password { UriError::at(UriErrorKind::UserInfo, begin) } else { error })?;
     let (database, query) = match tail.split_once('?') {

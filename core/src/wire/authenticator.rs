@@ -176,7 +176,7 @@ pub enum AuthError {
         /// Its name.
         name: &'static str,
     },
-    /// PLAIN would send the password for everybody on the way to read, or to a server that was not verified.
+    /// PLAIN would send the password without encryption, or to a server that was not verified.
     PlainWithoutTls,
     /// The nonce given is too short, too long, or has characters that a nonce cannot have.
     NonceProhibited,

@@ -118,10 +118,10 @@ pub struct Limits {
 pub const DOCUMENT_OVERHEAD_BYTES: u32 = 16 * 1024;
 
 impl Limits {
-    /// What applies where hello does not say otherwise: 48,000,000 and 16 MiB.
+    /// The limits where hello has no others: 48,000,000 bytes and 16 MiB.
     pub const DEFAULT: Self = Self { message_bytes_max: 48_000_000, document_bytes_max: 16 * 1024 * 1024 };
-    /// Until the handshake is done, and on a monitor's connection for its whole life: 1 MiB, as the message travels and inflated. Hello is far
-    /// shorter, and the peer has proved nothing.
+    /// The limits before the end of the handshake, and always on a monitor's connection: 1 MiB, compressed and inflated. Hello is far shorter, and the peer is not
+    /// authenticated.
     pub const HANDSHAKE: Self = Self { message_bytes_max: 1024 * 1024, document_bytes_max: 1024 * 1024 };
 }
 

@@ -3,10 +3,9 @@
 /// The most of a text that is kept, in bytes.
 pub(crate) const PEER_TEXT_BYTES_MAX: usize = 256;
 
-/// The text on one line: at most [`PEER_TEXT_BYTES_MAX`] bytes, with a space in place of each control character, and of those that separate lines or
-/// reverse text.
+/// The text on one line: at most [`PEER_TEXT_BYTES_MAX`] bytes, each control character, line separator and direction mark replaced by a space.
 ///
-/// Control characters would let a peer write lines of its own into a log, or commands to a terminal.
+/// These characters would let a peer write other lines into a log, or commands to a terminal.
 ///
 /// Cost: O(1); the text behind the limit is not read.
 pub(crate) fn one_line(text: &str) -> impl Iterator<Item = char> + use<'_> {
@@ -27,7 +26,7 @@ const fn is_format(char: char) -> bool {
 ///
 /// - `text`: the whole text, before [`one_line`] cuts it.
 pub(crate) fn reveals(text: &str, secret: &str) -> bool {
-    // Not by `str::contains`, whose search has panics, which firmware does without.
+    // Not `str::contains`: its code calls panics, and no decoder of the firmware may.
     !secret.is_empty() && text.as_bytes().windows(secret.len()).any(|part| part == secret.as_bytes())
 }
 

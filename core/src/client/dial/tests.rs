@@ -253,9 +253,9 @@ fn address_that_refuses_delays_nobody() {
     assert_eq!(mock.begun(), log(&[(0, "10.0.0.1:1"), (3, "10.0.0.2:1"), (7, "10.0.0.3:1")]));
 }
 
-/// Of a host with addresses of both families, one may be out of reach of this machine.
+/// A host may have an IPv4 and an IPv6 address of which this machine can reach only one.
 #[test]
-fn address_without_a_way_to_it_does_not_hide_why_another_one_failed() {
+fn unreachable_network_of_one_address_does_not_hide_the_error_of_another() {
     use io::ErrorKind::{ConnectionRefused, NetworkUnreachable};
     let fails = |after_ms, kind| Fails { after_ms, kind };
     for (first, second, expected) in [

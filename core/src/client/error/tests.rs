@@ -68,7 +68,7 @@ fn root(error: &Error) -> &(dyn core::error::Error + 'static) {
 }
 
 #[test]
-fn sources_lead_from_the_error_to_what_is_beneath() {
+fn chain_of_sources_ends_at_the_underlying_error() {
     use crate::dns::LookupError;
     use crate::wire::{WireError, WireErrorKind};
     let wire = WireError::new(WireErrorKind::MessageTooShort { length_bytes: 3 }, 0);

@@ -650,7 +650,7 @@ fn replies_of_a_connection_that_is_gone_are_nobodys() {
 }
 
 #[test]
-fn security_9_lower_version_holds_for_one_host_and_a_limited_time() {
+fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
     use super::LOWER_VERSION_FOR;
     let (mut rig, other) = (Rig::new(MuxOptions::DEFAULT), Rig::new(MuxOptions::DEFAULT));
     let version = |rig: &Rig| rig.host.look(rig.now, |_, version, _| version);
@@ -659,7 +659,7 @@ fn security_9_lower_version_holds_for_one_host_and_a_limited_time() {
     assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V3));
-    // The version is not raised, nor the time made longer, by a connection that tried a newer version at the same time.
+    // A connection that tried a newer version at the same time neither raises the version nor extends the time.
     rig.pass(LOWER_VERSION_FOR / 2);
     rig.turn(|turn| turn.lower(Version::V4));
     rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));

@@ -33,8 +33,8 @@ impl ClientOptions {
         self
     }
 
-    /// Lets the mechanism PLAIN send the password without TLS, for everybody on the way to read, or with TLS that does not verify the
-    /// server (`tlsInsecure` and the like), to whoever answers. Default false.
+    /// Lets the mechanism PLAIN send the password without TLS, where anyone on the path can read it, or with TLS that does not
+    /// verify the server (`tlsInsecure` and the like), where any server receives it. Default false.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn allow_plain_without_tls(mut self, allow: bool) -> Self {

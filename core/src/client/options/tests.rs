@@ -169,7 +169,7 @@ fn plain_without_tls_is_refused_by_validate() {
     options.tls(TlsOptions::default()).validate().unwrap();
 }
 
-/// Anyone on the way can answer in the place of a server that is not verified.
+/// An attacker on the path can impersonate a server that is not verified.
 #[cfg(all(feature = "auth", feature = "tls"))]
 #[test]
 fn security_9_plain_is_refused_with_tls_that_does_not_verify_the_server() {

@@ -93,6 +93,6 @@ fn resolver_of_the_system_leaves_hosts_to_the_platform_and_asks_for_all_else() {
     assert_eq!(mock.run(resolver.lookup_addresses("a.test")), Some(None));
     let srv = mock.run(resolver.lookup_srv("_mongodb._tcp.a.test")).expect("an end");
     let unsupported = LookupError::Unreachable(Reason::new(io::Error::from(io::ErrorKind::Unsupported)));
-    assert_eq!(srv, Err(unsupported), "whoever the servers of this machine are");
+    assert_eq!(srv, Err(unsupported), "whichever name servers this machine is configured with");
     assert_eq!(std::format!("{resolver:?}"), "DnsResolver { config: None, .. }");
 }

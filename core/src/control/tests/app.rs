@@ -83,9 +83,10 @@ fn network_error_of_an_application_cancels_the_check_which_then_waits() {
     assert_eq!(rig.reply(a, line, &standalone()), Err(Stale));
 }
 
-/// SDAM-69, SDAM-75: whatever ends an establishment, the check in flight may be one that the server answers only after heartbeatFrequencyMS.
+/// SDAM-69, SDAM-75: every error that ends an establishment cancels the check in flight, because the server may answer a streaming check
+/// only after heartbeatFrequencyMS.
 #[test]
-fn o7_authentication_error_cancels_the_streaming_check() {
+fn o7_failed_establishment_cancels_the_streaming_check() {
     let refused = CommandError {
         command: Some(ReplyError { code: Some(18), message: "Authentication failed." }),
         write_concern: None,
@@ -107,7 +108,7 @@ fn o7_authentication_error_cancels_the_streaming_check() {
         assert!(verdict.marked_unknown && verdict.cancel_check, "{kind:?}");
         assert_eq!(rig.lines().last().unwrap(), "#1 failed: cancelled by the caller", "{kind:?}");
         assert_eq!(rig.line("a", Line::Check), MonitorAction::Hangup(line));
-        // The next operation finds no server, and need not wait for longer than this.
+        // The next operation finds no server, and the check that it requests begins 500 ms after the error.
         rig.control.request_check(rig.now);
         assert_eq!(rig.control.poll_timeout(), Some(at(800)), "{kind:?}");
     }

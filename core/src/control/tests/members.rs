@@ -117,7 +117,7 @@ fn no_change_of_members_is_missed() {
     }
 }
 
-/// When the check line of this server was dialed in each of the checks that its monitor was due to begin until `end`.
+/// Advances the clock to `end`. Returns the times in milliseconds at which the monitor of this server dialed its check connection.
 fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
     let mut dials = Vec::new();
     while let Some(due) = rig.control.poll_timeout().filter(|due| *due <= at(end)) {
@@ -130,9 +130,9 @@ fn dials(rig: &mut Rig, address: &str, end: u64) -> Vec<u64> {
     dials
 }
 
-/// A member names a victim in every other reply.
+/// A hostile member lists the address of a victim in every other hello reply.
 #[test]
-fn security_7_pace_of_checks_holds_for_an_address_that_leaves_and_returns() {
+fn security_7_check_interval_applies_to_an_address_that_is_removed_and_added_again() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let mut last = None;
@@ -148,13 +148,13 @@ fn security_7_pace_of_checks_holds_for_an_address_that_leaves_and_returns() {
             assert!(before.is_none_or(|before| rig.now.saturating_since(before) >= MIN_HEARTBEAT_FREQUENCY));
         }
     }
-    assert!(last.is_some_and(|last| last > at(29_000)), "it is checked, but not more often");
-    assert_eq!(rig.control.departed.slots().len(), 1, "what is over is forgotten");
+    assert!(last.is_some_and(|last| last > at(29_000)), "the address is checked until the end");
+    assert_eq!(rig.control.departed.slots().len(), 1, "expired entries are removed");
 }
 
-/// Other addresses are checked at once, and this one too once the time is over; somebody who waits does not make it sooner.
+/// Other addresses are checked at once, and this one as soon as the interval has passed. A requested check does not shorten the interval.
 #[test]
-fn security_7_only_the_address_that_left_waits_and_not_for_longer() {
+fn security_7_only_a_removed_address_waits_and_only_for_the_interval() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let name = |rig: &mut Rig, ms, hosts: &[&str]| {
@@ -172,15 +172,15 @@ fn security_7_only_the_address_that_left_waits_and_not_for_longer() {
     rig.control.assert_invariants();
     assert!(!rig.control.owes_line(rig.id("b"), Line::Check));
     assert_eq!(dials(&mut rig, "b", 1_600), [1_500]);
-    // It was there for longer than that.
+    // The last dial of this address is longer ago than the interval, so it does not wait.
     name(&mut rig, 3_000, &["a"]);
     name(&mut rig, 3_001, &["a", "b"]);
     assert!(matches!(rig.line("b", Line::Check), MonitorAction::Dial(_)));
 }
 
-/// More addresses than are remembered: then new ones wait, whichever they are.
+/// If more addresses were removed than the table of removed addresses can hold, every new address waits.
 #[test]
-fn security_7_addresses_beyond_those_that_are_remembered_wait_too() {
+fn security_7_every_new_address_waits_if_the_table_of_removed_ones_is_full() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let names: Vec<String> = (0..DEPARTED_MAX + 1).map(|number| format!("victim{number}")).collect();

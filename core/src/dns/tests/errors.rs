@@ -40,13 +40,13 @@ fn errors_3_lookup_keeps_the_error_of_the_operating_system() {
     let source = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     assert_eq!(source.map(std::io::Error::kind), Some(std::io::ErrorKind::ConnectionRefused));
     assert!(!error.is_not_found());
-    // The error of a seed list leads to it.
+    // The sources of a seed list's error include it.
     let error = SeedlistError::Srv { name: NAME.into(), error };
     let source = error.source().and_then(Error::source);
     assert!(source.is_some_and(|source| source.is::<std::io::Error>()));
 }
 
-/// 01 of the table of connection strings in the tests of clients.
+/// Row 01 of the table in `runtime-smol/tests/connection_strings.rs`.
 #[test]
 fn hint_01_missing_record_is_named() {
     let question = question("mongodb+srv://ann:s3cret@cluster0.ab1cd.mongodb.net/shop");

@@ -94,7 +94,7 @@ fn without_a_limit_below_their_number_all_hosts_are_taken_in_their_order() {
     }
 }
 
-/// The admin database of a string is no credential.
+/// A connection string with a database and without a user name has no credential.
 #[test]
 fn o15_database_of_a_string_needs_no_credential() {
     let uri = ConnectionString::parse("mongodb+srv://x.b.c/adminDB?replicaSet=repl0").unwrap();

@@ -99,7 +99,7 @@ fn close_twice_is_told_once() {
     });
 }
 
-/// CMAP-39, P33: nothing reopens it, and nothing of it changes any more
+/// CMAP-39, P33: no call reopens the pool or changes anything of it
 #[test]
 fn a_closed_pool_is_deaf() {
     on_each_memory!(DEFAULT, |world| {

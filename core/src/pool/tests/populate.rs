@@ -61,7 +61,7 @@ fn the_background_establishes_one_connection_at_a_time() {
     });
 }
 
-/// CMAP-54, P4: what minPoolSize asks for, and no more: connections for waiters count too
+/// CMAP-54, P4: the background establishes no more connections than minPoolSize requires. Connections for waiters count too
 #[test]
 fn the_background_never_goes_beyond_the_minimum() {
     on_each_memory!(PoolOptions { min_pool_size: 2, ..DEFAULT }, |world| {

@@ -123,7 +123,7 @@ fn without_a_clock_nothing_is_handed_out_or_taken_back_where_idle_connections_pe
     }
 }
 
-/// A1: a check-in without the clock that is refused changes nothing, and so the idle time of the other connections goes on.
+/// A1: a refused check-in without the clock changes nothing, so the idle time of the other connections continues.
 #[cfg(feature = "async")]
 #[test]
 fn a1_check_in_without_a_clock_that_is_refused_changes_nothing() {
@@ -133,7 +133,7 @@ fn a1_check_in_without_a_clock_that_is_refused_changes_nothing() {
     let clear = Clear::All { interrupt_in_use_connections: false };
     world.act(|pool, now, seen| pool.clear(now, clear, None, seen)).expect("not load-balanced");
     let before = world.pool.clone();
-    assert!(!world.act(|pool, _, _| pool.check_in_untimed(&lease)), "it is stale");
-    assert!(world.pool == before, "something has changed");
+    assert!(!world.act(|pool, _, _| pool.check_in_untimed(&lease)), "the lease is stale");
+    assert!(world.pool == before, "the refused check-in has changed the pool");
     world.give_back(lease);
 }

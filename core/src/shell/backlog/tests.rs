@@ -5,33 +5,33 @@ fn push(backlog: &mut Backlog<u32>, entry: u32, bytes: usize) {
 }
 
 fn read(backlog: &mut Backlog<u32>) -> [Result<u32, u64>; 2] {
-    [(); 2].map(|()| match backlog.pop().expect("there is something") {
+    [(); 2].map(|()| match backlog.pop().expect("an entry or a gap") {
         Next::Entry(entry) => Ok(entry),
         Next::Lagged(count) => Err(count),
     })
 }
 
 #[test]
-fn security_5_entries_that_are_more_bytes_than_allowed_are_counted() {
+fn security_5_entries_beyond_the_limit_of_bytes_are_dropped_and_counted() {
     let mut backlog = Backlog::default();
     for (entry, bytes) in [(1, 10), (2, 1), (3, 0)] {
         push(&mut backlog, entry, bytes);
     }
-    assert_eq!(backlog.counts(), (1, 2), "nothing is kept behind a gap");
+    assert_eq!(backlog.counts(), (1, 2), "no entry is kept after a dropped one");
     assert_eq!(read(&mut backlog), [Ok(1), Err(2)]);
     assert!(backlog.is_empty() && backlog.pop().is_none());
-    // What was read makes room.
+    // Reading an entry releases its bytes.
     push(&mut backlog, 4, 10);
     assert!(matches!(backlog.pop(), Some(Next::Entry(4))));
     push(&mut backlog, 5, 11);
     assert!(!backlog.is_empty());
-    assert!(matches!(backlog.pop(), Some(Next::Lagged(1))), "one that is too large by itself");
+    assert!(matches!(backlog.pop(), Some(Next::Lagged(1))), "a single entry is larger than the limit");
 }
 
 #[test]
-fn entries_beyond_the_number_allowed_are_not_even_made() {
+fn entries_beyond_the_limit_of_entries_are_not_made() {
     let mut backlog = Backlog::default();
     (0..3).for_each(|entry| push(&mut backlog, entry, 0));
-    backlog.push(3, 10, || panic!("there is no place"));
+    backlog.push(3, 10, || panic!("the backlog is full"));
     assert_eq!(backlog.counts(), (3, 1));
 }

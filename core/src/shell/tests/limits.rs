@@ -133,7 +133,7 @@ fn dialing_ends_at_the_limit_of_establishing_only() {
     assert_eq!(output_at(&bench, after_secs(3), &mut worker, &mut waiting), timed_out(true));
 }
 
-/// A check-out with a deadline of its own.
+/// A check-out with this deadline, which waits after one poll.
 fn waiting_until<'a>(
     hub: &'a Hub<Bench>,
     server: &'a Arc<Server<Bench>>,
@@ -149,9 +149,9 @@ fn ran_out() -> Result<(), OperationError> {
     Err(OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None }))
 }
 
-/// CMAP-28: the client's limit, which is shorter, does not apply.
+/// CMAP-28: the client's shorter limit does not apply.
 #[test]
-fn o5_a_connection_for_one_operation_is_established_within_its_own_time() {
+fn o5_a_connection_for_one_operation_is_established_within_the_time_of_that_operation() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
     bench.mute(true);
     let mut waiting = waiting_until(&hub, &server, after_secs(10));
@@ -160,12 +160,13 @@ fn o5_a_connection_for_one_operation_is_established_within_its_own_time() {
     bench.advance_to(after_secs(5));
     assert!(poll(&mut worker).is_pending() && poll(&mut waiting).is_pending());
     assert_eq!(output_at(&bench, after_secs(10), &mut worker, &mut waiting), ran_out());
-    assert_eq!(counts(&server), PoolCounts::default(), "the connection is given up");
+    assert_eq!(counts(&server), PoolCounts::default(), "the connection is abandoned");
 }
 
-/// An operation with little time ends with it. The connection goes on for the next operation, within the client's limit, and the server is not to blame.
+/// An operation with a short deadline ends at its deadline. Its connection is still established for the next operation, within the client's limit,
+/// and the pool is not cleared.
 #[test]
-fn o5_an_operation_of_little_time_costs_neither_its_connection_nor_the_pool() {
+fn o5_a_short_deadline_neither_ends_the_establishment_nor_clears_the_pool() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
     bench.delay.store(4_000_000_000, Ordering::Relaxed);
     let mut clock: Boxed<'_, ()> = Box::pin(hub.run_server_task(&server, ServerTask::Clock));
@@ -180,9 +181,9 @@ fn o5_an_operation_of_little_time_costs_neither_its_connection_nor_the_pool() {
     assert_eq!((snapshot.state, snapshot.generation, snapshot.counts.available), (PoolState::Ready, 0, 1));
 }
 
-/// It is not given up with the first operation, whose time is over, nor by the client's limit.
+/// Neither the deadline of the first operation nor the client's limit ends the establishment.
 #[test]
-fn o5_a_connection_that_another_operation_waits_for_is_established_within_the_time_of_that_one() {
+fn o5_a_connection_is_established_within_the_time_of_another_operation_that_waits_for_it() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = SECOND);
     bench.delay.store(5_000_000_000, Ordering::Relaxed);
     let mut first = waiting_until(&hub, &server, after_secs(3));
@@ -194,9 +195,9 @@ fn o5_a_connection_that_another_operation_waits_for_is_established_within_the_ti
     assert_eq!(output_at(&bench, after_secs(5), &mut worker, &mut second), Ok(()));
 }
 
-/// CMAP-60: for nobody, or an operation without a time limit, the client's options apply.
+/// CMAP-60: the client's options apply if no operation waits for the connection, or an operation without a time limit does.
 #[test]
-fn o5_a_connection_for_an_operation_without_a_deadline_has_the_time_of_the_client() {
+fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a_deadline() {
     let (bench, hub, server) = open_as(|config| config.command_timeout = 5 * SECOND);
     bench.mute(true);
     let mut waiting = waiting_until(&hub, &server, after_secs(3));

@@ -160,9 +160,9 @@ fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
     assert_eq!(written.load(Ordering::Relaxed), 0);
 }
 
-/// A client has as many numbers as a topology can add servers.
+/// A client has one pool number for each server that its topology can ever add.
 #[test]
-fn security_9_pools_of_two_clients_never_have_one_number() {
+fn security_9_pools_of_two_clients_never_have_the_same_number() {
     let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.pool.id());
     let hub = |client| {
         let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };

@@ -1,4 +1,4 @@
-//! What operations are told of why a server cannot be reached.
+//! The reasons in the errors of operations if a server cannot be reached.
 
 use super::*;
 use crate::Reason;
@@ -12,7 +12,7 @@ fn failed(kind: io::ErrorKind) -> ConnectError {
     ConnectError::new(Cause::Network, Reason::new(io::Error::from(kind)))
 }
 
-/// The kind of the operating system's error that a check-out's error leads to.
+/// The kind of the operating system's error at the end of the sources of a check-out's error.
 fn kind_of(error: &OperationError) -> Option<io::ErrorKind> {
     let mut end: &(dyn core::error::Error + 'static) = error;
     while let Some(source) = end.source() {
@@ -22,7 +22,7 @@ fn kind_of(error: &OperationError) -> Option<io::ErrorKind> {
 }
 
 #[test]
-fn check_out_that_failed_has_the_reason_of_the_last_failure_of_its_cause() {
+fn failed_check_out_has_the_reason_of_the_last_failure_with_the_same_cause() {
     let (_bench, _hub, server) = open();
     let establishing = |cause| CheckOutError::EstablishFailed { cause, overloaded: false };
     let network = establishing(Cause::Network);
@@ -49,7 +49,7 @@ fn check_out_that_failed_has_the_reason_of_the_last_failure_of_its_cause() {
 }
 
 #[test]
-fn connection_that_is_established_ends_the_failure_before_it() {
+fn established_connection_clears_the_recorded_failure() {
     let (_bench, hub, server) = open();
     server.note_failure(failed(io::ErrorKind::ConnectionRefused));
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
@@ -61,7 +61,7 @@ fn connection_that_is_established_ends_the_failure_before_it() {
 }
 
 #[test]
-fn check_out_that_timed_out_says_how_many_connections_the_pool_has() {
+fn timed_out_check_out_reports_the_counts_of_the_pool() {
     let (_bench, _hub, server) = open();
     let explained = server.explain(CheckOutError::WaitQueueTimeout { usage: None });
     assert_eq!(
@@ -71,9 +71,9 @@ fn check_out_that_timed_out_says_how_many_connections_the_pool_has() {
     );
 }
 
-/// The topology has already removed the server, so that its own text says nothing of it.
+/// The topology has already removed the server, so the text of the topology does not name it.
 #[test]
-fn server_of_another_deployment_is_named_where_no_server_is_known() {
+fn server_of_another_deployment_is_named_if_no_server_is_known() {
     let (_bench, hub, server) = open();
     let hello = |set_name| HelloReply { set_name, ..HelloReply::default() };
     let hint = |replica_set| {
@@ -93,17 +93,17 @@ fn server_of_another_deployment_is_named_where_no_server_is_known() {
     hub.note_fitness(&server, &hello(Some("rs\n0")), false);
     let other = "the client looks for replica set \"rs1\"; a:27017 is a member of \"rs 0\"";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(other));
-    assert_eq!(hint(None), None, "none was asked for");
+    assert_eq!(hint(None), None, "the client requires no replica set");
     hub.note_fitness(&server, &hello(None), false);
     let none = "the client looks for replica set \"rs1\"; a:27017 is not a member of one (its type is Unknown)";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(none));
     hub.note_fitness(&server, &hello(Some("rs1")), false);
-    assert_eq!(hint(Some("rs1")), None, "the other one may be about to reply");
+    assert_eq!(hint(Some("rs1")), None, "its set is the required one, and another member may be about to reply");
 }
 
-/// A seed of another set, which was left out when the client started, is not why no server is known weeks later.
+/// A seed of another set that was removed when the client started is not the reason if no server is known weeks later.
 #[test]
-fn errors_3_server_of_another_set_is_forgotten_once_a_member_replies() {
+fn errors_3_server_of_another_set_is_no_longer_named_after_a_member_replies() {
     let (_, hub, server) = open();
     let other = HelloReply { set_name: Some("rs0"), ..HelloReply::default() };
     let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };

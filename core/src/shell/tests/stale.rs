@@ -8,7 +8,7 @@ use crate::shell::connection::{Connection, hold};
 use crate::shell::server::Begun;
 
 fn begin(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> Begun<Bench> {
-    server.begin_check_out(bench.now(), None, waker, true).expect("there is a place")
+    server.begin_check_out(bench.now(), None, waker).expect("a free waiter slot")
 }
 
 fn queue(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> WaiterId {

@@ -20,14 +20,14 @@ fn hint_05f_missing_ca_file_is_named() {
     assert_eq!(error.to_string(), "tlsCAFile /etc/ssl/no-such-ca.pem: cannot be read: entity not found");
 }
 
-/// A file of this test's own with this text.
+/// Writes a temporary file with this text and returns its path.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("poolhouse-{}-{name}", std::process::id()));
     std::fs::write(&path, text).expect("a temporary file");
     path
 }
 
-/// Loads a store that consists of this file.
+/// Loads a certificate store that consists of this file.
 ///
 /// - `is_named`: whether an environment variable names it.
 fn store(path: &Path, is_named: bool) -> (Result<usize, String>, Vec<TlsWarning>) {
@@ -60,9 +60,9 @@ fn security_9_store_without_a_usable_root_is_an_error_with_the_file_and_the_reas
     }
 }
 
-/// The usual store of the platform is no choice of the user's, so Mozilla's roots take its place.
+/// The user did not choose the platform's default store, so Mozilla's roots replace it.
 #[test]
-fn security_9_store_that_is_unusable_in_part_gives_a_warning_with_the_file_and_the_reason() {
+fn security_9_default_store_that_cannot_be_loaded_has_a_warning_with_the_file_and_the_reason() {
     let (roots, warnings) = store(Path::new("/no/such/store.pem"), false);
     assert_eq!(roots, Ok(webpki_roots::TLS_SERVER_ROOTS.len()));
     let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
@@ -77,11 +77,11 @@ fn security_9_store_that_is_unusable_in_part_gives_a_warning_with_the_file_and_t
     assert!(warnings[0].to_string().ends_with(" (and 1 more)"), "{warnings:?}");
 }
 
-/// The name of the test that runs itself in a process whose environment names a store.
-const CHILD: &str = "tls::config::tests::security_9_store_that_the_environment_names_is_not_replaced_in_silence";
+/// The name of the test below. It starts itself in a second process, and the environment of that process names a store.
+const CHILD: &str = "tls::config::tests::security_9_unreadable_store_that_the_environment_names_is_an_error";
 
 #[test]
-fn security_9_store_that_the_environment_names_is_not_replaced_in_silence() {
+fn security_9_unreadable_store_that_the_environment_names_is_an_error() {
     const MARK: &str = "POOLHOUSE_TEST_CHILD";
     if std::env::var_os(MARK).is_some() {
         let error = TlsConfig::build(&TlsOptions::default()).expect_err("the store cannot be read");
@@ -101,7 +101,7 @@ fn security_9_store_that_the_environment_names_is_not_replaced_in_silence() {
 }
 
 #[test]
-fn security_9_configuration_says_whether_servers_are_verified() {
+fn security_9_configuration_reports_whether_servers_are_verified() {
     let verifies = |change: fn(&mut TlsOptions)| {
         let mut options = TlsOptions::default();
         change(&mut options);

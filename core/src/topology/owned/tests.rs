@@ -4,7 +4,7 @@ use crate::{Instant, Observer};
 use alloc::format;
 use alloc::string::ToString;
 
-/// Copies as a queue of events has them.
+/// Owned copies of events, as a queue of events keeps them.
 #[derive(Default)]
 struct Copies(Vec<OwnedSdamEvent>, Option<OwnedTopologyDescription>);
 
@@ -56,7 +56,7 @@ fn changes(copies: &Copies) -> Vec<[&super::Topology; 2]> {
     changes.collect()
 }
 
-/// Otherwise each of many small replies costs what the largest one had.
+/// Without sharing, the copy for each of many small replies would be as large as that for the largest reply.
 #[test]
 fn security_5_consecutive_events_share_descriptions_and_texts() {
     let options = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() };
@@ -81,5 +81,5 @@ fn security_5_consecutive_events_share_descriptions_and_texts() {
         assert!(Arc::ptr_eq(&previous.texts, &new.texts), "texts are copied once");
     }
     let texts = &changes[4][1].texts;
-    assert_eq!(texts.slots.len(), 4, "two addresses, a set name and a tag, and no text of the past");
+    assert_eq!(texts.slots.len(), 4, "two addresses, a set name and a tag, and no text of earlier replies");
 }

@@ -261,7 +261,7 @@ fn security_9_members_are_added_after_the_last_serial_number() {
     net.topology.last_serial = u32::MAX - 1;
     assert!(net.hello("a", &primary(&["a", "b", "c"])));
     assert_eq!((net.at("b").number(), net.at("c").number()), (u32::MAX, 1));
-    assert_ne!(net.at("c"), net.at("a"), "the first member has this number too, at another place");
+    assert_ne!(net.at("c"), net.at("a"), "the first member has this number at another index");
     assert!(net.hello("a", &primary(&["a", "d"])));
     assert_eq!(net.topology.server_count(), 2);
 }
@@ -270,7 +270,7 @@ fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
     HelloInfo { lists: Lists { hosts: &["a"], tags, ..Lists::default() }, ..primary(&[]) }
 }
 
-/// The server is known without them, and what it says again is recognized.
+/// The server is known without them, and a repeated reply changes nothing.
 #[test]
 fn security_2_tags_beyond_the_limit_are_left_out() {
     let names: Vec<String> = (0..4_000).map(|number| format!("tag{number}")).collect();
@@ -278,9 +278,13 @@ fn security_2_tags_beyond_the_limit_are_left_out() {
     let mut net = ready(&["a"]);
     for _ in 0..2 {
         assert!(net.hello("a", &tagged(&tags)));
-        assert_eq!(net.see("a").tags().collect::<Vec<_>>(), tags[..511], "and one host");
+        assert_eq!(net.see("a").tags().collect::<Vec<_>>(), tags[..511], "together with one host");
     }
-    assert_eq!(net.lines().iter().filter(|line| line.starts_with("a:27017")).count(), 1, "one reply said nothing new");
+    assert_eq!(
+        net.lines().iter().filter(|line| line.starts_with("a:27017")).count(),
+        1,
+        "the repeated reply changes nothing"
+    );
     let mut small = small();
     assert!(small.hello("a", &tagged(&tags)));
     assert_eq!(small.see("a").tags().len(), 3);
@@ -295,9 +299,9 @@ fn security_2_tags_that_are_too_long_are_left_out() {
     assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [tags[0], tags[2]]);
 }
 
-/// Otherwise a lying member leads the client to a socket of its own choice on this host, in clear whatever `tls` says.
+/// Otherwise a hostile member could direct the client to any Unix socket of this machine, without encryption even if `tls` is true.
 #[test]
-fn security_3_server_does_not_lead_the_client_to_a_unix_socket() {
+fn security_3_reply_that_names_a_unix_socket_is_refused() {
     for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {
         let listed = ["a", path];
         let lists = |hosts, passives, arbiters| Lists { hosts, passives, arbiters, tags: &[] };
@@ -311,7 +315,7 @@ fn security_3_server_does_not_lead_the_client_to_a_unix_socket() {
             (of(Lists { arbiters: &[], tags: &[], hosts: &[path], passives: &[] }), AddressField::Hosts, 0),
         ] {
             let mut net = ready(&["a"]);
-            // A text that is no address does not help.
+            // The topology already keeps the path as the name of a set. That does not permit it as an address.
             net.hello("a", &HelloInfo { set_name: Some(path), ..secondary(&["a"]) });
             assert!(!net.hello("a", &hello));
             assert_eq!(net.see("a").error(), Some(ServerError::BadAddress { field, place }), "{path}");
@@ -320,7 +324,7 @@ fn security_3_server_does_not_lead_the_client_to_a_unix_socket() {
     }
 }
 
-/// It is the application's choice, for as long as the client lives.
+/// The application chose the path, so it is permitted for the lifetime of the client.
 #[test]
 fn security_3_server_may_name_a_path_that_is_a_seed() {
     let seed = "/tmp/mongodb-27017.sock";
@@ -328,11 +332,11 @@ fn security_3_server_may_name_a_path_that_is_a_seed() {
     let hosts = [seed, "b"];
     assert!(net.hello(seed, &HelloInfo { me: Some(seed), ..primary(&hosts) }));
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
-    assert!(!net.hello("b", &elected(&["b", "/tmp/mongodb-27018.sock"], 1, 1)), "another path is none");
+    assert!(!net.hello("b", &elected(&["b", "/tmp/mongodb-27018.sock"], 1, 1)), "another path is not a seed");
     assert!(net.hello("b", &elected(&["b"], 1, 1)));
     net.drain();
-    assert_eq!(net.topology.server_count(), 1, "the seed has gone");
-    // Many other names make the topology forget those that it does not need.
+    assert_eq!(net.topology.server_count(), 1, "the seed was removed");
+    // Many other names make the topology drop the names that it does not use.
     for round in 0..10 {
         let others = hosts_of(round);
         net.hello("b", &elected(&borrowed(&others), 1, 1));
@@ -342,7 +346,7 @@ fn security_3_server_may_name_a_path_that_is_a_seed() {
     assert_eq!(net.at(seed).index(), 0);
 }
 
-/// "b" and a hundred others.
+/// The host "b" and a hundred other hosts.
 fn hosts_of(round: usize) -> Vec<String> {
     let mut listed = hosts(round * 100..round * 100 + 100);
     listed.push("b".into());

@@ -65,9 +65,9 @@ fn rounds_of_marks_begin_anew_when_they_run_out() {
     assert!(texts.mark(id));
 }
 
-/// Texts that begin alike, in every order of their arrival.
+/// Texts with common prefixes, inserted in seven orders.
 #[test]
-fn texts_are_found_in_whatever_order_they_are_kept() {
+fn texts_are_found_whatever_the_order_of_their_insertion() {
     let words = ["", "a", "aa", "ab", "aba", "b", "\u{e4}"];
     for first in 0..words.len() {
         let mut texts = Texts::<OnHeap>::empty();
@@ -83,7 +83,7 @@ fn texts_are_found_in_whatever_order_they_are_kept() {
 }
 
 #[test]
-fn pinned_text_outlives_every_sweep() {
+fn pinned_text_survives_every_sweep() {
     let mut texts = Texts::<OnHeap>::empty();
     let pinned = texts.intern_address(b"/tmp/a.sock", true).unwrap();
     intern(&mut texts, "other").unwrap();
@@ -139,7 +139,7 @@ fn text_for_which_memory_is_out_is_refused_and_may_come_later() {
     }
 }
 
-/// Stores that are smaller than the limits say: each of them counts.
+/// Stores that are smaller than the limits, so the size of each store is a limit too.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tight;
 

@@ -77,7 +77,7 @@ fn hint_09b_ipv6_address_without_brackets_is_an_error_that_asks_for_them() {
         let error = error(&format!("mongodb://b,{host}/db"));
         assert_eq!((error.kind(), error.offset()), (UriErrorKind::Ipv6Brackets, Some(12)), "{host}");
     }
-    // These are no addresses.
+    // These are not IPv6 addresses.
     for host in ["a:b", "a:1:2", "::x", "db:"] {
         assert_eq!(error(&format!("mongodb://{host}")).kind(), UriErrorKind::Port, "{host}");
     }

@@ -180,7 +180,7 @@ fn value_outside_its_range_is_ignored_with_a_warning() {
     assert_eq!(parse(&long), quiet("mongodb://a"));
 }
 
-/// The client would connect without TLS, or with less protection than the string asks for.
+/// If the value were ignored, the client would connect without TLS, or with less protection than the string asks for.
 #[test]
 fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
     let boolean = UriErrorKind::Value("be true or false");
@@ -209,9 +209,9 @@ fn security_4_wrong_value_of_a_tls_option_is_an_error_that_names_the_option() {
     assert_eq!(error("mongodb://a/?w=1&tlsCAFile=").to_string(), "tlsCAFile: must not be empty (at byte 17)");
 }
 
-/// The older spellings of booleans are no mistakes.
+/// The older spellings of booleans are accepted.
 #[test]
-fn security_4_older_spelling_of_a_tls_option_counts_with_a_warning() {
+fn security_4_older_spelling_of_a_tls_option_is_accepted_with_a_warning() {
     for (value, wanted) in [("yes", true), ("1", true), ("True", true), ("no", false), ("0", false)] {
         let uri = parse(&format!("mongodb://a/?tls={value}"));
         assert_eq!((uri.tls(), uri.warnings().len()), (wanted, 1), "{value}");
@@ -229,7 +229,7 @@ fn o2_options_of_client_backpressure_are_parsed() {
     assert_eq!((unset.options().max_adaptive_retries, unset.options().enable_overload_retargeting), (None, None));
 }
 
-/// Read and write concern, connection string tests.
+/// Source: Read and Write Concern, connection string tests.
 #[test]
 fn o14_negative_w_is_an_error() {
     let rule = UriErrorKind::Value("be a number from 0 to 2147483647, or a name");

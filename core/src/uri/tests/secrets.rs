@@ -46,7 +46,7 @@ fn error_has_nothing_of_the_string_in_it() {
     }
 }
 
-/// The part before a slash that was not escaped looks like a host and its port.
+/// If a slash in the password is not escaped, the part before it looks like a host and a port.
 #[test]
 fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() {
     for (uri, offset) in [
@@ -60,7 +60,7 @@ fn hint_08c_slash_in_a_password_is_an_error_of_the_password_and_not_of_a_port() 
         let error = error(uri);
         assert_eq!((error.kind(), error.offset()), (UriErrorKind::UserInfo, Some(offset)), "{uri}");
     }
-    // An at-sign in the value of an option has nothing to do with the port.
+    // An at-sign after the hosts does not make the text before it a user name and a password.
     for (uri, kind, offset) in [
         ("mongodb://a:hunter/?appName=x@y", UriErrorKind::Port, 12),
         ("mongodb://a:hunter/db", UriErrorKind::Port, 12),

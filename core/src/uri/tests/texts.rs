@@ -73,8 +73,8 @@ fn mechanisms_have_the_names_that_connection_strings_give_them() {
     }
 }
 
-/// Strings with a probable mistake, as users write them: what the whole text of the error is. The numbers are those of the table of such
-/// strings in the tests of clients.
+/// Connection strings with common mistakes, each with the whole text of its error. The numbers are those of the rows in
+/// `runtime-smol/tests/connection_strings.rs`.
 #[test]
 fn error_of_a_probable_mistake_names_the_remedy() {
     for (uri, text) in [
@@ -91,7 +91,7 @@ fn error_of_a_probable_mistake_names_the_remedy() {
         ("mongodb://ann:s3/cret@db1:27017/shop", "username and password must be percent-encoded (at byte 10)"),
         // 09b: IPv6 without brackets.
         ("mongodb://::1:27017/", "an IPv6 address must be enclosed in [ and ] (at byte 10)"),
-        // 11: more hosts than a direct connection has.
+        // 11: a direct connection to more than one host.
         ("mongodb://db1,db2/?directConnection=true", "directConnection: cannot be used with more than one host"),
         // 17: no scheme, or another one.
         ("localhost:27017", "a connection string must begin with mongodb:// or mongodb+srv:// (at byte 0)"),
@@ -101,7 +101,7 @@ fn error_of_a_probable_mistake_names_the_remedy() {
     }
 }
 
-/// 07 and 07b of the same table: what is ignored has a warning that names the remedy.
+/// Rows 07 and 07b of the same table: an ignored option has a warning that names the remedy.
 #[test]
 fn warning_of_a_probable_mistake_names_the_remedy() {
     assert_eq!(

@@ -42,7 +42,7 @@ fn hint_07_misspelt_option_is_named_with_the_nearest_known_one() {
     }
 }
 
-/// A hint would show a part of a password as well.
+/// A hint could reveal a part of a password.
 #[test]
 fn hint_07_option_whose_name_is_not_shown_has_no_hint() {
     let uri = "mongodb://a/?proxyHost=p&proxyUsername=u&proxyPassword=ab&maxPoolSzie=1";

@@ -45,9 +45,9 @@ pub trait CqlAuthenticator {
     /// [`CqlEncodeError`].
     fn write_token<S: Sink>(&self, token: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>;
 
-    /// Whether a text of the server has the secret in it; such a text is not kept. By default no text has.
+    /// Whether a text of the server contains the secret; such a text is not kept. False by default.
     ///
-    /// - `text`: a server's reason to refuse.
+    /// - `text`: the text of a server's refusal.
     fn is_revealed_by(&self, text: &str) -> bool {
         let _ = text;
         false

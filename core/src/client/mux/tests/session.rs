@@ -43,7 +43,7 @@ struct Socket {
     script: Script,
     heard: usize,
     full: bool,
-    /// Where the version of the first envelope goes.
+    /// The list that receives the version of the first envelope; `None` after that.
     versions: Option<Arc<Mutex<Vec<u8>>>>,
 }
 
@@ -337,19 +337,19 @@ fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
 #[test]
 fn security_9_refused_version_is_tried_again_after_a_time() {
     use crate::client::mux::LOWER_VERSION_FOR;
-    // A server, or an attacker on the path, that speaks version 3 alone.
+    // A server, or an attacker on the path, that supports only version 3.
     let of_version_3 = |mut envelope: Vec<u8>| {
         envelope[0] = 0x83;
         envelope
     };
     let refusal = || [of_version_3(envelope(0, ERROR, &refusal(0x000a, "unsupported protocol version")))].into();
-    // Its connections fail as soon as they are established: what follows READY is no envelope.
+    // Its connections fail as soon as they are established: the bytes after READY are not an envelope.
     let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
     let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
     let versions = stage.platform.with(|world| Arc::clone(&world.versions));
     let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
     stage.platform.run();
-    // The second connection tries the lower version at once. A third one finds no server.
+    // The connection after the refused one tries the lower version at once. After two of them fail, no further one is accepted.
     assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
     assert_eq!(stage.session.hosts()[0].version, Version::V3);
     stage.platform.with(|world| world.now += LOWER_VERSION_FOR);
