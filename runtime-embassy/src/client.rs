@@ -168,8 +168,8 @@ impl<L: Layout> Client<L> {
     /// - `body`: writes the command's elements, into the connection's buffer; `$db` is added. It is called again for each further attempt.
     /// - `reply`: where the reply is put.
     ///
-    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. One that failed before it was sent is tried once more,
-    /// and one that an overloaded server refused twice at most, without a pause in between.
+    /// The operation may take as long as [`Options::timeout`](crate::Options::timeout) allows. An operation that failed before it was sent is attempted once more,
+    /// one that an overloaded server refused at most twice more, without backoff.
     ///
     /// Cost: no allocation; the reply is copied once ([`Client::check_out`] spares that).
     ///

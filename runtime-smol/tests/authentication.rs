@@ -271,20 +271,20 @@ fn connection_lost_in_authentication_clears_the_pool() {
     });
 }
 
-/// SDAM-69, SDAM-75: the server is Unknown after it, and whoever comes next finds it again by a check that is made for it, and not by the one that
-/// the server answers only after heartbeatFrequencyMS.
+/// SDAM-69, SDAM-75: the error marks the server Unknown. The next operation requests a new check, which finds the server again. It does not wait for
+/// the check in flight, which the server answers only after heartbeatFrequencyMS.
 #[test]
-fn o7_authentication_error_does_not_hold_up_the_next_operation() {
+fn o7_authentication_error_does_not_delay_the_next_operation() {
     run(async {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
         let client = Client::new(options).expect("can be used");
-        eventually("it streams", || server.look(|view| view.exhausting_count() == 1)).await;
+        eventually("the monitor streams", || server.look(|view| view.exhausting_count() == 1)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
         refused(list(&client).await);
-        // Checks are so far apart that this one would not be answered before its time is over.
-        list(&client).await.expect("gets in");
+        // The interval of checks is so long that the check in flight would not be answered within the time of this operation.
+        list(&client).await.expect("the operation authenticates");
     });
 }
 
@@ -494,7 +494,7 @@ fn client_of_another_ones_options_has_its_credential() {
     run(async {
         let server = server();
         let first = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
-        // One option has the user's name in its own.
+        // The name of one option contains the user name `ada`.
         let shown = format!("{:?}", first.options()).replace("max_adaptive_retries", "");
         assert!(shown.contains("credential: Some") && !shown.contains("ada") && !shown.contains(PASSWORD), "{shown}");
         let options = first.options().clone();

@@ -1,7 +1,7 @@
-//! Connection strings that do not work, as users write them: each with the whole text that the user reads.
+//! Connection strings with common mistakes, each with the whole text of the error or the warnings.
 //!
-//! `cargo test -p poolhouse-smol --test connection_strings -- --nocapture` prints them as a table. A row's number is that of the kind of mistake. All run at once,
-//! with a short `serverSelectionTimeoutMS`; in the texts, times are `T` and free ports are what the system gave.
+//! `cargo test -p poolhouse-smol --test connection_strings -- --nocapture` prints them as a table. The number of a row is that of its kind of mistake.
+//! All rows run at the same time, with a short `serverSelectionTimeoutMS`. In the texts, `T` replaces each time, and ports are those that the system assigned.
 #![cfg(all(feature = "tls", feature = "auth"))]
 
 extern crate alloc;
@@ -21,10 +21,10 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Instant;
 
-/// How long each selection takes.
+/// The time limit of each selection.
 const SELECTION: &str = "serverSelectionTimeoutMS=2000";
 
-/// A resolver that finds no name and returns the text of the system's resolver.
+/// A resolver that resolves no name. Its error for a host has the text of the system's resolver.
 #[derive(Debug)]
 struct Nobody;
 
@@ -43,7 +43,7 @@ impl Resolver for Nobody {
     }
 }
 
-/// What a row expects.
+/// The expected outcome of a row.
 enum Expected {
     /// This error.
     Error(String),
@@ -62,18 +62,18 @@ fn row(number: &'static str, uri: impl Into<String>, expected: impl Into<String>
     Row { number, uri: uri.into(), command: bson::doc! { "ping": 1 }, expected: Expected::Error(expected.into()) }
 }
 
-/// A string with one option that is left out, with a warning that names its place.
+/// A row with one option that is ignored. Its warning names the byte at which the option begins.
 fn warned(number: &'static str, uri: String, warning: &str) -> Row {
     let place = uri.find('?').expect("options") + 1;
     Row { expected: Expected::Works(vec![format!("{warning} (at byte {place})")]), ..row(number, uri, "") }
 }
 
-/// What a selection says that found no server.
+/// The error of a selection that found no server.
 fn none(topology: &str) -> String {
     format!("no suitable server within T s; topology: {topology}")
 }
 
-/// What became of it: the text, and how long that took.
+/// Runs a command on a client of this string. Returns the warnings or the error, and the duration.
 async fn outcome(uri: &str, command: bson::Document) -> (Result<Vec<String>, Error>, Duration) {
     let begun = Instant::now();
     let work = async {
@@ -89,7 +89,7 @@ async fn outcome(uri: &str, command: bson::Document) -> (Result<Vec<String>, Err
     (work.await, begun.elapsed())
 }
 
-/// The text with `T` for the times in it.
+/// Replaces each time in a text by `T`.
 fn without_times(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     for place in 1..words.len() {
@@ -107,7 +107,7 @@ fn closed_port(host: &str) -> io::Result<u16> {
     Ok(TcpListener::bind((host, 0))?.local_addr()?.port())
 }
 
-/// Accepts connections and handles each one on a thread of its own.
+/// Accepts connections and handles each one on a separate thread.
 fn listen(handle: fn(std::net::TcpStream) -> io::Result<()>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -126,7 +126,7 @@ fn keeps_silent(mut stream: std::net::TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the first message and closes the connection, as a server that wants TLS may do.
+/// Reads the first message and closes the connection, as a server that requires TLS may do.
 fn hangs_up(mut stream: std::net::TcpStream) -> io::Result<()> {
     let mut buffer = [0; 4096];
     stream.read(&mut buffer).map(drop)
@@ -138,7 +138,7 @@ fn speaks_http(mut stream: std::net::TcpStream) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 }
 
-/// A path as connection strings want it.
+/// A path, percent-encoded for a connection string.
 fn escaped(path: &Path) -> String {
     path.to_str().expect("text").replace('%', "%25").replace('/', "%2F")
 }
@@ -153,7 +153,7 @@ fn with_tls(tls: ServerTls) -> FakeServer {
     start(options)
 }
 
-/// The only member of a set, whose configuration names it `mongo1:29114`.
+/// The only member of a replica set. The configuration of the set names it `mongo1:29114`.
 fn member_of_other_name() -> FakeServer {
     let mut state = ServerState::default();
     state.role = Role::Secondary;
@@ -162,7 +162,7 @@ fn member_of_other_name() -> FakeServer {
 }
 
 #[test]
-fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
+fn each_mistake_in_a_connection_string_has_a_text_with_its_reason() {
     let folder = Folder::new();
     let root = Holder::root("root");
     let ca = escaped(&folder.write("ca.pem", root.certificate()));
@@ -405,7 +405,7 @@ fn each_mistake_in_a_connection_string_is_named_with_its_reason() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The error at the end of the chain, if it is the operating system's.
+/// The kind of the error at the end of the chain of sources, if that error is the operating system's.
 fn root(error: &Error) -> Option<io::ErrorKind> {
     let mut end: &(dyn core::error::Error + 'static) = error;
     while let Some(source) = end.source() {
@@ -416,9 +416,9 @@ fn root(error: &Error) -> Option<io::ErrorKind> {
 
 type Work<'a> = Pin<Box<dyn Future<Output = Error> + 'a>>;
 
-/// A selection that finds no server, and a check-out from a server that was known until a moment ago.
+/// A command of a client that was connected until the server was killed, and a check-out of a client that was made after that.
 #[test]
-fn sources_lead_to_the_error_of_the_operating_system() {
+fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
     run(async {
         let server = start(FakeOptions::default());
         let uri = format!("mongodb://{}/?{SELECTION}", server.address());
@@ -428,10 +428,10 @@ fn sources_lead_to_the_error_of_the_operating_system() {
         server.kill().expect("killed");
         let checks: [Work<'_>; 2] = [
             Box::pin(async {
-                // The first one may meet a connection that was reset; the last one finds no server.
+                // The first command may fail because its connection was reset. The last one fails because no server was selected.
                 loop {
                     let error =
-                        client.run_command("db", bson::doc! { "ping": 1 }).await.expect_err("the server is gone");
+                        client.run_command("db", bson::doc! { "ping": 1 }).await.expect_err("the server was killed");
                     if error.is_timeout() {
                         return error;
                     }
@@ -439,7 +439,7 @@ fn sources_lead_to_the_error_of_the_operating_system() {
             }),
             Box::pin(async {
                 let other = Client::new(ClientOptions::parse(&uri).expect("right")).expect("right");
-                other.check_out().await.map(drop).expect_err("the server is gone")
+                other.check_out().await.map(drop).expect_err("the server was killed")
             }),
         ];
         for check in checks {

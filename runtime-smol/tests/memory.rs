@@ -1,4 +1,5 @@
-//! What connections keep of a large reply, on a client as it is used: its own tasks, sockets on loopback, and a server that pads its hello.
+//! The memory that connections keep after a large reply. It is measured on a complete client with its tasks, sockets on loopback, and a server that pads
+//! its hello reply.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 extern crate alloc;
@@ -18,7 +19,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Mutex;
 
-/// The system's allocator, counting what all threads hold but those of servers.
+/// The system's allocator. It counts the bytes that all threads hold, except the threads of servers.
 struct Counting;
 
 static HELD: AtomicIsize = AtomicIsize::new(0);
@@ -29,14 +30,14 @@ thread_local! {
 }
 
 fn note(change: isize) {
-    // A thread that is ending has no cell any more.
+    // In a thread that is ending, the thread-local value may be destroyed already.
     if !IS_SERVER.try_with(Cell::get).unwrap_or(false) {
         let held = HELD.fetch_add(change, Ordering::Relaxed) + change;
         MOST.fetch_max(held, Ordering::Relaxed);
     }
 }
 
-// SAFETY: every call goes to the system's allocator unchanged; counting touches atomics and a cell of the thread that
+// SAFETY: every call is passed to the system's allocator unchanged; counting uses atomics and a thread-local value that
 // needs no initialisation and allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -55,21 +56,21 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Tests that measure the process take turns.
+/// Serializes the tests that measure the process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// How a server answers hello.
+/// The replies of a server to hello.
 #[derive(Clone, Copy)]
 struct Hello {
-    /// On the first connection, which is the monitor's, bytes of padding.
+    /// Bytes of padding on the first connection, which is the monitor's.
     monitors_pad: usize,
-    /// On the others, which are the pool's, bytes of padding.
+    /// Bytes of padding on the other connections, which are the pool's.
     pool_pad: usize,
-    /// How the pool's hello is compressed, if it is.
+    /// The compression of the reply on the pool's connections.
     algorithm: Option<Algorithm>,
 }
 
-/// A standalone that greets, and answers nothing else. Ends with its connections and the process.
+/// Starts a standalone server that replies to each request with its hello reply. Its threads end with their connections or with the process.
 fn hostile_server(hello: Hello) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("bound");
@@ -80,7 +81,7 @@ fn hostile_server(hello: Hello) -> SocketAddr {
             let frames = Arc::clone(&frames);
             std::thread::spawn(move || {
                 IS_SERVER.set(true);
-                // The client hangs up at some time.
+                // An error means that the client has closed the connection.
                 let _ = greet(stream, &frames[place.min(1)]);
             });
         }
@@ -101,7 +102,7 @@ fn greet(mut stream: TcpStream, (frame, response_to_at): &(Vec<u8>, usize)) -> s
     }
 }
 
-/// A reply to hello, and where in it the id of the request is to be.
+/// A reply to hello, and the offset in it at which the id of the request must be written.
 fn frame(pad: usize, algorithm: Option<Algorithm>) -> (Vec<u8>, usize) {
     let reply = bson::doc! {
         "ok": 1, "isWritablePrimary": true, "maxWireVersion": 21, "minWireVersion": 0, "compression": ["zlib", "snappy", "zstd"],
@@ -121,7 +122,7 @@ fn frame(pad: usize, algorithm: Option<Algorithm>) -> (Vec<u8>, usize) {
 fn options(address: SocketAddr, compressor: Option<Compressor>) -> ClientOptions {
     let mut options = ClientOptions::new(address.to_string()).compressors(compressor);
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
-    // No check but the first, and those that selections ask for.
+    // Only the first check runs, and those that selections request.
     options.monitor.heartbeat_frequency = Duration::from_secs(600);
     options
 }
@@ -132,14 +133,14 @@ fn client(address: SocketAddr, compressor: Option<Compressor>, connections: u32)
     Client::new(options).expect("the options are right")
 }
 
-/// The executor's threads and the reactor exist after this, so that they are not measured.
+/// Starts the threads of the executor and the reactor before the measurement, so it does not include them.
 async fn begin() {
     let client = client(hostile_server(Hello { monitors_pad: 0, pool_pad: 0, algorithm: None }), None, 1);
     client.warm_up(PATIENCE).await.expect("a connection");
     client.close().await;
 }
 
-/// Each compressor that this build has, and none.
+/// No compressor, and each compressor of this build.
 fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
     let mut each = vec![(None, None)];
     if cfg!(feature = "zlib") {
@@ -155,10 +156,10 @@ fn each() -> Vec<(Option<Compressor>, Option<Algorithm>)> {
 }
 
 const CONNECTIONS: u32 = 20;
-/// Twenty connections as they are at first, with what a compressor keeps to inflate with.
+/// The limit for twenty new connections, including the memory that a compressor keeps for decompression.
 const IDLE_BYTES_MAX: isize = 2 * 1024 * 1024;
 
-/// The sum of what all connections keep. Without a compressor it is below the size of one such reply.
+/// The sum over all connections. Without a compressor it is below the size of one such reply.
 #[test]
 fn security_1_idle_connections_release_large_buffers() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -188,15 +189,15 @@ fn security_1_monitors_release_large_replies_at_once() {
         let before = HELD.load(Ordering::Relaxed);
         let client = client(server, None, 0);
         client.warm_up(PATIENCE).await.expect("a connection");
-        // Also the reply of the line that measures round trips, at most one at a time.
-        eventually("a monitor keeps less than a reply", || HELD.load(Ordering::Relaxed) - before < 450_000).await;
+        // This includes the reply on the connection that measures round trips. At most one reply exists at a time.
+        eventually("the monitor keeps less than one reply", || HELD.load(Ordering::Relaxed) - before < 450_000).await;
         client.close().await;
     });
 }
 
-/// Of a reply of 40 MB, compressed or not, no more is held at any time than 1 MiB takes.
+/// A reply of 40 MB, compressed or not, takes no more memory at any time than a message of 1 MiB.
 #[test]
-fn security_1_a_message_before_authentication_has_at_most_1_mib() {
+fn security_1_a_message_before_authentication_is_limited_to_1_mib() {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     run(async {
         begin().await;

@@ -294,7 +294,7 @@ fn errors_of_servers_are_errors_and_a_server_that_starts_passes_its_requests_on(
     });
 }
 
-/// B1: no socket takes bytes until all requests are in flight, so that they are written together whatever else the machine does.
+/// B1: sockets take no bytes until all requests are in flight. The requests are then written together, even on a busy machine.
 #[test]
 fn what_is_asked_together_is_written_together() {
     let server = CqlServer::start(CqlServerOptions::fast()).expect("a server");
@@ -307,7 +307,7 @@ fn what_is_asked_together_is_written_together() {
         probe.hold_writes();
         let load = join_all((0..1000).map(|_| session.query("void", Consistency::One)));
         let release = async {
-            eventually("all are in flight", || session.hosts()[0].state.in_flight == 1000).await;
+            eventually("all requests are in flight", || session.hosts()[0].state.in_flight == 1000).await;
             probe.release_writes();
         };
         let (replies, ()) = smol::future::zip(load, release).await;

@@ -58,7 +58,7 @@ async fn ping(guard: &mut Connection<'_>) -> (Option<OperationError>, Instant) {
     (error, Instant::now())
 }
 
-/// An operation in a task of its own that ends at its limit; the task returns when it was due to end, and when it ended.
+/// Spawns a task with an operation that ends at its limit. The task returns the time at which the operation was due to end, and the time at which it ended.
 fn time_out_after(client: &Client, limit: Duration) -> Task<(Instant, Instant)> {
     let client = client.clone();
     smol::spawn(async move {
@@ -71,8 +71,8 @@ fn time_out_after(client: &Client, limit: Duration) -> Task<(Instant, Instant)> 
     })
 }
 
-/// B1: the order of the ends is that of the limits. Between each two limits there is a timer of the bare runtime: where it fired in time, the machine did not stand
-/// still, and the operation with the shorter limit must have ended before the other one.
+/// B1: operations end in the order of their limits. A timer of the bare runtime is due between each limit and the next one. If it fired in time, the machine
+/// did not stall, and the operation with the shorter limit must have ended first.
 #[test]
 fn operations_end_each_at_its_own_limit_whatever_the_order() {
     const GAP: Duration = Duration::from_millis(200);
@@ -80,13 +80,13 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
     let server = silent_server();
     let client = client(&server);
     run(async {
-        // The clock sleeps for the longest first, and must wake for each earlier one. Each operation begins when the one before it is under way.
+        // The clock first sleeps until the longest limit, and must wake for each shorter one. Each operation begins after the previous one is at the server.
         let order: [u32; 5] = [5, 3, 1, 2, 4];
         let mut judged = BTreeSet::new();
         let mut rounds = 0;
         'rounds: while judged.len() < 4 {
             rounds += 1;
-            assert!(rounds <= ROUNDS_MAX, "the machine stood still in each round; judged: {judged:?}");
+            assert!(rounds <= ROUNDS_MAX, "the machine stalled in each round; judged: {judged:?}");
             warm(&client, order.len()).await;
             let begun = Instant::now();
             let due = |place: u32| begun + GAP * (place + 1);
@@ -106,7 +106,7 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
                 }
                 tasks.insert(place, time_out_after(&client, limit));
                 expected += 1;
-                eventually("it is under way", || pings() == expected).await;
+                eventually("the operation reaches the server", || pings() == expected).await;
             }
             let mut ends = Vec::new();
             for (_, task) in tasks {
@@ -114,9 +114,12 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
             }
             for ((place, alive), pair) in (1_u32..).zip(alive).zip(ends.windows(2)) {
                 let [(due, ended), (due_next, ended_next)] = pair else { unreachable!("two at a time") };
-                // Each operation begins in a task of its own, which a machine that stood still may have begun late.
+                // Each operation begins in a separate task. A stalled machine may have started that task late.
                 if alive.await && *due + GAP / 2 < *due_next {
-                    assert!(ended < ended_next, "limit {place} of 5 ended after the next longer one: {ends:?}");
+                    assert!(
+                        ended < ended_next,
+                        "the operation with limit {place} of 5 ended after the next one: {ends:?}"
+                    );
                     judged.insert(place);
                 }
             }
@@ -124,10 +127,11 @@ fn operations_end_each_at_its_own_limit_whatever_the_order() {
     });
 }
 
-/// P19: the budget of lateness on an idle machine.
+/// P19: the permitted lateness on an idle machine.
 const LATE_MAX: Duration = Duration::from_millis(20);
 
-/// B1: half of the operations end at most so late after their limits. A timer of the bare runtime for each shows how late this machine is by itself.
+/// B1: the median lateness of operations after their limits is bounded. A timer of the bare runtime for each operation measures how late this machine is
+/// without the client.
 #[test]
 fn operations_end_soon_after_their_limits() {
     const COUNT: usize = 64;
@@ -135,7 +139,7 @@ fn operations_end_soon_after_their_limits() {
     let client = client(&server);
     run(async {
         warm(&client, COUNT).await;
-        // In an order that is neither that of the limits nor its reverse.
+        // The limits are neither in ascending nor in descending order.
         let limits: Vec<_> = (0..COUNT).map(|n| Duration::from_millis(200 + (n as u64 * 37) % 64 * 10)).collect();
         let (mut operations, mut timers) = (Vec::new(), Vec::new());
         for limit in &limits {
@@ -149,12 +153,12 @@ fn operations_end_soon_after_their_limits() {
             }));
         }
         let (late, bare) = (median_lateness(operations).await, median_lateness(timers).await);
-        println!("late in the median: operations {late:?}, timers of the runtime {bare:?}");
-        assert!(late <= LATE_MAX + bare * 4, "late in the median: operations {late:?}, timers of the runtime {bare:?}");
+        println!("median lateness: operations {late:?}, timers of the runtime {bare:?}");
+        assert!(late <= LATE_MAX + bare * 4, "median lateness: operations {late:?}, timers of the runtime {bare:?}");
     });
 }
 
-/// - `tasks`: each returns when it was due to end, and when it ended.
+/// - `tasks`: each returns the time at which it was due to end, and the time at which it ended.
 async fn median_lateness(tasks: Vec<Task<(Instant, Instant)>>) -> Duration {
     let mut late = Vec::new();
     for task in tasks {

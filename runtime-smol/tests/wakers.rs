@@ -1,4 +1,4 @@
-//! Wakers of an executor that misbehaves: their `clone` panics, or calls the client. No lock is held then.
+//! Wakers of a faulty executor: their `clone` panics or calls the client. The client must hold no lock while it clones a waker.
 #![allow(unsafe_code, reason = "a waker whose clone does something cannot be written without; libraries forbid it")]
 
 extern crate alloc;
@@ -16,14 +16,14 @@ use poolhouse_tests::patience::{PATIENCE, eventually, run};
 use std::panic::catch_unwind;
 use std::sync::{Mutex, mpsc};
 
-/// What a clone of the waker does first. Waking does nothing: the tests poll by hand.
+/// The function that is called first when the waker is cloned. Waking does nothing, because the tests poll the futures themselves.
 struct Trick(Box<dyn Fn() + Send + Sync>);
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: the waker that is cloned owns a count of this Arc.
     let trick = unsafe { &*data.cast::<Trick>() };
     (trick.0)();
-    // SAFETY: as above; the count is the clone's.
+    // SAFETY: as above; the clone owns the new count.
     unsafe { Arc::increment_strong_count(data.cast::<Trick>()) };
     RawWaker::new(data, &VTABLE)
 }
@@ -31,7 +31,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 unsafe fn wake_by_ref(_: *const ()) {}
 
 unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: the count of the waker that is dropped.
+    // SAFETY: the waker that is dropped owns this count.
     drop(unsafe { Arc::from_raw(data.cast::<Trick>()) });
 }
 
@@ -44,7 +44,7 @@ fn waker(on_clone: impl Fn() + Send + Sync + 'static) -> Waker {
 }
 
 fn panicking() -> Waker {
-    waker(|| panic!("as the test wants it"))
+    waker(|| panic!("this waker cannot be cloned"))
 }
 
 fn poll_with<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::Output> {
@@ -55,7 +55,7 @@ fn poll_with<F: Future + ?Sized>(future: Pin<&mut F>, waker: &Waker) -> Poll<F::
 fn poll_and_panic<F: Future<Output: Debug>>(what: &str, future: F) {
     let mut future = pin!(future);
     let polled = catch_unwind(AssertUnwindSafe(|| poll_with(future.as_mut(), &panicking())));
-    assert!(polled.is_err(), "{what}: it waits, so that the waker was cloned: {polled:?}");
+    assert!(polled.is_err(), "{what}: the future waits, so it must clone the waker: {polled:?}");
 }
 
 fn server() -> FakeServer {
@@ -70,7 +70,7 @@ fn client(server: &FakeServer) -> Client {
     Client::new(options).expect("the options are right")
 }
 
-/// A client whose server is never found.
+/// A client that never finds its server.
 fn lonely() -> Client {
     Client::new(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
 }
@@ -80,26 +80,26 @@ fn ping() -> bson::Document {
 }
 
 #[test]
-fn security_8_a_waker_whose_clone_panics_costs_no_slot() {
+fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
     run(async {
         let server = server();
         let client = client(&server);
         let held = client.check_out().await.expect("a connection");
         poll_and_panic("check_out", client.check_out());
-        // The same where an observer has every step looked at, and where the last check-out waited.
+        // The same with a subscriber, which makes every step look at its events, and after a check-out that waited.
         let mut subscription = client.subscribe();
         poll_and_panic("check_out", client.check_out());
         poll_and_panic("check_out", client.check_out());
         drop(held);
         let held = client.check_out().await.expect("the only connection is not lost");
-        eventually("no other waits", || {
+        eventually("no other check-out waits", || {
             client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 0 && pool.counts.in_use == 1)
         })
         .await;
         while subscription.try_next().is_some() {}
         poll_and_panic("next", subscription.next());
         drop(held);
-        // A waiter that goes on with another waker than before.
+        // A waiter that is polled with another waker than before.
         let held = client.check_out().await.expect("a connection");
         {
             let mut waiting = pin!(client.check_out());
@@ -109,7 +109,7 @@ fn security_8_a_waker_whose_clone_panics_costs_no_slot() {
         drop(held);
         client.run_command("admin", ping()).await.expect("the only connection is not lost");
         poll_and_panic("run_command", client.run_command("admin", ping()));
-        client.run_command("admin", ping()).await.expect("another one");
+        client.run_command("admin", ping()).await.expect("a second command");
         client.close().await;
         let lonely = lonely();
         for _ in 0..3 {
@@ -120,12 +120,12 @@ fn security_8_a_waker_whose_clone_panics_costs_no_slot() {
     });
 }
 
-/// At the first look of a check-out, and while it waits.
+/// At the first poll of a check-out, and while the check-out waits.
 #[test]
 fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted() {
     run(async {
         let server = server();
-        // For the guard that the waker returns, which borrows the client.
+        // The client is leaked, because the guard in the waker borrows it.
         let client: &'static Client = Box::leak(Box::new(client(&server)));
         for waits in [false, true] {
             let held = Arc::new(Mutex::new(Some(client.check_out().await.expect("a connection"))));
@@ -137,8 +137,10 @@ fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted
             if waits {
                 assert!(poll_with(check_out.as_mut(), Waker::noop()).is_pending());
             }
-            let Poll::Ready(granted) = poll_with(check_out.as_mut(), &returning) else { panic!("it was returned") };
-            // The place of the waiter is free for the next.
+            let Poll::Ready(granted) = poll_with(check_out.as_mut(), &returning) else {
+                panic!("the connection was returned")
+            };
+            // The slot of the waiter is free for the next one.
             {
                 let mut next = pin!(client.check_out());
                 assert!(poll_with(next.as_mut(), Waker::noop()).is_pending());
@@ -150,9 +152,9 @@ fn security_8_a_connection_that_is_returned_while_the_waker_is_cloned_is_granted
     });
 }
 
-/// A thread of its own, as a deadlock would not end.
+/// Runs on a separate thread, because a deadlock would not end.
 #[test]
-fn security_8_a_waker_whose_clone_calls_the_client_ends() {
+fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
     let (done, ended) = mpsc::channel();
     std::thread::spawn(move || {
         run(async {
@@ -180,7 +182,7 @@ fn security_8_a_waker_whose_clone_calls_the_client_ends() {
             drop(held);
             server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));
             assert!(poll_with(pin!(client.run_command("admin", ping())), &calling).is_pending());
-            // More connections than the pool may have, so that it waits.
+            // A warm-up for more connections than the pool has, so it waits.
             let mut options = client.pool_options();
             options.max_pool_size = 2;
             client.set_pool_options(options).expect("right");
@@ -194,7 +196,7 @@ fn security_8_a_waker_whose_clone_calls_the_client_ends() {
             lonely.close().await;
             client.close().await;
         });
-        done.send(()).expect("the test waits");
+        done.send(()).expect("the receiver exists");
     });
     ended.recv_timeout(PATIENCE * 2).expect("no deadlock");
 }

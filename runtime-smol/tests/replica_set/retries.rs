@@ -1,4 +1,4 @@
-//! The further attempts: what gets them, what does not, and how the operation ends without them.
+//! Further attempts of an operation: the errors that cause them, the errors that do not, and the outcome of an operation without them.
 
 use super::support::{client, eventually, known, options, ping, ping_with, refused, run, sent, set, still_set};
 use core::time::Duration;
@@ -99,7 +99,7 @@ fn establishment_that_is_labelled_is_retried() {
         set.server(primary).set_fail_point(point(FailPointMode::Times(1)));
         ping(&client).await.expect("the second attempt succeeds");
         assert_eq!(pool(&client, &set, primary).generation, 0, "overload clears nothing");
-        // As often as an overload is: with nobody idle, and every establishment hung up on, the error is the establishment's.
+        // As often as after an overload. No connection is idle and the server closes every new one, so the error is that of the establishment.
         let held = client.check_out().await.expect("a connection");
         let accepted = set.server(primary).accepted_count();
         set.server(primary).set_fail_point(point(FailPointMode::AlwaysOn));
@@ -173,7 +173,7 @@ fn overload(mode: FailPointMode) -> FailPoint {
     FailPoint::new(mode, &["ping"]).error(462).labels(&OVERLOAD)
 }
 
-/// Client Backpressure, on runCommand: without both options it is not attempted again. A command that may run twice is a read.
+/// Client Backpressure, on runCommand: a command is attempted again only if both options are true. A command that may run twice counts as a read.
 #[test]
 fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
     run(async {
@@ -191,7 +191,7 @@ fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
             let mut options = options(&set.uri());
             (options.retry_reads, options.retry_writes) = (reads, writes);
             options.app_name = Some("allowed".to_owned());
-            // No check meets the fail point, which is meant for the pool's handshakes.
+            // The fail point is for the handshakes of the pool, so no check may meet it.
             options.monitor.heartbeat_frequency = Duration::from_secs(60);
             options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Poll;
             let client = client(options);
@@ -215,7 +215,7 @@ fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
 }
 
 #[test]
-fn o2_an_overload_is_retried_as_often_as_max_adaptive_retries_says() {
+fn o2_an_overload_is_retried_as_often_as_max_adaptive_retries_allows() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -240,7 +240,7 @@ fn o2_an_overload_is_retried_as_often_as_max_adaptive_retries_says() {
 }
 
 #[test]
-fn o2_an_overload_is_retried_elsewhere_only_with_overload_retargeting() {
+fn o2_an_overload_is_retried_on_another_member_only_with_overload_retargeting() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -262,7 +262,7 @@ fn o2_an_overload_is_retried_elsewhere_only_with_overload_retargeting() {
     });
 }
 
-/// Retryable Reads: without timeoutMS the end of the time for a command is a network error. It counts as one of the attempts.
+/// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error. It counts as one of the attempts.
 #[test]
 fn o3_a_repeatable_command_is_attempted_again_after_the_socket_timeout() {
     run(async {
@@ -281,7 +281,7 @@ fn o3_a_repeatable_command_is_attempted_again_after_the_socket_timeout() {
             let outcome = ping_with(&client, may_run_twice(repeatable)).await;
             assert_eq!(sent(&server, "ping").len() - before, attempts, "repeatable={repeatable}");
             match outcome {
-                Ok(()) => assert!(attempts > silences as usize, "the server kept silent"),
+                Ok(()) => assert!(attempts > silences as usize, "the server replied to none of the attempts"),
                 Err(error) => {
                     assert!(matches!(error, Error::Operation(OperationError::Timeout)), "{error:?}");
                     assert_eq!(attempts, silences as usize);

@@ -115,9 +115,9 @@ fn lookup_that_nobody_answers_fails_after_its_time_and_not_before() {
     });
 }
 
-/// Over UDP the system reports a closed port to the read that follows.
+/// Over UDP, the system reports a closed port as the error of the next read.
 #[test]
-fn errors_3_name_server_that_refuses_is_an_error_with_the_systems_reason() {
+fn errors_3_lookup_at_a_closed_port_fails_with_the_error_of_the_system() {
     run(async {
         let free = UdpSocket::bind("127.0.0.1:0").expect("a port");
         let closed = free.local_addr().expect("it is bound");
