@@ -1,11 +1,11 @@
-//! Names that an attacker chooses, and honest ones that are as long.
+//! Names that an attacker chooses, and honest names of the same length.
 
 use alloc::collections::BTreeMap;
 
 use crate::choices::Choices;
 use crate::rng::Rng;
 
-/// What the blocks of a name are made of: as the names of hosts are written.
+/// The characters of a block: they are valid in host names.
 const LETTERS: [char; 32] = [
     'a', 'b', 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j', 'k', 'l', 'm', 'n', 'o', 'p', 'q', 'r', 's', 't', 'u', 'v', 'w',
     'x', 'y', 'z', '0', '1', '2', '3', '4', '5',
@@ -13,9 +13,10 @@ const LETTERS: [char; 32] = [
 /// Bytes of a block.
 const BLOCK: usize = 8;
 
-/// Returns `count` names with the same 32-bit FNV-1a hash, which stays the same if equal bytes are appended. Each doubling of `count` adds eight bytes to a name.
+/// Returns `count` names with the same 32-bit FNV-1a hash. Their hashes stay equal if the same bytes are appended to all. Each doubling of `count` adds eight
+/// bytes to a name.
 ///
-/// By multicollision: two blocks that lead from one state to the same next one are found among some 65,536, for each doubling anew.
+/// The names are a multicollision: for each doubling, two blocks that lead from one state of the hash to the same next state are found among some 65,536.
 ///
 /// # Panics
 ///
@@ -45,7 +46,7 @@ pub fn colliding(count: usize) -> Vec<String> {
     names
 }
 
-/// So many names of this length, by chance.
+/// Returns `count` random names of `bytes` bytes.
 #[must_use]
 pub fn honest(count: usize, bytes: usize) -> Vec<String> {
     let mut rng = Rng::new(8);

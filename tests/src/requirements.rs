@@ -204,7 +204,7 @@ fn is_test(name: &str) -> bool {
     name.starts_with("tests/") || name.starts_with("fuzz/") || name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 
-/// Collects sources and scenarios. Other JSON is what a run has left, and no test.
+/// Collects source files and scenarios. Other JSON files are the output of runs, not tests.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

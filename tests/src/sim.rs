@@ -85,7 +85,8 @@ impl Shape {
         self
     }
 
-    /// Lets the client have no subscriber, and not read the clock for part of the check-outs and check-ins: without maxIdleTimeMS, until options change.
+    /// Simulates a client without a subscriber that does not read the clock for part of its check-outs and check-ins. maxIdleTimeMS is zero until
+    /// options change.
     #[must_use]
     pub fn with_untimed_calls(mut self) -> Self {
         self.options =
@@ -93,7 +94,7 @@ impl Shape {
         for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::UntimedRefused] {
             self.weights[kind as usize] = 100 / kind.rarity();
         }
-        // Connections are available, and options change.
+        // These operations make connections available and change options.
         for kind in [Kind::Ready, Kind::Established, Kind::Drain, Kind::CheckOut, Kind::Claim] {
             self.weights[kind as usize] = self.weights[kind as usize].max(50);
         }
@@ -175,7 +176,7 @@ pub fn seed(of: &Decisions, counters: &mut Counters, trace: Option<&Trace>) -> R
     if seed % 4 == 3 {
         shape = shape.with_filling();
     }
-    // None of the seeds that are pinned.
+    // No pinned seed is a multiple of five.
     if seed.is_multiple_of(5) {
         shape = shape.with_untimed_calls();
     }

@@ -52,7 +52,7 @@ pub fn files(subdir: &str) -> Result<Vec<(String, PathBuf)>, SkipReason> {
     files_in(&resolve(Path::new(&value)), subdir)
 }
 
-/// Whether the official files are a checkout of the specifications, which has every suite. A folder that is laid out as its `source/` may be a selection.
+/// Whether the official files are a checkout of the specifications, which has every suite. A folder with the layout of its `source/` may have only some suites.
 #[must_use]
 pub fn is_checkout() -> bool {
     env::var_os(SPEC_DIR).is_some_and(|value| resolve(Path::new(&value)).join("source").is_dir())

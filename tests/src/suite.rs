@@ -35,12 +35,12 @@ impl<E: fmt::Display> Verdict for Result<(), E> {
 /// The body of one case.
 type Body = Box<dyn FnOnce() -> Result<(), String> + Send>;
 
-/// A part of a suite whose cases do not run.
+/// A part of a suite with cases that do not run.
 #[derive(Debug)]
 struct Part {
     name: String,
     reason: String,
-    /// It should run: with `CI=true` that it does not is a failure.
+    /// The part should run, so it fails with `CI=true`.
     is_wanted: bool,
 }
 
@@ -94,14 +94,14 @@ impl Suite {
         self
     }
 
-    /// Skips a part of the suite whose cases are missing: one of several folders, say.
+    /// Skips a part of the suite because its cases are missing, for example one of several folders.
     ///
-    /// It is an ignored case of this name, and a failed one with `CI=true`.
+    /// The part is an ignored case of this name; with `CI=true` it is a failed case.
     pub fn missing(self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
         self.part(part, reason, true)
     }
 
-    /// Skips a part of the suite that cannot run here, also with `CI=true`: an ignored case of this name.
+    /// Skips a part of the suite that cannot run here, also with `CI=true`. The part is an ignored case of this name.
     pub fn left_out(self, part: impl Into<String>, reason: impl fmt::Display) -> Self {
         self.part(part, reason, false)
     }
@@ -120,8 +120,8 @@ impl Suite {
     /// Runs the cases as the command line asks and returns the exit code of the target.
     ///
     /// A skipped suite prints `skipped: <name> suite: <reason>` and reports its cases as ignored; with `CI=true` they
-    /// fail instead. A skipped part prints `skipped: <name>/<part>: <reason>`, and is an ignored case by itself; with `CI=true` a missing one fails. A suite that
-    /// found no case at all fails: it would prove nothing.
+    /// fail instead. A skipped part prints `skipped: <name>/<part>: <reason>` and is a separate ignored case; with `CI=true` a missing part fails. A suite that
+    /// found no case at all fails, because it would prove nothing.
     pub fn run(self) -> ExitCode {
         let arguments = Arguments::from_args();
         let ci = std::env::var("CI").is_ok_and(|value| value == "true");

@@ -1,5 +1,5 @@
-//! Whatever a peer says: reading it allocates nothing, and what is made room for is bounded by what has come, on every file of the corpora. What is
-//! kept of it for readers of events is bounded, too.
+//! Memory for the bytes of a peer, on every file of the corpora: reading them allocates nothing, and the memory that is reserved for a message is bounded
+//! by the bytes that have arrived. The memory of events that wait for their reader is bounded, too.
 #![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
 
 use core::alloc::{GlobalAlloc, Layout};
@@ -155,7 +155,7 @@ impl HelloLists for Lists {
     }
 }
 
-/// Publishes what a topology tells.
+/// Publishes the events of a topology.
 struct Told<'s>(&'s Subscribers);
 
 impl Observer<SdamEvent<'_>> for Told<'_> {
@@ -177,7 +177,7 @@ fn secondary(lists: &Lists, set_version: i64) -> HelloInfo<'static, &Lists> {
 
 /// One member sends one large reply; another member sends many small replies.
 #[test]
-fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
+fn security_5_unread_events_hold_no_more_than_their_limit() {
     for (count, bytes) in [(400, 9_500), (400, 200), (300, 20)] {
         let subscribers = Subscribers::default();
         let mut subscription = subscribers.subscribe(SUBSCRIPTION_EVENTS, |_| true);
@@ -202,8 +202,8 @@ fn security_5_events_that_nobody_reads_hold_no_more_than_their_limit() {
                 Notice::Lost { count } => usize::try_from(count).expect("not so many"),
             })
             .sum();
-        assert!(counted > 2_000, "{counted} events are no attack");
-        // Besides what waits: the topology itself, and the copy that is being made.
+        assert!(counted > 2_000, "{counted} events are too few for an attack");
+        // In addition to the events that wait: the topology itself, and the copy that is being made.
         let limit = SUBSCRIPTION_BYTES + (1 << 20);
         assert!(held <= limit, "{held} bytes are held for {count} tags of {bytes} bytes");
     }

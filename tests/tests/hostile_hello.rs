@@ -1,4 +1,4 @@
-//! Replies to hello whose names an attacker chose: they cost about as much as honest ones of the same size.
+//! Hello replies with names that an attacker chose cost about as much as honest replies of the same size.
 
 use core::time::Duration;
 use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
@@ -39,7 +39,7 @@ impl HelloLists for Lists {
     }
 }
 
-/// A replica set whose primary sends one hello reply after another.
+/// A replica set with a primary that sends one hello reply after another.
 struct Set {
     topology: Topology<OnHeap>,
     server: ServerId,
@@ -61,7 +61,10 @@ impl Set {
             lists,
             ..HelloInfo::default()
         };
-        assert!(self.topology.handle_hello(Instant::ORIGIN, self.server, &hello, None, &mut ()), "it is taken");
+        assert!(
+            self.topology.handle_hello(Instant::ORIGIN, self.server, &hello, None, &mut ()),
+            "the reply is accepted"
+        );
         while self.topology.poll_action().is_some() {}
     }
 }
@@ -72,7 +75,7 @@ fn used() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
 }
 
-/// What ten replies cost which say these in turn, at best of many times: whatever else the machine does only adds to it.
+/// The processor time of ten replies with these lists in turn. It is the minimum of many rounds, because other load of the machine only adds to it.
 fn cost(replies: &[Lists]) -> Duration {
     let mut set = Set::new();
     let round = |_| {
@@ -83,7 +86,7 @@ fn cost(replies: &[Lists]) -> Duration {
     (0..30).map(round).min().expect("some rounds")
 }
 
-/// The names in two halves, of which the one replaces the other in every reply.
+/// The names in two halves, which replace each other with every reply.
 fn halves(names: &[String], list: impl Fn(Vec<String>) -> Lists) -> [Lists; 2] {
     let (one, other) = names.split_at(names.len() / 2);
     [one, other].map(|names| list(names.to_vec()))
@@ -111,8 +114,8 @@ fn security_2_reply_with_chosen_names_costs_at_most_three_times_an_honest_one() 
         let chosen: [(&str, Vec<String>, usize); 6] = [
             ("of one hash", colliding, bytes),
             ("that begin alike", alike(bytes), bytes),
-            ("as long as can be, that begin alike", alike(240), 240),
-            ("in order", sorted(false), bytes),
+            ("of 240 bytes, that begin alike", alike(240), 240),
+            ("in ascending order", sorted(false), bytes),
             ("in descending order", sorted(true), bytes),
             ("all the same", same(bytes), bytes),
         ];
@@ -125,7 +128,7 @@ fn security_2_reply_with_chosen_names_costs_at_most_three_times_an_honest_one() 
     }
 }
 
-/// A client of a primary whose greeting carries these tags from now on.
+/// A client, and its primary with tags that a test can change.
 struct Greeted {
     server: FakeServer,
     client: Client,
@@ -143,12 +146,13 @@ impl Greeted {
         Self { server, client }
     }
 
+    /// Changes the tags in the hello replies of the primary.
     fn greet(&self, names: &[String], value: u32) {
         let tags: bson::Document = names.iter().map(|name| (name.clone(), value.to_string().into())).collect();
         self.server.update_state(|state| drop(state.fields.insert("tags", tags)));
     }
 
-    /// How many pings are answered within a second, each 10 ms after the one before, while the server says something new every 200 ms.
+    /// The number of pings that are answered within a second, with a pause of 10 ms after each, while the server changes its tags every 200 ms.
     async fn pings(&self, names: &[String], round: u32) -> u32 {
         let (begun, mut count) = (std::time::Instant::now(), 0);
         let mut said = 0;
@@ -168,14 +172,14 @@ impl Greeted {
             primary.tags().all(|(name, _)| names.iter().any(|known| known == name)),
             "the client has processed a reply with these tags"
         );
-        assert_eq!(primary.tags().len(), 511, "tags are taken as far as there are places");
+        assert_eq!(primary.tags().len(), 511, "tags beyond the limit are left out");
         count
     }
 }
 
-/// Both kinds of names take turns, so that whatever else the machine does hits both.
+/// Rounds with honest and with chosen names alternate, so other load of the machine affects both.
 #[test]
-fn security_2_pings_go_on_while_a_stream_of_replies_has_chosen_tags() {
+fn security_2_stream_of_replies_with_chosen_tags_does_not_delay_pings() {
     smol::block_on(async {
         let greeted = Greeted::new().await;
         let chosen = colliding(4_000);

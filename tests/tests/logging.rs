@@ -1,8 +1,8 @@
-//! The official log message tests of pools and topologies, a case per test and named file: description, and our own scenarios in the same
-//! (unified) format, a case per file, each by a real client against the fake server.
+//! The official log message tests of pools and topologies: a case for each test, with the name `file: description`. And our own scenarios in the same
+//! (unified) format: a case for each file. Each case runs a real client against the fake server.
 //!
 //! A test of an official file that asks for what is not here (authentication, sessions, messages of commands) is skipped by
-//! name and counts as ignored. Our own must run. The subscriber is the process's, so cases run one after the other.
+//! name and counts as ignored. Our own scenarios must run. The process has one log subscriber, so cases run one after the other.
 #![forbid(unsafe_code)]
 
 extern crate alloc;
@@ -46,8 +46,8 @@ fn main() -> ExitCode {
                 let wanted = files.into_iter().filter(|(name, _)| name.starts_with(prefix));
                 trials.extend(wanted.flat_map(|(name, path)| official(&name, &path)));
             }
-            // A checkout of the specifications has these files, and with CI=true they must run. A selection of the official files need not have them, and our own
-            // scenarios are about the same messages: then the folder is an ignored case by its name.
+            // A checkout of the specifications has these files, and with CI=true they must run. A selection of the official files may lack them. Then the
+            // folder is an ignored case with its name, and our own scenarios test the same messages.
             Err(reason) => {
                 let reason = reason.to_string();
                 if !arguments.list {
@@ -101,7 +101,7 @@ fn relaxed_tls() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Options that are left out are reported by every way to make a client.
+/// Every way to make a client logs the options that are ignored.
 fn ignored_options() -> Result<(), Failed> {
     let uri = "mongodb://127.0.0.1:1/?appNome=shop&maxPoolSize=-1";
     let parse = || ClientOptions::parse(uri).expect("unknown options are left out");
@@ -140,11 +140,11 @@ fn tests(file: &Value) -> impl Iterator<Item = &Value> {
     file["tests"].as_array().into_iter().flatten()
 }
 
-/// A case for each test of an official file, which may ask for what is not here.
+/// A case for each test of an official file. A test may require features that this driver lacks.
 fn official(name: &str, path: &Path) -> Vec<Trial> {
     let file = match read(path) {
         Ok(file) if tests(&file).next().is_some() => Arc::new(file),
-        Ok(_) => return vec![Trial::test(name, || Err(Failed::from("no test in it")))],
+        Ok(_) => return vec![Trial::test(name, || Err(Failed::from("the file has no test")))],
         Err(error) => return vec![Trial::test(name, move || Err(error))],
     };
     let trial = |(place, test): (usize, &Value)| {
@@ -161,7 +161,7 @@ fn official(name: &str, path: &Path) -> Vec<Trial> {
     tests(&file).enumerate().map(trial).collect()
 }
 
-/// All tests of a scenario of our own, each of which must run.
+/// Runs all tests of one of our own scenarios. Each test must run.
 fn run_own(path: &Path) -> Result<(), Failed> {
     let file = read(path)?;
     let mut failed = Vec::new();
@@ -176,7 +176,7 @@ fn run_own(path: &Path) -> Result<(), Failed> {
         }
     }
     if tests(&file).next().is_none() {
-        failed.push("no test in it".to_owned());
+        failed.push("the file has no test".to_owned());
     }
     if failed.is_empty() { Ok(()) } else { Err(Failed::from(failed.join("\n"))) }
 }

@@ -4,17 +4,17 @@ use std::process::ExitCode;
 
 use poolhouse_tests::sdam;
 
-/// A test that is too large for the fixed memory runs on the heap alone: of 100 no more than these.
+/// The maximum percentage of tests that are too large for the fixed memory. These run only on the heap.
 const BEYOND_PERCENT_MAX: u32 = 5;
 
 fn main() -> ExitCode {
     let code = sdam::suite().run();
     let (within, beyond) = sdam::in_place();
     println!("sdam: {within} of {} tests also ran in fixed memory", within + beyond);
-    // One that was asked for by name may be too large.
+    // A test that was selected by name may be too large.
     let is_whole = std::env::args_os().len() == 1;
     if is_whole && beyond * 100 > (within + beyond) * BEYOND_PERCENT_MAX {
-        println!("sdam: too few");
+        println!("sdam: too few tests fit into the fixed memory");
         return ExitCode::FAILURE;
     }
     code

@@ -68,7 +68,7 @@ fn run_file(path: &Path, folder: &str, records: &Records, source: Source) -> Res
     run(&serde_json::from_slice(&fs::read(path)?)?, folder, records, source)
 }
 
-/// Our own case of a string with a database and without a credential, as the official `uri-with-admin-database` is.
+/// Our own case of a connection string with a database and without a credential, like the official `uri-with-admin-database`.
 fn database_without_credential(source: Source) -> Result<(), Failure> {
     let mut records = Records { ttl: 60, ..Records::default() };
     records.set_srv("_mongodb._tcp.o15.example.com", &["db1.example.com:27017"]);
@@ -105,7 +105,7 @@ fn run(file: &Value, folder: &str, records: &Records, source: Source) -> Result<
         let found = match name.as_str() {
             "user" => credential.and_then(|credential| credential.username.as_deref()),
             "password" => credential.and_then(|credential| Some(credential.password.as_ref()?.expose())),
-            // The database behind the hosts, by each of its names: a string without a credential has one as well.
+            // Each of these names means the database that follows the hosts. A string without a credential has that database too.
             "db" | "defaultDatabase" | "auth_database" => resolved.database(),
             other => return Err(format!("{other} is not known").into()),
         };

@@ -14,7 +14,7 @@ use poolhouse_tests::sim::{self, Counters};
 use poolhouse_tests::{figures, fuzz};
 use std::process::ExitCode;
 
-/// Lives that once failed, and what it was. Each is what is left of a life that fails when its bug is put back.
+/// Simulated runs that once failed, each with the name of its bug. Each is the reduced form of a run that fails if its bug is put back.
 const SCRIPTS: [(&str, &str); 9] = [
     (
         "239: operations 301 0 207 189 0 0 99 172 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 147 0 64 0 0 0 0 256 330 0 285 622 1 200; shape 0 0 1 0 0 0 0 0 1 0 1 63 1 82 1 80 0 1 81 1 0 0 1 96 1 49 0 1 40 1 1 0 1 52 1 72 0 1 0 1 82 0 1 65 1 42 1 64 1 56 1 72 1 80 1 54 1 0 1 60 1 66 0 1 54 1 69 0 1 0 0 0 0 8",
@@ -35,15 +35,15 @@ const SCRIPTS: [(&str, &str); 9] = [
     ),
     (
         "978: operations 261 0 262 120 0 27 0 4 120 0 133 363 0 0 27 0 0 176 437 0 120 0 233 1 2 0 422 2; shape 0 2 0 0 1 0 0 0 1 1 26 1 92 1 12 1 0 0 1 48 0 0 0 0 0 1 88 1 96 1 4 0 0 1 92 0 1 24 0 1 55 1 0 1 24 1 80 1 78 0 0 0 0 0 0 0 0 1 0 0 0 0 0 5",
-        "fork_was_told_as_the_cause_later",
+        "fork_was_reported_as_the_cause_later",
     ),
     (
         "86: operations 136 0 172 142 0 145 0 146 0 146 1 0 0; shape 0 0 1 2 0 0 0 2 1 1 0 1 53 1 85 1 64 0 1 57 0 0 0 0 0 1 72 1 1 0 1 80 1 27 0 0 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 1",
-        "something_was_due_that_could_not_be_done",
+        "work_was_due_that_could_not_be_done",
     ),
     (
         "552: operations 226 29 0 4 103 0 324 0 0; shape 0 4 0 0 0 0 1 2 1 1 28 1 72 1 43 0 0 0 0 0 0 0 0 1 0 1 56 1 36 1 20 1 35 1 53 0 1",
-        "back_off_ended_with_no_place",
+        "back_off_ended_without_a_free_slot",
     ),
     (
         "262663: operations 148 219 0 8 112 0 0 112 0 8 112 0 1 112 0 207 133 1 0 211; shape 0 0 0 2 0 0 1 0 1 0 0 0 0 0 0 0 0 0 0 0 1 56 1 80 1 30 1 12 0 1 0 0 1 0 0 0 1 0 1 80 1 64 1 60 1 80 1 51 0 1 0 0 1 0 1 6 1 9 1 0 1 0 0 0 0 2",
@@ -51,7 +51,7 @@ const SCRIPTS: [(&str, &str); 9] = [
     ),
 ];
 
-/// Seeds beyond those that are lived anyway that once failed, and what it was. The model or the oracle was wrong in each.
+/// Seeds that once failed, each with the name of its bug, beyond the seeds that every run of the suite tries. In each, the model or the oracle was wrong.
 const REGRESSIONS: [(u64, &str); 6] = [
     (598_536, "model_did_not_make_up_for_what_a_check_out_closed"),
     (1_347_758, "oracle_took_the_oldest_where_another_was_late_for_longer"),

@@ -31,9 +31,9 @@ const SUPERSEDED: [&str; 2] = [
     "should use username, password and session token if specified (MONGODB-AWS)",
 ];
 
-/// Cases that want a warning for a wrong value of an option of TLS. It is an error here, because a client that ignored the option would go
-/// on with another protection than the string asks for: of `tlsInsecure=treu` nothing is left, so the connection would not even be encrypted.
-/// So an error that names the option is expected of these.
+/// Cases that expect a warning for a wrong value of a TLS option. Here the wrong value is an error that names the option, because a client that
+/// ignored the option would connect with other protection than the string asks for. Without `tlsInsecure=treu` no TLS option is left, so the
+/// connection would not even be encrypted.
 const UNSAFE: [(&str, &str); 3] = [
     ("Invalid tlsAllowInvalidCertificates causes a warning", "tlsAllowInvalidCertificates"),
     ("Invalid tlsAllowInvalidHostnames causes a warning", "tlsAllowInvalidHostnames"),

@@ -27,13 +27,13 @@ pub(crate) type Failure = Box<dyn core::error::Error>;
 /// How long the end of a state may take that is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of this many windows, only these many may be without peace, and this many must have it. A window in which the set elected a primary, or in which the machine stood
-/// still, counts for neither.
+/// At most `WINDOWS_MAX` windows without faults are judged: at most `DISTURBED_MAX` may be disturbed, and at least `PEACEFUL_MIN` must be peaceful. A window
+/// in which the set elected a primary, or in which the machine stalled, counts as neither.
 const WINDOWS_MAX: usize = 8;
 const DISTURBED_MAX: usize = 1;
 const PEACEFUL_MIN: usize = 3;
 
-/// The machine stood still when a sleep of `STEP` took so long.
+/// The machine has stalled if a sleep of `STEP` took at least `STANDSTILL`.
 const STEP: Duration = Duration::from_millis(100);
 const STANDSTILL: Duration = Duration::from_secs(1);
 
@@ -130,7 +130,7 @@ struct Soak {
 struct Window {
     failures: u64,
     successes: u64,
-    /// The set elected a primary, or the machine stood still: operations may fail that the client does not repeat.
+    /// The set elected a primary, or the machine stalled. Operations that the client does not repeat may fail then.
     is_excused: bool,
 }
 
@@ -189,7 +189,7 @@ impl Soak {
         let quiet = self.client.options().pool.max_idle_time * 2;
         thread::sleep(quiet);
         if !self.find_peace(load, quiet / 2) {
-            wrong.push(format!("too few windows of peace: {:?}", self.windows));
+            wrong.push(format!("too few peaceful windows: {:?}", self.windows));
         }
         smol::block_on(load.rest())?;
         let seen = until(PATIENCE, || {
@@ -202,7 +202,7 @@ impl Soak {
         Ok(wrong)
     }
 
-    /// Whether in most windows of time of this length many operations succeed and none fails.
+    /// Whether many operations succeed and none fails in most windows of this length.
     fn find_peace(&mut self, load: &Load, length: Duration) -> bool {
         for _ in 0..WINDOWS_MAX {
             load.tally.forget_failures();
@@ -215,7 +215,7 @@ impl Soak {
                 stood_still |= step.elapsed() >= STANDSTILL;
             }
             let (failures, successes) = (load.tally.failures(), load.tally.succeeded.load(Ordering::SeqCst) - before);
-            // A set that does not answer in peace is no excuse.
+            // A set that does not report its term does not excuse the window.
             let has_elected = term.is_some() && self.term() > term;
             self.windows.push(Window { failures, successes, is_excused: has_elected || stood_still });
             let peaceful = self.windows.iter().filter(|window| window.is_peaceful() && !window.is_excused).count();

@@ -30,8 +30,10 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("dropping::guard_whose_command_was_dropped_is_of_no_more_use", || run_case::<S>(used_guard));
     [("closed", Duration::ZERO), ("waited_for", PATIENCE)].into_iter().fold(suite, |suite, (late, late_reply)| {
         if !late_reply.is_zero() && !S::LIMITS.late_replies {
-            return suite
-                .left_out("dropping::commands_with_late_replies_waited_for", "late replies are never waited for here");
+            return suite.left_out(
+                "dropping::commands_with_late_replies_waited_for",
+                "this subject never waits for late replies",
+            );
         }
         suite
             .case(format!("dropping::command_with_late_replies_{late}"), move || {

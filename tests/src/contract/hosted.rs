@@ -34,7 +34,7 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = panics::add::<P>(suite);
     let suite = ending::add::<P>(suite);
     let suite = crowd::add::<P>(suite);
-    // Multiplexed pools have no path of their own for a client without a subscriber.
+    // Multiplexed pools have no separate path for a client without a subscriber.
     if super::is_unobserved() { suite } else { mux::add::<P>(suite) }
 }
 
@@ -243,7 +243,7 @@ pub struct Probe<P: Platform> {
 #[derive(Debug, Default)]
 struct Writes {
     are_held: AtomicBool,
-    /// How many of them took bytes.
+    /// The number of writes that took bytes.
     count: AtomicU64,
     held: Mutex<Vec<Waker>>,
 }
@@ -270,7 +270,7 @@ impl<P: Platform + Default> Default for Probe<P> {
 }
 
 impl<P: Platform> Probe<P> {
-    /// Lets no TCP socket take bytes until [`Probe::release_writes`].
+    /// Makes TCP sockets take no bytes until [`Probe::release_writes`].
     pub fn hold_writes(&self) {
         self.writes.are_held.store(true, Ordering::SeqCst);
     }
@@ -348,7 +348,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ProbeTcp<S> {
         pass(&self.panic, Panic::Write);
         if self.writes.are_held.load(Ordering::SeqCst) {
             lock(&self.writes.held).push(context.waker().clone());
-            // A release in between found no waker.
+            // A release before the waker was added has not woken it.
             if self.writes.are_held.load(Ordering::SeqCst) {
                 return Poll::Pending;
             }

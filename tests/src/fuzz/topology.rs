@@ -114,7 +114,7 @@ impl Choices<'_> {
 /// The hosts of this world.
 const HOSTS: [&str; 7] = ["a:27017", "b:27017", "c:27017", "d:1", "[::1]:27017", "/tmp/s.sock", "x:27017"];
 
-/// The one among them that is a path.
+/// The only path among the hosts.
 const PATH: &str = HOSTS[5];
 
 /// What was told.
@@ -165,7 +165,7 @@ impl<M: Memory> Life<M> {
         let count = 1 + usize::from(choices.below(3));
         let direct_connection = count == 1 && choices.one_in(4);
         let replica_set = choices.one_in(3).then_some("rs");
-        // A path among them is one that servers may name, too.
+        // If the path is a seed, servers may name it too.
         let seeds = [[HOSTS[0], "", ""], [HOSTS[0], HOSTS[1], ""], [HOSTS[0], HOSTS[1], PATH]];
         let seeds = &seeds[count - 1][..count];
         let options = TopologyOptions { seeds, replica_set, direct_connection, load_balanced: false };
@@ -213,7 +213,7 @@ impl<M: Memory> Life<M> {
     fn seeds(&mut self, choices: &mut Choices<'_>) {
         let wanted = choices.byte();
         let seeds = HOSTS.iter().enumerate().filter(|(place, _)| wanted >> place & 1 == 1).map(|(_, host)| *host);
-        // Nobody is led to a path by hosts that were looked up.
+        // A path among the hosts that were looked up is ignored.
         let names: Vec<String> = seeds.clone().filter(|host| *host != PATH).map(str::to_owned).collect();
         // Capital letters, twice the same, and what is no address make no difference.
         let spelled: Vec<String> = seeds.clone().map(|host| host.replace(":27017", "")).collect();

@@ -161,7 +161,7 @@ pub struct Model {
     backoff_ms: u64,
     /// So many connections are wanted, once.
     fill_target: u32,
-    /// A connection was returned by a caller that had not read the clock, while there was no maxIdleTimeMS.
+    /// A caller that had not read the clock returned a connection, while maxIdleTimeMS was not set.
     untimed: bool,
     /// The options were changed.
     reconfigured: bool,

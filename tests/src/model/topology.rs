@@ -318,7 +318,7 @@ impl ModelTopology {
         is_known
     }
 
-    /// The first place of a reply at which there is the path of a unix socket that is no seed.
+    /// The error for the first field of a reply that names the path of a unix socket which is not a seed.
     fn bad_address(&self, reply: &Reply) -> Option<String> {
         let is_bad = |text: &String| text.starts_with('/') && !self.paths.contains(text);
         for (field, text) in [("me", &reply.me), ("primary", &reply.primary)] {
@@ -372,7 +372,7 @@ impl ModelTopology {
             return nothing;
         }
         let before = error.before;
-        // Whatever ends an establishment cancels the check.
+        // Every error that ends an establishment cancels the check.
         let marked = |clear| ModelVerdict { clear, unknown: true, cancel: before, ..nothing };
         let (verdict, text, version) = match error.kind {
             ModelErrorKind::Network if error.overloaded => return nothing,

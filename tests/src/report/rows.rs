@@ -50,7 +50,7 @@ impl<'a> Draft<'a> {
         this.into_iter().chain(last).collect()
     }
 
-    /// What is said behind the names of figures that are not of this run: the commits that they were measured at, and whether core is still the same.
+    /// The text that follows the names of figures of an earlier run: the commits at which they were measured, and whether core has changed since.
     fn long<'f>(&self, figures: impl IntoIterator<Item = &'f Value>) -> String {
         let commits: BTreeSet<_> = figures
             .into_iter()
@@ -67,7 +67,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// What became of core since figures were measured, the better first.
+/// Whether core has changed since figures were measured. The best state is the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Since {
     Same,
@@ -76,9 +76,9 @@ pub(super) enum Since {
 }
 
 impl Since {
-    /// Compares core, but for its tests, with what it was at a commit.
+    /// Compares core without its tests with its state at a commit.
     pub(super) fn of(root: &Path, commit: &str) -> Self {
-        // One that begins otherwise would be an option. What was not committed cannot be compared.
+        // Text with another first character could be an option of git. Sources that were not committed (`-dirty`) cannot be compared.
         if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Self::Unknown;
         }

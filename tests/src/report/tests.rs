@@ -126,7 +126,7 @@ fn words_in_comments_and_names_do_not_count() {
 }
 
 #[test]
-fn figures_of_a_long_run_tell_their_commit_and_whether_core_has_changed() {
+fn figures_of_a_long_run_show_their_commit_and_whether_core_has_changed() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
@@ -136,7 +136,7 @@ fn figures_of_a_long_run_tell_their_commit_and_whether_core_has_changed() {
     for commit in ["unknown", "", "0123456789ab-dirty", "ffffffffffff", "--output=x"] {
         assert_eq!(Since::of(root, commit), Since::Unknown, "{commit}");
     }
-    // A copy of the sources may have no git, or not all of its history.
+    // A copy of the sources may have no git repository, or only a part of its history.
     let is_whole =
         root.join(".git").exists() && git(&["rev-parse", "--is-shallow-repository"]).as_deref() == Some("false");
     let roots = git(&["rev-list", "--max-parents=0", "HEAD"]).filter(|_| is_whole);

@@ -172,8 +172,8 @@ kinds! {
     Fill = 6,
     /// A check-out by a client without a subscriber, which does not read the clock.
     CheckOutUntimed = 1,
-    /// Returns a connection without a subscriber, and without a look at the clock.
+    /// A check-in by a client without a subscriber, which does not read the clock.
     CheckInUntimed = 1,
-    /// Both of those where the time or a waiter matters: they are refused, and then done with the clock.
+    /// Such a check-out and check-in that need the time or affect a waiter: they are refused, and then repeated with the clock.
     UntimedRefused = 3,
 }

@@ -84,7 +84,7 @@ impl<M: Bounded> World<'_, M> {
         self.establishing.iter().copied().filter(|&conn| self.pool.conn_service(conn).is_none())
     }
 
-    /// Places of the leases whose check-in needs neither the time nor an observer, or of the others.
+    /// Indices of the leases whose check-in needs neither the time nor an observer, or (`false`) of the others.
     fn untimed_leases(&self, is_untimed: bool) -> Vec<usize> {
         let is_one = |lease: &Lease| self.model.is_untimed_check_in(lease.conn().connection_id().get()) == is_untimed;
         (0..self.leases.len()).filter(|&place| is_one(&self.leases[place])).collect()
@@ -268,13 +268,13 @@ impl<M: Bounded> World<'_, M> {
         same::check_out(outcome, expected, &mut self.leases, &mut self.waiters);
     }
 
-    /// As a client does that has no subscriber: a check-out that needs the time is done with the clock.
+    /// Checks out as a client without a subscriber does. A check-out that needs the time is repeated with the clock.
     fn check_out_untimed(&mut self) {
         let lease = self.pool.check_out_untimed();
         self.note(|| format!("check_out untimed: {lease:?}"));
         let events = self.model.events.len();
         let expected = self.model.check_out_untimed();
-        // There is no observer.
+        // No observer receives these events.
         self.model.events.truncate(events);
         assert_eq!(lease.as_ref().map(|lease| lease.conn().connection_id().get()), expected, "the newest connection");
         match lease {
@@ -284,7 +284,7 @@ impl<M: Bounded> World<'_, M> {
         }
     }
 
-    /// As a client does that has no subscriber: a check-in that needs the time is done with the clock.
+    /// Checks in as a client without a subscriber does. A check-in that needs the time is repeated with the clock.
     fn check_in_untimed(&mut self, place: usize) {
         let lease = self.leases.remove(place);
         let id = lease.conn().connection_id().get();
@@ -297,7 +297,10 @@ impl<M: Bounded> World<'_, M> {
             self.model.events.truncate(events);
             return;
         };
-        assert!(!is_plain || self.model.is_reconfigured(), "the check-in of {id} needs no time, and is refused");
+        assert!(
+            !is_plain || self.model.is_reconfigured(),
+            "the check-in of {id} was refused, but does not need the time"
+        );
         self.leases.push(lease);
         self.check_in(self.leases.len() - 1, None);
     }

@@ -23,7 +23,7 @@ use super::{Outcome, run};
 const SLACK: Duration = Duration::from_secs(60);
 /// How many times longer it runs when it has not come far enough.
 const LONGER: u64 = 5;
-/// How often it ran once more.
+/// The number of runs that were repeated.
 static AGAIN: AtomicU32 = AtomicU32::new(0);
 
 pub(super) fn cases(suite: Suite) -> Suite {
@@ -102,16 +102,19 @@ pub(super) async fn watch(uri: String, seconds: u64) -> Result<Shown, String> {
     if status.success() { Ok(shown) } else { Err(format!("{status}: {}", shown.0)) }
 }
 
-/// The same, until it has shown enough. A run that does not end well fails.
+/// As [`watch`]; runs the program once more, for longer, if its output is not enough. A run that does not end well is an error.
 ///
-/// The program ends by the clock, and on a busy machine that may be before it has shown enough: then it runs once more, for longer, which is printed and counted.
+/// The program ends after a fixed time, so on a busy machine its output may be too short. A second run is printed and counted.
 pub(super) async fn watch_until(uri: &str, seconds: u64, is_enough: impl Fn(&Shown) -> bool) -> Result<Shown, String> {
     let shown = watch(uri.to_owned(), seconds).await?;
     if is_enough(&shown) {
         return Ok(shown);
     }
     let count = AGAIN.fetch_add(1, Ordering::Relaxed) + 1;
-    eprintln!("watch: {seconds} s were too few to show enough (the {count}. time in this process), again: {}", shown.0);
+    eprintln!(
+        "watch: the output after {seconds} s is too short, run again (repetition {count} in this process): {}",
+        shown.0
+    );
     figures::record("watch", &json!({ "again": count }));
     watch(uri.to_owned(), seconds * LONGER).await
 }

@@ -142,7 +142,7 @@ impl Model {
         }
     }
 
-    /// Whether a check-out needs neither the time nor an observer: the newest available connection is good, and nothing else is to be done.
+    /// Whether a check-out needs neither the time nor an observer: the newest available connection is good, and no other work is due.
     #[must_use]
     pub fn is_untimed_check_out(&self) -> bool {
         let newest = self.available().last().cloned();
@@ -150,9 +150,9 @@ impl Model {
         self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_zero() && is_good
     }
 
-    /// Whether the check-in of a healthy connection needs neither the time nor an observer: it becomes available, and no waiter takes it.
+    /// Whether the check-in of a healthy connection needs neither the time nor an observer: the connection becomes available, and no waiter takes it.
     ///
-    /// After [`Model::reconfigure`] a pool may refuse one for which that holds.
+    /// After [`Model::reconfigure`] a pool may refuse such a check-in.
     #[must_use]
     pub fn is_untimed_check_in(&self, id: u64) -> bool {
         let is_good = |conn: &Conn| {
@@ -173,7 +173,7 @@ impl Model {
         }
         match self.check_out(self.now, None) {
             CheckedOut::Granted(id) => Some(id),
-            other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("it is to be granted, and is {other:?}"),
+            other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("must be granted, but is {other:?}"),
         }
     }
 
@@ -183,12 +183,12 @@ impl Model {
     ///
     /// When the pool must not accept it.
     pub fn check_in_untimed(&mut self, id: u64) {
-        assert!(self.is_untimed_check_in(id), "the check-in of {id} needs the time or an observer, and did without");
+        assert!(self.is_untimed_check_in(id), "the check-in of {id} was accepted, but needs the time or an observer");
         self.untimed = true;
         self.check_in(self.now, id, Health::Healthy);
     }
 
-    /// Whether its options were changed.
+    /// Whether the options were changed.
     #[must_use]
     pub const fn is_reconfigured(&self) -> bool {
         self.reconfigured
@@ -204,7 +204,7 @@ impl Model {
         self.reconfigured = true;
         let PoolOptions { load_balanced, background, .. } = self.options;
         self.options = PoolOptions { load_balanced, background, ..options };
-        // How long those have been idle that were returned without the time is not known: it counts from now.
+        // The idle time of connections that were returned without the clock is unknown, so it counts from now.
         if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
             let now = self.now;
             for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::Available) {

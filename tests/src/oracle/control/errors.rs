@@ -34,9 +34,9 @@ impl Oracle {
         if verdict.marked_unknown && fault.before {
             let is_beating = self.servers.get(&id).is_some_and(|server| server.beat.is_some());
             let is_cancelled = verdict.cancel_check && !(scene.was_beating && is_beating);
-            scene
-                .checks
-                .check(id_of_kind, is_cancelled, || format!("a handshake failed, the check goes on: {verdict:?}"))?;
+            scene.checks.check(id_of_kind, is_cancelled, || {
+                format!("a handshake failed, but the check was not cancelled: {verdict:?}")
+            })?;
         }
         match fault.kind {
             FaultKind::Timeout if !fault.before => {

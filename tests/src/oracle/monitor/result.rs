@@ -78,7 +78,7 @@ impl Oracle {
                 scene.checks.check("S2", should == scene.started, || format!("start of {:?}", scene.was))
             }
             Input::StartAfter(dialed) => {
-                scene.checks.check("S2", !scene.started, || "a check begins that is to wait".into())?;
+                scene.checks.check("S2", !scene.started, || "a check began that must wait".into())?;
                 if scene.was == Phase::New {
                     let due = Some(dialed.saturating_add(PAUSE_MIN));
                     self.phase = Phase::Waiting { ended: dialed, due, asked: false };

@@ -56,7 +56,7 @@ pub struct Oracle {
     pub(super) looked: bool,
     /// There may be more than `maxPoolSize`, or pending than `maxConnecting`, since those were lowered.
     pub(super) shrunk: bool,
-    /// A connection was returned by a caller that had not read the clock, while there was no maxIdleTimeMS.
+    /// A caller that had not read the clock returned a connection, while maxIdleTimeMS was not set.
     pub(super) untimed: bool,
 }
 
@@ -203,7 +203,7 @@ impl Oracle {
         self.now
     }
 
-    /// The last check-in was by a caller that had not read the clock.
+    /// Notes that the caller of the last check-in had not read the clock.
     pub const fn note_untimed_check_in(&mut self) {
         self.untimed = true;
     }
@@ -288,7 +288,7 @@ impl Oracle {
                 let PoolOptions { load_balanced, background, .. } = self.options;
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
-                // How long those have been idle is not known: it counts from now.
+                // The idle time of connections that were returned without the clock is unknown, so it counts from now.
                 if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
                     let now = self.now;
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);

@@ -123,7 +123,7 @@ fn client_in_plain_text_gets_nowhere() {
     assert!(client(&server, &world.config()).unwrap().hello("app").is_ok());
 }
 
-/// The client's own sockets: what is encrypted for a server that was verified is private, and shows nothing.
+/// The client's sockets: a connection that is encrypted to a verified server is private, and its debug output shows no content.
 #[test]
 fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_core::client::{Net, Stream};
@@ -138,7 +138,7 @@ fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verif
     let encrypting = net.clone().with_tls(Some(world.config()));
     let stream = block_on(encrypting.connect(&endpoint, None)).unwrap();
     assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
-    // Encrypted, but to whoever answers.
+    // Encrypted, but to a server that was not verified.
     let mut insecure = TlsOptions::default();
     insecure.allow_invalid_certificates = true;
     let trusting = net.clone().with_tls(Some(TlsConfig::build(&insecure).unwrap()));

@@ -21,8 +21,8 @@ pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     )
 }
 
-/// How many turns tasks have that are compared, on the average. They take some seconds together, so that half a second in which the system does not run one of the server's
-/// threads does not halve the turns of the tasks on its connection.
+/// The average number of turns of the tasks that are compared. All turns together take some seconds. If the system does not run one of the server's threads for
+/// half a second, the tasks on its connection do not lose half of their turns.
 const TURNS: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const REQUESTS: u32 = 1024;
