@@ -65,6 +65,13 @@ pub trait Observer<E> {
     /// Called once for each event, in the order in which the changes were made.
     fn on_event(&mut self, now: Instant, event: &E);
 
+    /// Whether events are of use. A disabled observer receives events that a machine emits anyway,
+    /// but a machine need not read the clock for it. By default an observer is enabled.
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
     /// [`Observer::on_event`] with what the event does not say itself, where whoever emits it knows more.
     #[inline]
     fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
@@ -76,6 +83,11 @@ pub trait Observer<E> {
 impl<E> Observer<E> for () {
     #[inline]
     fn on_event(&mut self, _now: Instant, _event: &E) {}
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        false
+    }
 }
 
 impl<E, O: Observer<E>> Observer<E> for Option<O> {
@@ -84,6 +96,11 @@ impl<E, O: Observer<E>> Observer<E> for Option<O> {
         if let Some(observer) = self {
             observer.on_event(now, event);
         }
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.as_ref().is_some_and(Observer::is_enabled)
     }
 
     #[inline]
@@ -98,6 +115,11 @@ impl<E, O: Observer<E> + ?Sized> Observer<E> for &mut O {
     #[inline]
     fn on_event(&mut self, now: Instant, event: &E) {
         (**self).on_event(now, event);
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        (**self).is_enabled()
     }
 
     #[inline]

@@ -124,6 +124,11 @@ impl<E, O: Observer<E>> Observer<E> for Within<'_, O> {
     }
 
     #[inline]
+    fn is_enabled(&self) -> bool {
+        self.observer.is_enabled()
+    }
+
+    #[inline]
     fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
         self.observer.on_event_in(now, event, &context.or(&self.context));
     }
@@ -138,6 +143,11 @@ impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
     fn on_event(&mut self, now: Instant, event: &E) {
         self.0.on_event(now, event);
         self.1.on_event(now, event);
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.0.is_enabled() || self.1.is_enabled()
     }
 
     #[inline]

@@ -75,8 +75,6 @@ mod serve;
 #[cfg(test)]
 mod tests;
 mod types;
-#[cfg(all(feature = "sim", feature = "async"))]
-pub mod untimed;
 
 pub use crate::machine::Stale;
 pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
@@ -153,8 +151,8 @@ pub struct Pool<M: Memory> {
     serve_due: bool,
     /// The limits were lowered, and connections beyond them are left.
     shrunk: bool,
-    /// A connection was returned by somebody who had not looked at the clock, and nobody has asked since for how long it has been idle.
-    untimed: bool,
+    /// Whether a call since the last [`Pool::take_changed`] may have changed the actions that are owed or the timeout.
+    is_changed: bool,
     /// The timeout of the queue was changed, and some wait by an earlier one.
     timeouts_vary: bool,
     /// Leases pinned to cursors and to transactions.
@@ -193,7 +191,7 @@ impl<M: Memory> Pool<M> {
             sweep_due: false,
             serve_due: false,
             shrunk: false,
-            untimed: false,
+            is_changed: true,
             timeouts_vary: false,
             pinned: [0; 2],
         }
@@ -246,9 +244,36 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
         let now = self.advance(now);
-        match self.check_out_at_hand(now, observer) {
+        self.check_out_with(|| now, deadline, observer)
+    }
+
+    /// [`Pool::check_out`] with a clock instead of the time, for hosts whose clock is costly.
+    ///
+    /// The clock is read at most once: unless a connection is available, `maxIdleTimeMS` is 0 and
+    /// the observer is not [enabled](Observer::is_enabled). Without the reading, the time of the call
+    /// is that of the last call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::check_out`].
+    #[inline]
+    pub fn check_out_with(
+        &mut self,
+        clock: impl FnOnce() -> Instant,
+        deadline: Option<Instant>,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<CheckOut, CheckOutError> {
+        if !self.has_current() {
+            return self.find_or_wait(clock(), deadline, observer);
+        }
+        let now = if self.is_timed(observer) { self.advance(clock()) } else { self.now };
+        if self.conns.last(conn::AVAILABLE).is_none_or(|newest| self.is_idle_too_long(now, newest)) {
+            return self.find_or_wait(now, deadline, observer);
+        }
+        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+        match self.grant_newest(now, observer) {
             Some(lease) => Ok(CheckOut::Granted(lease)),
-            None => self.check_out_otherwise(now, deadline, observer),
+            None => self.find_or_wait(now, deadline, observer),
         }
     }
 
@@ -322,9 +347,40 @@ impl<M: Memory> Pool<M> {
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
         let now = self.advance(now);
-        let taken = self.check_in_as_new(now, &lease, health, observer)
-            || self.check_in_otherwise(now, &lease, health, observer);
-        if taken { Ok(()) } else { Err(ForeignLease(lease)) }
+        self.check_in_with(|| now, lease, health, observer)
+    }
+
+    /// [`Pool::check_in`] with a clock instead of the time, for hosts whose clock is costly.
+    ///
+    /// The clock is read at most once: unless the connection becomes available, `maxIdleTimeMS` is 0
+    /// and the observer is not [enabled](Observer::is_enabled). Without the reading, the time of the
+    /// call is that of the last call.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::check_in`].
+    #[inline]
+    pub fn check_in_with(
+        &mut self,
+        clock: impl FnOnce() -> Instant,
+        lease: Lease,
+        health: Health,
+        observer: &mut impl Observer<PoolEvent>,
+    ) -> Result<(), ForeignLease> {
+        let conn = lease.conn;
+        if !self.becomes_available(&lease, health) {
+            let Some(index) = self.leased(&lease) else { return Err(ForeignLease(lease)) };
+            self.return_conn(clock(), index, health, observer);
+            return Ok(());
+        }
+        let now = if self.is_timed(observer) { self.advance(clock()) } else { self.now };
+        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
+        if let Some(slot) = self.conns.at_mut(conn.index()) {
+            slot.available_since = now;
+        }
+        self.conns.transfer(conn.index(), conn::IN_USE, conn::AVAILABLE);
+        self.is_changed |= self.config.idle_ns > 0;
+        Ok(())
     }
 
     /// Lets the pool hand out connections, and fills it to `minPoolSize`.
@@ -563,6 +619,13 @@ impl<M: Memory> Pool<M> {
     /// How many connections [`Pool::poll_establish`] has.
     pub(crate) const fn owed_establish_count(&self) -> u32 {
         self.conns.len(conn::OWES_ESTABLISH)
+    }
+
+    /// Whether a call since the last one of this may have changed the actions that are owed or the
+    /// timeout. If not, a host that has taken all actions need not poll again.
+    #[inline]
+    pub const fn take_changed(&mut self) -> bool {
+        core::mem::replace(&mut self.is_changed, false)
     }
 
     /// The next action that is not [`PoolAction::Establish`], or `None`.

@@ -91,7 +91,7 @@ impl Shape {
     pub fn with_untimed_calls(mut self) -> Self {
         self.options =
             PoolOptions { max_idle_time: Duration::ZERO, load_balanced: false, background: true, ..self.options };
-        for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::UntimedRefused] {
+        for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::ClockRead] {
             self.weights[kind as usize] = 100 / kind.rarity();
         }
         // These operations make connections available and change options.
@@ -122,7 +122,7 @@ impl Shape {
         for (kind, weight) in Kind::ALL.into_iter().zip(&mut weights) {
             let is_later =
                 matches!(kind, Kind::Reconfigure | Kind::Fill | Kind::CheckOutUntimed | Kind::CheckInUntimed);
-            if is_later || kind == Kind::UntimedRefused {
+            if is_later || kind == Kind::ClockRead {
                 *weight = 0;
                 continue;
             }

@@ -14,7 +14,7 @@ impl<M: Memory> Pool<M> {
     /// - A higher `maxPoolSize` or `maxConnecting`: whoever waits is served at once, as far as the new limits allow.
     /// - A higher `minPoolSize`: the pool is filled as after [`Pool::ready`]. A lower one closes nothing.
     /// - A lower `maxConnecting`: what is being established goes on.
-    /// - `maxIdleTimeMS`: counts from when each connection became available.
+    /// - `maxIdleTimeMS`: counts from when each connection became available; if there was none before, from now.
     /// - `waitQueueTimeoutMS`: of check-outs that begin to wait from now on, and bring no deadline.
     ///
     /// Of a pool that is paused the same holds once it is ready; on a closed one nothing happens.
@@ -29,9 +29,11 @@ impl<M: Memory> Pool<M> {
         let now = self.begin(now, observer);
         let config = config.in_mode_of(self.config);
         self.timeouts_vary |= config.options.wait_queue_timeout != self.config.options.wait_queue_timeout;
+        if self.config.idle_ns == 0 && config.idle_ns > 0 {
+            self.restart_idle_time(now);
+        }
         self.config = config;
         self.shrunk = true;
-        self.make_up_for_time(now);
         while self.is_beyond_max() {
             let Some(index) = self.conns.front(conn::AVAILABLE) else { break };
             let reason = self.conns.at(index).and_then(|slot| self.perished(now, slot)).unwrap_or(ClosedReason::Idle);
@@ -40,11 +42,8 @@ impl<M: Memory> Pool<M> {
         self.serve(now, observer);
     }
 
-    /// From now on it matters for how long connections are idle. Of those that were returned by somebody who had not looked at the clock it counts from now.
-    fn make_up_for_time(&mut self, now: Instant) {
-        if self.config.idle_ns == 0 || !core::mem::take(&mut self.untimed) {
-            return;
-        }
+    /// Counts the idle time of available connections from now: without `maxIdleTimeMS`, a check-in does not read the clock.
+    fn restart_idle_time(&mut self, now: Instant) {
         let mut next = self.conns.front(conn::AVAILABLE);
         while let Some(index) = next {
             if let Some(slot) = self.conns.at_mut(index) {

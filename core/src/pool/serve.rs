@@ -24,6 +24,7 @@ impl<M: Memory> Pool<M> {
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
+        self.is_changed = true;
         if self.oldest_waiter().is_some() && self.deadlines.earliest().is_some_and(|at| at <= now) {
             self.expire(now, observer);
         }
@@ -43,41 +44,29 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// A check-out that finds a good connection at first sight: nothing is closed, created or waited for, so that the pool owes nothing that it did
-    /// not owe before, and wants to be called no sooner. `None` is that it is [`Pool::check_out_otherwise`]'s business, and nothing has changed.
-    ///
-    /// - `now`: as [`Pool::advance`] gives it.
+    /// Whether a call reads the clock: connections have a limit on their idle time, or events are emitted.
     #[inline(always)]
-    pub(crate) fn check_out_at_hand(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
-        // Where there is no background, a check-out triggers more.
+    pub(super) fn is_timed(&self, observer: &impl Observer<PoolEvent>) -> bool {
+        self.config.idle_ns > 0 || observer.is_enabled()
+    }
+
+    /// Whether the newest available connection can be handed out without further work, unless it has been idle for too long.
+    /// Without background work, a check-out also populates the pool.
+    #[inline(always)]
+    pub(super) fn has_current(&mut self) -> bool {
         if self.state != PoolState::Ready || !self.is_in_background() {
-            return None;
+            return false;
         }
         if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
             self.conns.move_to(oldest, conn::AVAILABLE);
         }
-        // Nobody waits where a connection is available.
-        let newest = self.conns.last(conn::AVAILABLE)?;
-        if !self.is_plainly_current(newest) || self.is_idle_too_long(now, newest) {
-            return None;
-        }
-        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
-        self.grant_newest(now, observer)
+        // No check-out waits while a connection is available.
+        self.conns.last(conn::AVAILABLE).is_some_and(|newest| self.is_plainly_current(newest))
     }
 
-    /// [`Pool::check_out_at_hand`] by somebody who has not looked at the clock, and to whom nobody listens. `None` also where the time matters.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn check_out_untimed(&mut self) -> Option<Lease> {
-        if self.config.idle_ns > 0 {
-            return None;
-        }
-        self.check_out_at_hand(self.now, &mut ())
-    }
-
-    /// A check-out that does not find a good connection at first sight: closes those that perished until one has not.
+    /// Closes the available connections that perished until one has not, which is handed out. Without one, the request waits.
     #[inline(never)]
-    pub(crate) fn check_out_otherwise(
+    pub(super) fn find_or_wait(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
@@ -430,64 +419,16 @@ impl<M: Memory> Pool<M> {
         observer.on_event(now, &PoolEvent::ConnectionCheckOutFailed { pool, reason, error, duration });
     }
 
-    /// Takes back a connection that is as good as new and that nobody waits for: it becomes available, and the pool owes nothing that it did not owe before.
-    /// `false` is that something else is to be done about it, or that the lease is none, and nothing has changed.
-    ///
-    /// - `now`: as [`Pool::advance`] gives it.
+    /// Whether a connection becomes available when it is returned, and the pool then owes nothing more than before.
     #[inline(always)]
-    pub(crate) fn check_in_as_new(
-        &mut self,
-        now: Instant,
-        lease: &Lease,
-        health: Health,
-        observer: &mut impl Observer<PoolEvent>,
-    ) -> bool {
-        let conn = lease.conn;
-        let Some(slot) = self.conns.find_on(conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
+    pub(super) fn becomes_available(&self, lease: &Lease, health: Health) -> bool {
+        let Some(slot) = self.conns.find_on(lease.conn.0, conn::IN_USE).filter(|_| lease.pool == self.id) else {
             return false;
         };
         // `interrupted` stays after the interrupt was polled.
-        let as_new = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
-        let nobody_waits = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) == 0;
-        if !as_new || self.state == PoolState::Closed || !self.is_plainly_current(slot) || !nobody_waits {
-            return false;
-        }
-        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
-        if let Some(slot) = self.conns.at_mut(conn.index()) {
-            slot.available_since = now;
-        }
-        self.conns.transfer(conn.index(), conn::IN_USE, conn::AVAILABLE);
-        true
-    }
-
-    /// [`Pool::check_in_as_new`] by somebody who has not looked at the clock, and to whom nobody listens. `false` also where the time matters.
-    #[cfg(feature = "async")]
-    #[inline(always)]
-    pub(crate) fn check_in_untimed(&mut self, lease: &Lease) -> bool {
-        if self.config.idle_ns > 0 {
-            return false;
-        }
-        let is_returned = self.check_in_as_new(self.now, lease, Health::Healthy, &mut ());
-        self.untimed |= is_returned;
-        #[cfg(feature = "sim")]
-        if is_returned {
-            super::untimed::count_check_in();
-        }
-        is_returned
-    }
-
-    /// A check-in that is more; `false` is that the lease is none.
-    #[inline(never)]
-    pub(super) fn check_in_otherwise(
-        &mut self,
-        now: Instant,
-        lease: &Lease,
-        health: Health,
-        observer: &mut impl Observer<PoolEvent>,
-    ) -> bool {
-        let Some(index) = self.leased(lease) else { return false };
-        self.return_conn(now, index, health, observer);
-        true
+        let is_reusable = health == Health::Healthy && slot.pinned == Pinned::No && !slot.interrupted && !self.shrunk;
+        let has_waiters = self.waiters.len(waiter::BOUND) | self.waiters.len(waiter::UNBOUND) != 0;
+        is_reusable && self.state != PoolState::Closed && self.is_plainly_current(slot) && !has_waiters
     }
 
     /// Takes back a connection that was in use, whatever becomes of it.

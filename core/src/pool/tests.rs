@@ -6,6 +6,7 @@ mod chances;
 mod check_in;
 mod check_out;
 mod clear;
+mod clock;
 mod close;
 mod equality;
 mod establish;

@@ -149,28 +149,6 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// What is done when this is dropped: at the end of its scope, or when what comes before that panics.
-struct AtLast<F: FnMut(Instant)> {
-    now: Instant,
-    act: F,
-}
-
-impl<F: FnMut(Instant)> Drop for AtLast<F> {
-    fn drop(&mut self) {
-        (self.act)(self.now);
-    }
-}
-
-impl<R: Runtime> Hub<R> {
-    /// Gives something back now. Should the clock panic, it is given back all the same, and at a time that has passed, which machines hold at the
-    /// last one they have seen.
-    #[inline]
-    pub(super) fn at_last(&self, give_back: impl FnMut(Instant)) {
-        let mut last = AtLast { now: Instant::ORIGIN, act: give_back };
-        last.now = self.now();
-    }
-}
-
 /// Does some work until it comes to its own end, and begins anew half a second after each panic: [`Runtime::keep_up`] for runtimes whose
 /// [`Runtime::contain`] catches panics.
 ///

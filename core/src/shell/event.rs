@@ -192,6 +192,11 @@ impl<E: Publish> Observer<PoolEvent> for Tap<'_, E> {
     }
 
     #[inline]
+    fn is_enabled(&self) -> bool {
+        self.active
+    }
+
+    #[inline]
     fn on_event_in(&mut self, now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
         if self.active {
             self.publish(now, EventRef::Pool(event), context);

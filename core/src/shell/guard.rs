@@ -19,7 +19,6 @@ use crate::{Cause, Instant};
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
-use core::sync::atomic::Ordering;
 use core::task::{Context, Poll};
 
 /// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
@@ -33,8 +32,6 @@ pub struct Guard<'h, R: Runtime> {
     connection: Option<Held<R>>,
     broken: Option<Cause>,
     deadline: Option<Instant>,
-    /// Whether it is likely that the time matters when the connection is returned: it did when it was checked out.
-    timed: bool,
 }
 
 impl<'h, R: Runtime> Guard<'h, R> {
@@ -45,11 +42,10 @@ impl<'h, R: Runtime> Guard<'h, R> {
         lease: Lease,
         connection: Option<Held<R>>,
         deadline: Option<Instant>,
-        timed: bool,
     ) -> Self {
         debug_assert!(connection.is_some(), "a granted connection has a socket");
         let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
-        Self { hub, server, lease: Some(lease), connection, broken, deadline, timed }
+        Self { hub, server, lease: Some(lease), connection, broken, deadline }
     }
 
     /// Sends one command and waits for its reply.
@@ -181,13 +177,13 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
-    /// Hands a connection whose reply is outstanding to those who wait for it. Gives the lease back if that is nobody's business.
+    /// Leaves a connection whose reply is outstanding to the clock task, which waits for the reply. Returns the lease if it does not.
     #[cfg(feature = "alloc")]
-    fn drain(&mut self, lease: Lease, now: Instant) -> Option<Lease> {
+    fn drain(&mut self, lease: Lease) -> Option<Lease> {
         if !self.connection.as_ref().is_some_and(|connection| connection.owes_reply()) {
             return Some(lease);
         }
-        let Some((cause, deadline)) = self.may_drain(now) else { return Some(lease) };
+        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
         let Some(connection) = self.connection.take() else { return Some(lease) };
         match self.server.drain(Drain { lease, connection, cause, deadline }) {
             Ok(()) => None,
@@ -200,11 +196,11 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
     #[cfg(feature = "alloc")]
-    fn may_drain(&self, now: Instant) -> Option<(Cause, Instant)> {
+    fn may_drain(&self) -> Option<(Cause, Instant)> {
         let limit = self.hub.config().late_reply;
         let cause = self.broken.unwrap_or(Cause::Cancelled);
         let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
-        (patient && !limit.is_zero()).then(|| (cause, now.saturating_add(limit)))
+        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
     }
 
     /// The reply to the last command, also when it failed with [`OperationError::Command`].
@@ -257,49 +253,21 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
 impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
-        if self.timed || !self.give_back_untimed() {
-            self.hub.at_last(|now| self.give_back(now));
-        }
-    }
-}
-
-impl<R: Runtime> Guard<'_, R> {
-    /// Gives back a connection that is as good as new, without a look at the clock. `false` is that there is more to it, and that nothing has changed.
-    #[inline]
-    fn give_back_untimed(&mut self) -> bool {
-        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else { return false };
-        let is_plain = self.broken.is_none() && connection.is_idle() && !self.server.is_watched();
-        if !is_plain || self.hub.is_inherited() {
-            return false;
-        }
-        connection.rest();
-        let done = self.server.check_in_untimed(lease, &mut self.connection);
-        if done {
-            self.lease = None;
-        }
-        done
-    }
-
-    /// Returns the connection in any state, at this time. `cold`: the path without the clock is the frequent one.
-    #[cold]
-    fn give_back(&mut self, now: Instant) {
         let Some(lease) = self.lease.take() else { return };
         if self.hub.is_inherited() {
-            // Nothing is returned, nor is the server dropped with what it has.
+            // In the child of a fork nothing is returned, and the server is not dropped with what it has.
             return core::mem::forget(self.server.clone());
         }
         #[cfg(feature = "alloc")]
-        let Some(lease) = self.drain(lease, now) else { return };
-        let outstanding = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        let Some(lease) = self.drain(lease) else { return };
+        let mut health = self.broken.map_or(Health::Healthy, Health::Broken);
         if let Some(connection) = &mut self.connection {
+            if self.broken.is_none() && !connection.is_idle() {
+                health = Health::Broken(Cause::Cancelled);
+            }
             connection.rest();
         }
-        let health = match self.broken {
-            Some(cause) => Health::Broken(cause),
-            None if outstanding => Health::Broken(Cause::Cancelled),
-            None => Health::Healthy,
-        };
-        self.server.check_in(now, lease, self.connection.take(), health);
+        self.server.check_in(|| self.hub.now(), lease, self.connection.take(), health);
     }
 }
 
@@ -347,41 +315,24 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
         let begun = match self.waiter {
-            None => {
-                // The clock is not looked at unless the time is likely to matter: that would be a third of what a check-out takes.
-                let crowded = hub.crowded.load(Ordering::Relaxed);
-                let timed = crowded || server.is_watched() || !hub.config().pool.options().max_idle_time.is_zero();
-                let at_hand = if timed { None } else { server.check_out_untimed() };
-                if let Some((connection, lease)) = at_hand {
-                    let guard = |server| Guard::new(hub, server, lease, connection, deadline, false);
-                    let gone = || OperationError::check_out_of("", CheckOutError::Cancelled);
-                    return Poll::Ready(self.server.take().map(guard).ok_or_else(gone));
-                }
-                let begun = server.begin_check_out(hub.now(), self.limit, context.waker());
-                let waits = matches!(begun, Ok(Begun::Queued(_)));
-                if waits != crowded {
-                    hub.crowded.store(waits, Ordering::Relaxed);
-                }
-                begun
-            }
-            Some(id) => match server.poll_claim(id, context.waker()) {
-                Poll::Ready(claimed) => claimed.map(|(connection, lease)| Begun::Granted(connection, lease)),
-                Poll::Pending => return Poll::Pending,
-            },
+            None => server.check_out(|| hub.now(), self.limit),
+            Some(id) => Ok(Begun::Queued(id)),
         };
-        if let Ok(Begun::Queued(id)) = begun {
-            self.waiter = Some(id);
-            return Poll::Pending;
-        }
-        self.waiter = None;
-        let server = self.server.take();
-        Poll::Ready(match (begun, server) {
-            (Ok(Begun::Granted(connection, lease)), Some(server)) => {
-                Ok(Guard::new(hub, server, lease, connection, deadline, true))
+        let granted = match begun {
+            Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
+            Ok(Begun::Queued(id)) => {
+                self.waiter = Some(id);
+                let Some(server) = &self.server else { return Poll::Pending };
+                let Poll::Ready(claimed) = server.poll_claim(id, context.waker()) else { return Poll::Pending };
+                self.waiter = None;
+                claimed
             }
-            (Err(error), Some(server)) => Err(hub.explain(&server, error)),
-            (Err(error), None) => Err(OperationError::check_out_of("", error)),
-            (Ok(_), _) => Err(OperationError::check_out_of("", CheckOutError::Cancelled)),
+            Err(error) => Err(error),
+        };
+        let Some(server) = self.server.take() else { return Poll::Pending };
+        Poll::Ready(match granted {
+            Ok((connection, lease)) => Ok(Guard::new(hub, server, lease, connection, deadline)),
+            Err(error) => Err(hub.explain(&server, error)),
         })
     }
 }
@@ -392,7 +343,7 @@ impl<R: Runtime> Drop for CheckingOut<'_, R> {
         if self.hub.is_inherited() {
             core::mem::forget(server.clone());
         } else if let Some(id) = self.waiter.take() {
-            self.hub.at_last(|now| server.cancel(now, id));
+            server.cancel(self.hub.now(), id);
         }
     }
 }

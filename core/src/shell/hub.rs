@@ -4,7 +4,7 @@
 //! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
 //! woken, and wakers, sockets and servers dropped, after the lock is released.
 //!
-//! What is left to do is found again under the lock: [`State::chore`] looks at the servers that a step has touched, and no others.
+//! What is left to do is found again under the lock: [`State::effect`] looks at the servers that a step has touched, and no others.
 
 use super::error::OperationError;
 use super::event::{Publish, Tap};
@@ -31,7 +31,6 @@ use core::fmt;
 use core::future::{pending, poll_fn};
 use core::ops::Range;
 use core::pin::pin;
-use core::sync::atomic::AtomicBool;
 use core::task::{Poll, Waker};
 use core::time::Duration;
 
@@ -78,8 +77,6 @@ pub struct Hub<R: Runtime> {
     events: R::Events,
     #[cfg(feature = "scram-sha-256")]
     keys: Keys<R>,
-    /// Whether the last check-out had to wait, so that the next one is likely to. Written only when it changes.
-    pub(super) crowded: AtomicBool,
     pub(super) state: R::Lock<State<R>>,
 }
 
@@ -132,8 +129,8 @@ pub(super) struct Entry<R: Runtime> {
     pub(super) rtt: Option<Waker>,
 }
 
-/// What is left to do once the lock is released.
-enum Chore<R: Runtime> {
+/// What follows from a change, and runs once the lock is released.
+enum Effect<R: Runtime> {
     Wake(Waker),
     Settle(R::ServerHandle),
     Drop(Entry<R>),
@@ -149,8 +146,8 @@ impl<R: Runtime> State<R> {
         while let Some(action) = self.control.poll_action() {
             match action {
                 ControlAction::ServerAdded(id) => self.add_server(hub, now, id),
-                ControlAction::ServerRemoved(id) => self.command(id, |server| server.close_quietly(now)),
-                ControlAction::Pool(id, command) => self.command(id, |server| server.command_quietly(now, command)),
+                ControlAction::ServerRemoved(id) => self.command(id, |server| server.close(now)),
+                ControlAction::Pool(id, command) => self.command(id, |server| server.command(now, command)),
                 ControlAction::WakeSelectors => {
                     self.wake_selectors = Some(0);
                     // Nothing changes a description without it.
@@ -224,11 +221,11 @@ impl<R: Runtime> State<R> {
     }
 
     /// The next thing that the last changes ask for.
-    fn chore(&mut self) -> Option<Chore<R>> {
+    fn effect(&mut self) -> Option<Effect<R>> {
         while !self.dirty.is_empty() {
-            let chore = self.server_chore(self.dirty.start);
-            if chore.is_some() {
-                return chore;
+            let effect = self.server_effect(self.dirty.start);
+            if effect.is_some() {
+                return effect;
             }
             self.dirty.start += 1;
         }
@@ -239,42 +236,42 @@ impl<R: Runtime> State<R> {
             };
             self.wake_selectors = Some(place + 1);
             if let Some(waker) = selector.take_waiting() {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
         }
         if self.closed {
-            return self.take_starter().or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.take_starter().or_else(|| self.clock.take()).map(Effect::Wake);
         }
         if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
-            return self.clock.take().map(Chore::Wake);
+            return self.clock.take().map(Effect::Wake);
         }
         None
     }
 
     /// The next thing to do for the server at this place.
-    fn server_chore(&mut self, place: usize) -> Option<Chore<R>> {
+    fn server_effect(&mut self, place: usize) -> Option<Effect<R>> {
         let slot = self.servers.slots_mut().get_mut(place)?;
         let entry = slot.as_mut()?;
         if core::mem::take(&mut entry.unsettled) {
-            return Some(Chore::Settle(entry.server.clone()));
+            return Some(Effect::Settle(entry.server.clone()));
         }
         let ended = self.control.is_ended(entry.id);
         if ended || self.control.owes_line(entry.id, Line::Check) {
             if let Some(waker) = entry.check.take() {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
         }
         if ended || self.control.owes_line(entry.id, Line::Rtt) {
             if let Some(waker) = entry.rtt.take() {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
         }
         if ended {
             // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
-            return slot.take().map(Chore::Drop);
+            return slot.take().map(Effect::Drop);
         }
         // All of them: any may be gone before it looks. Who finds nothing waits again.
-        if entry.fresh { self.take_starter().map(Chore::Wake) } else { None }
+        if entry.fresh { self.take_starter().map(Effect::Wake) } else { None }
     }
 }
 
@@ -321,7 +318,6 @@ impl<R: Runtime> Hub<R> {
             events,
             #[cfg(feature = "scram-sha-256")]
             keys: Keys::<R>::new(crate::auth::KeyRing::new()),
-            crowded: AtomicBool::new(false),
             state: R::Lock::new(state),
         }
     }
@@ -382,26 +378,26 @@ impl<R: Runtime> Hub<R> {
     ) -> T {
         let mut change = Some(change);
         loop {
-            let left = self.state.with(|state| match (state.chore(), change.take()) {
+            let left = self.state.with(|state| match (state.effect(), change.take()) {
                 (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
-                (chore, kept) => {
+                (effect, kept) => {
                     change = kept;
-                    Err(chore)
+                    Err(effect)
                 }
             });
             match left {
-                Ok((result, chore)) => {
-                    self.finish(chore);
+                Ok((result, effect)) => {
+                    self.finish(effect);
                     return result;
                 }
-                Err(chore) => self.finish(chore),
+                Err(effect) => self.finish(effect),
             }
         }
     }
 
     pub(super) fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, chore) = self.state.with(|state| self.change(state, change));
-        self.finish(chore);
+        let (result, effect) = self.state.with(|state| self.change(state, change));
+        self.finish(effect);
         result
     }
 
@@ -409,23 +405,23 @@ impl<R: Runtime> Hub<R> {
         &self,
         state: &mut State<R>,
         change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
-    ) -> (T, Option<Chore<R>>) {
+    ) -> (T, Option<Effect<R>>) {
         let now = self.now();
         let result = change(state, now, &mut Tap::new(&self.events));
         state.route(self, now);
-        (result, state.chore())
+        (result, state.effect())
     }
 
     /// Does what is left to do without the lock.
-    fn finish(&self, mut chore: Option<Chore<R>>) {
-        while let Some(due) = chore {
+    fn finish(&self, mut effect: Option<Effect<R>>) {
+        while let Some(due) = effect {
             // Wakers and sockets are others': what the step gives to its caller must not be lost for a panic of theirs.
             let _ = R::contain(|| match due {
-                Chore::Wake(waker) => waker.wake(),
-                Chore::Settle(server) => server.settle(),
-                Chore::Drop(entry) => drop(entry),
+                Effect::Wake(waker) => waker.wake(),
+                Effect::Settle(server) => server.settle(),
+                Effect::Drop(entry) => drop(entry),
             });
-            chore = self.state.with(State::chore);
+            effect = self.state.with(State::effect);
         }
         self.events.deliver();
     }
@@ -560,7 +556,7 @@ impl<R: Runtime> Hub<R> {
                 let Some(Some(entry)) = state.servers.slots_mut().get_mut(place) else { continue };
                 let id = entry.id;
                 entry.fresh |= entry.started && workers > entry.workers;
-                state.command(id, |server| server.reconfigure_quietly(now, pool));
+                state.command(id, |server| server.reconfigure(now, pool));
             }
         });
     }

@@ -52,7 +52,7 @@ impl<R: Runtime> Hub<R> {
             let mut tap = Within::new(tap, EventContext::NONE.with_reason(&reason));
             let verdict = state.control.handle_app_error(now, server.id(), &error, &mut tap);
             if let Some(clear) = verdict.clear {
-                state.command(server.id(), |server| server.clear_quietly(now, clear, kind.cause()));
+                state.command(server.id(), |server| server.clear(now, clear, kind.cause()));
             }
         });
     }
@@ -76,7 +76,7 @@ impl<R: Runtime> Hub<R> {
             let verdict = state.control.handle_app_error(now, server.id(), &report, &mut tap);
             let failed = EstablishError { cause: error.cause, overloaded, clear: verdict.clear };
             let mut waker = None;
-            state.command(server.id(), |server| waker = server.fail_establish_quietly(now, conn, failed));
+            state.command(server.id(), |server| waker = server.fail_establish(now, conn, failed));
             waker
         });
     }

@@ -1,7 +1,8 @@
 //! One server: its pool behind a lock, the sockets of its connections, and the wakers of those who wait.
 //!
 //! Every change goes through [`Server::step`]: the machine is changed under the lock; sockets are dropped and tasks woken
-//! after it is released. Nothing is awaited under the lock.
+//! after it is released. Nothing is awaited under the lock. Callers that hold the hub's lock use [`Server::change`], and
+//! [`Server::settle`] once they have released it.
 
 mod fork;
 mod new;
@@ -66,6 +67,8 @@ pub struct ServerState<R: Runtime> {
     /// Why the server could not be reached the last time, for an operation or by the monitor; until a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
+    /// Whether there may be effects that were not found yet.
+    unsettled: bool,
     /// Where the waking of operations that were found overdue has come to; `None` when it is done.
     overdue: Option<usize>,
     /// Where the waking of operations has come to once the pool is closed. From then on none is added.
@@ -128,13 +131,13 @@ impl Worker {
     }
 }
 
-/// What is left to do once the lock is released.
-enum Chore<R: Runtime> {
+/// What follows from a change, and runs once the lock is released.
+enum Effect<R: Runtime> {
     Wake(Waker),
     Drop(Held<R>),
 }
 
-impl<R: Runtime> Chore<R> {
+impl<R: Runtime> Effect<R> {
     fn run(self) {
         match self {
             Self::Wake(waker) => waker.wake(),
@@ -143,31 +146,36 @@ impl<R: Runtime> Chore<R> {
     }
 }
 
-/// The next two. Most changes ask for one thing, and the lock need not be taken again to find that out.
-struct Chores<R: Runtime> {
-    first: Option<Chore<R>>,
-    second: Option<Chore<R>>,
-}
+/// The next two effects. Most changes have one, and the lock need not be taken again to find that out.
+type Effects<R> = [Option<Effect<R>>; 2];
 
 impl<R: Runtime> ServerState<R> {
-    /// The next things that the last changes ask for.
-    fn chores(&mut self) -> Chores<R> {
-        let first = self.chore();
-        let second = if first.is_some() { self.chore() } else { None };
-        Chores { first, second }
+    /// The next effects of the changes so far.
+    #[inline]
+    fn effects(&mut self) -> Effects<R> {
+        self.unsettled |= self.pool.take_changed();
+        if self.unsettled { self.find_effects() } else { [None, None] }
     }
 
-    /// The next thing that the last changes ask for.
-    fn chore(&mut self) -> Option<Chore<R>> {
+    #[inline(never)]
+    fn find_effects(&mut self) -> Effects<R> {
+        let first = self.effect();
+        let second = if first.is_some() { self.effect() } else { None };
+        self.unsettled = second.is_some();
+        [first, second]
+    }
+
+    /// The next effect of the changes so far.
+    fn effect(&mut self) -> Option<Effect<R>> {
         while let Some(action) = self.pool.poll_prompt() {
             let found = match action {
                 PoolAction::Wake(id) => {
-                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Chore::Wake)
+                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
                 }
-                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Chore::Drop),
+                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Effect::Drop),
                 PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
                     cell.interrupted = true;
-                    cell.waker.take().map(Chore::Wake)
+                    cell.waker.take().map(Effect::Wake)
                 }),
                 PoolAction::Establish(_) => None,
             };
@@ -176,11 +184,11 @@ impl<R: Runtime> ServerState<R> {
             }
         }
         if let Some(waker) = self.take_warmer() {
-            return Some(Chore::Wake(waker));
+            return Some(Effect::Wake(waker));
         }
         if let Some(place) = &mut self.overdue {
             if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
             self.overdue = None;
         }
@@ -188,17 +196,17 @@ impl<R: Runtime> ServerState<R> {
             // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
             let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
             if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
-            return self.call_worker().or_else(|| self.clock.take()).map(Chore::Wake);
+            return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
         }
         if self.pool.owed_establish_count() > self.called {
             if let Some(waker) = self.call_worker() {
-                return Some(Chore::Wake(waker));
+                return Some(Effect::Wake(waker));
             }
         }
         if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
-            return self.clock.take().map(Chore::Wake);
+            return self.clock.take().map(Effect::Wake);
         }
         None
     }
@@ -213,7 +221,10 @@ impl<R: Runtime> ServerState<R> {
     /// A worker's place becomes `now`. Gives what it was, to be dropped without the lock.
     fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
         let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
-        self.called -= u32::from(matches!(before, Worker::Called));
+        let was_called = matches!(before, Worker::Called);
+        self.called -= u32::from(was_called);
+        // Another worker may have to be called in its place.
+        self.unsettled |= was_called;
         Some(before)
     }
 
@@ -250,6 +261,7 @@ impl<R: Runtime> ServerState<R> {
             if cell.deadline.is_some_and(|at| at <= now) {
                 cell.expired = cell.deadline;
                 self.overdue = Some(0);
+                self.unsettled = true;
             } else if is_earlier(cell.deadline, next) {
                 next = cell.deadline;
             }
@@ -273,32 +285,22 @@ impl<R: Runtime> ServerState<R> {
         PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
     }
 
-    /// A check-out that does not find a good connection at first sight.
+    /// Makes room for the waker of a waiter.
     #[inline(never)]
-    fn begin_otherwise(
-        &mut self,
-        now: Instant,
-        deadline: Option<Instant>,
-        waker: &mut Option<Waker>,
-        observer: &mut Tap<'_, R::Events>,
-    ) -> Result<Begun<R>, CheckOutError> {
-        match self.pool.check_out_otherwise(now, deadline, observer)? {
-            CheckOut::Granted(lease) => Ok(Begun::Granted(self.take_socket(&lease), lease)),
-            CheckOut::Queued(id) => {
-                while self.waiters.slots().len() <= id.index() as usize {
-                    if self.waiters.try_push(None).is_err() {
-                        self.pool.cancel(now, id, observer);
-                        let waiting = self.pool.counts().waiting;
-                        return Err(CheckOutError::Busy { waiting });
-                    }
-                }
-                if let Some(place) = self.waiters.slots_mut().get_mut(id.index() as usize) {
-                    debug_assert!(place.is_none(), "who leaves the queue takes its waker along");
-                    register(place, waker);
-                }
-                Ok(Begun::Queued(id))
+    fn seat(&mut self, id: WaiterId, observer: &mut Tap<'_, R::Events>) -> Result<Begun<R>, CheckOutError> {
+        while self.waiters.slots().len() <= id.index() as usize {
+            if self.waiters.try_push(None).is_err() {
+                // A time in the past is held at that of the check-out.
+                self.pool.cancel(Instant::ORIGIN, id, observer);
+                let waiting = self.pool.counts().waiting;
+                return Err(CheckOutError::Busy { waiting });
             }
         }
+        debug_assert!(
+            self.waiters.slots().get(id.index() as usize).is_some_and(Option::is_none),
+            "the waker of a waiter is removed with it"
+        );
+        Ok(Begun::Queued(id))
     }
 
     fn take_socket(&mut self, lease: &Lease) -> Option<Held<R>> {
@@ -343,80 +345,60 @@ impl<R: Runtime> Server<R> {
         self.state.with(|state| state.snapshot())
     }
 
-    /// Changes the pool, then does what it owes.
-    pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, chores) = self.state.with(|state| {
-            let result = change(state, &mut Tap::of_server(&self.events, self.address()));
-            (result, state.chores())
-        });
-        self.finish(chores);
-        result
-    }
-
-    /// [`Server::step`] of what may leave the pool as it was: it tells whether there is nothing to look for.
+    /// Changes the pool under its lock, then runs the effects of that.
     #[inline]
-    fn step_lightly<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> (T, Owes)) -> T {
-        let (result, chores) = self.state.with(|state| {
-            let (result, owes) = change(state, &mut Tap::of_server(&self.events, self.address()));
-            let chores = match owes {
-                Owes::Nothing => Chores { first: None, second: None },
-                Owes::Perhaps => state.chores(),
-            };
-            (result, chores)
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        let (result, effects) = self.state.with(|state| {
+            let result = change(state, &mut Tap::of_server(&self.events, self.address()));
+            (result, state.effects())
         });
-        if chores.first.is_some() {
-            self.finish(chores);
-        } else {
-            self.events.deliver();
-        }
-        result
-    }
-
-    /// Does what is left to do without the lock.
-    #[inline(never)]
-    fn finish(&self, mut chores: Chores<R>) {
-        while let Some(first) = chores.first {
-            // As in `Hub::finish`.
-            let _ = R::contain(|| first.run());
-            let Some(second) = chores.second else { break };
-            let _ = R::contain(|| second.run());
-            chores = self.state.with(ServerState::chores);
+        if effects[0].is_some() {
+            self.run(effects);
         }
         self.events.deliver();
+        result
     }
 
-    /// Does what the pool owes after it was changed quietly.
+    #[inline(never)]
+    fn run(&self, mut effects: Effects<R>) {
+        while let [Some(first), second] = effects {
+            // Wakers and sockets run code of others: a panic of theirs must not lose the result of the step.
+            let _ = R::contain(|| first.run());
+            let Some(second) = second else { break };
+            let _ = R::contain(|| second.run());
+            effects = self.state.with(ServerState::effects);
+        }
+    }
+
+    /// Changes the pool under its lock only, for callers that hold the hub's lock and call [`Server::settle`] after it.
+    fn change<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
+    }
+
+    /// Runs the effects of [`Server::change`].
     pub(super) fn settle(&self) {
         self.step(|_, _| ());
     }
 
-    /// Changes the pool under its lock only, for callers that hold another lock and call [`Server::settle`] after it.
-    fn change_quietly<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
-    }
-
-    /// Carries out what the topology commands.
-    pub(super) fn command_quietly(&self, now: Instant, command: PoolCommand) {
-        self.change_quietly(|state, observer| match command {
-            PoolCommand::Ready => state.pool.ready(now, observer),
+    /// Carries out a command of the topology, under the hub's lock.
+    pub(super) fn command(&self, now: Instant, command: PoolCommand) {
+        match command {
+            PoolCommand::Ready => self.change(|state, observer| state.pool.ready(now, observer)),
             PoolCommand::Clear { interrupt_in_use_connections, cause } => {
-                let clear = Clear::All { interrupt_in_use_connections };
-                let cleared = state.pool.clear(now, clear, Some(cause), observer);
-                debug_assert!(cleared.is_ok(), "a load-balanced topology has no checks that could fail");
+                self.clear(now, Clear::All { interrupt_in_use_connections }, cause);
             }
-        });
+        }
     }
 
-    /// Clears the pool as the judgement of an error says.
-    pub(super) fn clear_quietly(&self, now: Instant, clear: Clear, cause: Cause) {
-        self.change_quietly(|state, observer| {
-            let cleared = state.pool.clear(now, clear, Some(cause), observer);
-            debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
-        });
+    /// Clears the pool, under the hub's lock.
+    pub(super) fn clear(&self, now: Instant, clear: Clear, cause: Cause) {
+        let cleared = self.change(|state, observer| state.pool.clear(now, clear, Some(cause), observer));
+        debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
     }
 
-    pub(super) fn reconfigure_quietly(&self, now: Instant, config: PoolConfig) {
-        self.change_quietly(|state, observer| {
+    /// Puts other options in force, under the hub's lock.
+    pub(super) fn reconfigure(&self, now: Instant, config: PoolConfig) {
+        self.change(|state, observer| {
             state.pool.reconfigure(now, config, observer);
             if state.warming > 0 {
                 state.retarget(now, observer);
@@ -424,43 +406,28 @@ impl<R: Runtime> Server<R> {
         });
     }
 
-    pub(super) fn close_quietly(&self, now: Instant) {
-        self.change_quietly(|state, observer| state.pool.close(now, observer));
+    /// Closes the pool, under the hub's lock.
+    pub(super) fn close(&self, now: Instant) {
+        self.change(|state, observer| state.pool.close(now, observer));
     }
 
-    /// Whether somebody wants to hear when things happen.
+    /// Checks a connection out. A check-out that waits has no waker yet: [`Server::poll_claim`] registers it.
+    ///
+    /// - `clock`: read under the lock, and only if the time matters.
     #[inline]
-    pub(super) fn is_watched(&self) -> bool {
-        self.events.is_active()
-    }
-
-    /// A connection that is at hand, for somebody who has not looked at the clock, as nobody listens. `None` also where the time matters; then nothing has changed.
-    #[inline]
-    pub(super) fn check_out_untimed(&self) -> Option<(Option<Held<R>>, Lease)> {
-        self.state.with(|state| {
-            let lease = state.pool.check_out_untimed()?;
-            Some((state.take_socket(&lease), lease))
-        })
-    }
-
-    /// Asks for a connection. If the check-out waits, `waker` is woken when its outcome is decided.
-    pub(super) fn begin_check_out(
+    pub(super) fn check_out(
         &self,
-        now: Instant,
+        clock: impl FnOnce() -> Instant,
         deadline: Option<Instant>,
-        waker: &Waker,
     ) -> Result<Begun<R>, CheckOutError> {
-        let mut waker = Some(waker.clone());
-        self.step_lightly(|state, observer| {
-            let now = state.pool.advance(now);
-            if let Some(lease) = state.pool.check_out_at_hand(now, observer) {
-                return (Ok(Begun::Granted(state.take_socket(&lease), lease)), Owes::Nothing);
-            }
-            (state.begin_otherwise(now, deadline, &mut waker, observer), Owes::Perhaps)
+        self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
+            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
+            CheckOut::Queued(id) => state.seat(id, observer),
         })
     }
 
-    /// The outcome of a check-out that waits, or waits on. It came about before, so that nobody looks at the clock for it.
+    /// The outcome of a check-out that waits. If there is none yet, `waker` is woken when there is. The outcome is decided
+    /// elsewhere, so the clock is not read.
     pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
         let mut waker = Some(waker.clone());
         let (claimed, _left) = self.step(|state, _| {
@@ -497,44 +464,30 @@ impl<R: Runtime> Server<R> {
         debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
     }
 
-    /// [`Server::check_in`] of a connection in good health by somebody who has not looked at the clock. `false` is that the time matters, and that nothing has
-    /// changed.
+    /// Puts the socket back into its slot, and returns the lease.
+    ///
+    /// - `clock`: as in [`Server::check_out`]. - `connection`: none is that it is broken.
     #[inline]
-    pub(super) fn check_in_untimed(&self, lease: &Lease, connection: &mut Option<Held<R>>) -> bool {
-        let (done, _waker) = self.state.with(|state| {
-            if !state.pool.check_in_untimed(lease) {
-                return (false, None);
-            }
-            let Some(cell) = state.cell(lease.conn()) else { return (true, None) };
-            cell.deadline = None;
-            cell.socket = connection.take();
-            (true, cell.waker.take())
-        });
-        done
-    }
-
-    /// Puts the socket back where the next owner finds it, and returns the lease.
-    pub(super) fn check_in(&self, now: Instant, lease: Lease, connection: Option<Held<R>>, health: Health) {
-        let mut left = connection;
-        let place = &mut left;
-        let _waker = self.step_lightly(|state, observer| {
-            let mut waker = None;
-            let health = if place.is_none() { Health::Broken(Cause::Cancelled) } else { health };
-            if let Some(cell) = state.cell(lease.conn()) {
-                waker = cell.waker.take();
-                cell.deadline = None;
-                cell.socket = place.take();
-            }
-            let pool = &mut state.pool;
-            let now = pool.advance(now);
-            if pool.check_in_as_new(now, &lease, health, observer) {
-                // The one that has been idle for longest is due no sooner than before, unless there was none.
-                let is_timed = !pool.config().options().max_idle_time.is_zero() && pool.counts().available == 1;
-                return (waker, if is_timed { Owes::Perhaps } else { Owes::Nothing });
-            }
-            let result = pool.check_in(now, lease, health, observer);
-            debug_assert!(result.is_ok(), "a guard returns its lease to the pool that issued it");
-            (waker, Owes::Perhaps)
+    pub(super) fn check_in(
+        &self,
+        clock: impl FnOnce() -> Instant,
+        lease: Lease,
+        connection: Option<Held<R>>,
+        health: Health,
+    ) {
+        let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+        let _left = self.step(|state, observer| {
+            let left = match state.cell(lease.conn()) {
+                Some(cell) => {
+                    cell.deadline = None;
+                    cell.socket = connection;
+                    (None, cell.waker.take())
+                }
+                None => (connection, None),
+            };
+            let returned = state.pool.check_in_with(clock, lease, health, observer);
+            debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
+            left
         });
     }
 
@@ -681,9 +634,9 @@ impl<R: Runtime> Server<R> {
         OperationError::CheckOut(failure)
     }
 
-    /// News of a worker, judged: the connection could not be established. Gives a waker to be dropped without a lock.
-    pub(super) fn fail_establish_quietly(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
-        self.change_quietly(|state, observer| {
+    /// A connection could not be established, under the hub's lock. Returns a waker that must be dropped without a lock.
+    pub(super) fn fail_establish(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
+        self.change(|state, observer| {
             let waker = state.cell(id).and_then(|cell| cell.waker.take());
             state.fail_establish(now, id, error, observer);
             waker
@@ -761,12 +714,6 @@ pub(super) enum Watch {
     Interrupted,
     /// No: its time is over.
     TimedOut,
-}
-
-/// Whether a change of the pool may have left something to do.
-enum Owes {
-    Nothing,
-    Perhaps,
 }
 
 /// What a check-out has begun as.

@@ -463,7 +463,7 @@ where
     let hub =
         hub_for(runtime, TopologyOptions { seeds: &["a"], direct_connection: true, ..Default::default() }, change);
     let server = done(hub.next_server()).expect("the seed");
-    server.command_quietly(hub.now(), PoolCommand::Ready);
+    server.command(hub.now(), PoolCommand::Ready);
     server.settle();
     (Arc::new(hub), server)
 }

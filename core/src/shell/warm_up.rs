@@ -96,7 +96,7 @@ impl<R: Runtime> Drop for WarmerPlace<'_, R> {
         if self.hub.is_inherited() {
             core::mem::forget(self.server.clone());
         } else if let Some(index) = self.index {
-            self.hub.at_last(|now| self.server.leave_warmers(now, index));
+            self.server.leave_warmers(self.hub.now(), index);
         }
     }
 }

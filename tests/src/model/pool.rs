@@ -161,8 +161,6 @@ pub struct Model {
     backoff_ms: u64,
     /// So many connections are wanted, once.
     fill_target: u32,
-    /// A caller that had not read the clock returned a connection, while maxIdleTimeMS was not set.
-    untimed: bool,
     /// The options were changed.
     reconfigured: bool,
 }
@@ -194,7 +192,6 @@ impl Model {
             run_due: false,
             backoff_ms: BACKOFF_FIRST_MS,
             fill_target: 0,
-            untimed: false,
             reconfigured: false,
         }
     }

@@ -174,6 +174,6 @@ kinds! {
     CheckOutUntimed = 1,
     /// A check-in by a client without a subscriber, which does not read the clock.
     CheckInUntimed = 1,
-    /// Such a check-out and check-in that need the time or affect a waiter: they are refused, and then repeated with the clock.
-    UntimedRefused = 3,
+    /// A check-out and a check-in that need the time or affect a waiter, and so read the clock.
+    ClockRead = 3,
 }

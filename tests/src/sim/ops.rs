@@ -37,7 +37,7 @@ impl<M: Bounded> World<'_, M> {
         match kind {
             Kind::CheckOutUntimed => self.model.is_untimed_check_out(),
             Kind::CheckInUntimed => !self.untimed_leases(true).is_empty(),
-            Kind::UntimedRefused => !self.model.is_untimed_check_out() || !self.untimed_leases(false).is_empty(),
+            Kind::ClockRead => !self.model.is_untimed_check_out() || !self.untimed_leases(false).is_empty(),
             Kind::CheckOut | Kind::CheckOutDeadline => self.waiters.len() < if self.shape.tiny { 2 } else { 40 },
             Kind::Claim => !self.waiters.is_empty(),
             Kind::ClaimUsedUp | Kind::CancelUsedUp => !self.used_up.is_empty(),
@@ -86,7 +86,12 @@ impl<M: Bounded> World<'_, M> {
 
     /// Indices of the leases whose check-in needs neither the time nor an observer, or (`false`) of the others.
     fn untimed_leases(&self, is_untimed: bool) -> Vec<usize> {
-        let is_one = |lease: &Lease| self.model.is_untimed_check_in(lease.conn().connection_id().get()) == is_untimed;
+        // A pool whose options were changed may read the clock at any check-in.
+        let is_reconfigured = self.model.is_reconfigured();
+        let is_one = |lease: &Lease| {
+            let id = lease.conn().connection_id().get();
+            (!is_reconfigured && self.model.is_untimed_check_in(id)) == is_untimed
+        };
         (0..self.leases.len()).filter(|&place| is_one(&self.leases[place])).collect()
     }
 
@@ -204,16 +209,13 @@ impl<M: Bounded> World<'_, M> {
                 let places = self.untimed_leases(true);
                 self.check_in_untimed(places[choices.index(places.len())]);
             }
-            Kind::UntimedRefused => {
-                if !self.model.is_untimed_check_out() {
-                    self.check_out_untimed();
+            Kind::ClockRead => {
+                if !self.model.is_untimed_check_out() && self.is_enabled(Kind::CheckOut) {
+                    self.check_out(None);
                 }
                 if let Some(&place) = self.untimed_leases(false).first() {
-                    self.check_in_untimed(place);
+                    self.check_in(place, None);
                 }
-                let foreign = self.foreign_lease();
-                let refused = self.pool.check_in_untimed(foreign);
-                self.foreign = Some(refused.expect_err("the lease of another pool"));
             }
             Kind::PinForeign => {
                 let lease = self.foreign_lease();
@@ -268,41 +270,27 @@ impl<M: Bounded> World<'_, M> {
         same::check_out(outcome, expected, &mut self.leases, &mut self.waiters);
     }
 
-    /// Checks out as a client without a subscriber does. A check-out that needs the time is repeated with the clock.
+    /// Checks out as a client without a subscriber does.
     fn check_out_untimed(&mut self) {
-        let lease = self.pool.check_out_untimed();
-        self.note(|| format!("check_out untimed: {lease:?}"));
+        let lease = self.pool.check_out_without_clock();
+        self.note(|| format!("check_out without the clock: {lease:?}"));
         let events = self.model.events.len();
-        let expected = self.model.check_out_untimed();
+        let expected = self.model.check_out_without_clock();
         // No observer receives these events.
         self.model.events.truncate(events);
-        assert_eq!(lease.as_ref().map(|lease| lease.conn().connection_id().get()), expected, "the newest connection");
-        match lease {
-            Some(lease) => self.leases.push(lease),
-            None if self.is_enabled(Kind::CheckOut) => self.check_out(None),
-            None => {}
-        }
+        assert_eq!(lease.conn().connection_id().get(), expected, "the newest connection");
+        self.leases.push(lease);
     }
 
-    /// Checks in as a client without a subscriber does. A check-in that needs the time is repeated with the clock.
+    /// Checks in as a client without a subscriber does.
     fn check_in_untimed(&mut self, place: usize) {
         let lease = self.leases.remove(place);
         let id = lease.conn().connection_id().get();
-        let is_plain = self.model.is_untimed_check_in(id);
-        let refused = self.pool.check_in_untimed(lease);
-        self.note(|| format!("check_in untimed of {id}: {refused:?}"));
-        let Err(lease) = refused else {
-            let events = self.model.events.len();
-            self.model.check_in_untimed(id);
-            self.model.events.truncate(events);
-            return;
-        };
-        assert!(
-            !is_plain || self.model.is_reconfigured(),
-            "the check-in of {id} was refused, but does not need the time"
-        );
-        self.leases.push(lease);
-        self.check_in(self.leases.len() - 1, None);
+        self.note(|| format!("check_in without the clock of {id}"));
+        self.pool.check_in_without_clock(lease);
+        let events = self.model.events.len();
+        self.model.check_in_without_clock(id);
+        self.model.events.truncate(events);
     }
 
     pub(super) fn claim(&mut self, place: usize) {

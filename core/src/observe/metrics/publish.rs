@@ -39,7 +39,7 @@ impl Publish for Metrics {
 
     fn of_server(&self, address: &str) -> Self {
         #[cfg(feature = "sim")]
-        if crate::pool::untimed::is_without_metrics() {
+        if crate::sim::is_without_metrics() {
             return Self::new();
         }
         Self { pool: contain(|| PoolMetrics::new(address)).map(Mutex::new).map(Arc::new) }

@@ -91,6 +91,7 @@ impl<R: Runtime> ServerState<R> {
         self.pool = pool;
         (self.called, self.warming, self.closing) = (0, 0, 0);
         (self.clock, self.armed, self.refusal, self.overdue) = (None, None, None, None);
+        self.unsettled = true;
         #[cfg(feature = "alloc")]
         {
             self.late = Late::EMPTY;
@@ -113,6 +114,7 @@ impl<R: Runtime> ServerState<R> {
             refusal: None,
             #[cfg(feature = "alloc")]
             failure: None,
+            unsettled: true,
             overdue: None,
             closing: 0,
             #[cfg(feature = "alloc")]

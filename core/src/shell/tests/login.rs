@@ -295,7 +295,7 @@ fn refusal_is_told_although_another_connection_fails_after_it() {
     assert_eq!(failure(&error).message.as_deref(), Some("no"));
     // It says nothing of those that come after a good one.
     *house.bench.answer.lock().unwrap() = Answer::Accepts;
-    house.server.command_quietly(house.hub.now(), PoolCommand::Ready);
+    house.server.command(house.hub.now(), PoolCommand::Ready);
     house.server.settle();
     drop(house.guards(1));
     let failed = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };

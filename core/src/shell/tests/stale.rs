@@ -7,13 +7,16 @@ use crate::pool::{ConnId, EstablishError, Health, WaiterId};
 use crate::shell::connection::{Connection, hold};
 use crate::shell::server::Begun;
 
-fn begin(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> Begun<Bench> {
-    server.begin_check_out(bench.now(), None, waker).expect("a free waiter slot")
+fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<Bench> {
+    server.check_out(|| bench.now(), None).expect("a free waiter slot")
 }
 
 fn queue(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> WaiterId {
-    match begin(bench, server, waker) {
-        Begun::Queued(id) => id,
+    match begin(bench, server) {
+        Begun::Queued(id) => {
+            assert!(server.poll_claim(id, waker).is_pending());
+            id
+        }
         Begun::Granted(..) => panic!("none is available"),
     }
 }
@@ -34,7 +37,7 @@ fn claim_by_an_id_whose_place_is_anothers_is_cancelled_and_takes_nothing_along()
     let late = queue(&bench, &server, &Waker::from(Arc::clone(&bell)));
     assert_eq!(early.index(), late.index());
     assert!(matches!(server.poll_claim(early, Waker::noop()), Poll::Ready(Err(CheckOutError::Cancelled))));
-    server.close_quietly(bench.now());
+    server.close(bench.now());
     server.settle();
     assert_eq!(bell.rings(), 1, "the other one's waker is where it was");
     assert!(matches!(server.poll_claim(late, Waker::noop()), Poll::Ready(Err(CheckOutError::PoolClosed))));
@@ -64,7 +67,7 @@ fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
     let _first = queue(&bench, &server, Waker::noop());
     let early = establish(&bench, &server, worker);
     let error = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
-    drop(server.fail_establish_quietly(bench.now(), early, error));
+    drop(server.fail_establish(bench.now(), early, error));
     server.settle();
     let _second = queue(&bench, &server, Waker::noop());
     let late = establish(&bench, &server, worker);
@@ -81,9 +84,9 @@ fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
 fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
     let (bench, hub, server) = open();
     drop(guard(&hub, &server));
-    let Begun::Granted(Some(connection), lease) = begin(&bench, &server, Waker::noop()) else { panic!("one is there") };
+    let Begun::Granted(Some(connection), lease) = begin(&bench, &server) else { panic!("one is there") };
     drop(connection);
-    server.check_in(bench.now(), lease, None, Health::Healthy);
+    server.check_in(|| bench.now(), lease, None, Health::Healthy);
     assert_eq!(counts(&server), PoolCounts::default());
 }
 

@@ -75,7 +75,7 @@ fn waker_that_a_claim_leaves_over_is_dropped_without_a_lock() {
     *first.other.lock().unwrap() = Some(other);
     drop(first);
     let cause = Cause::Network;
-    server.command_quietly(bench.now(), PoolCommand::Clear { interrupt_in_use_connections: false, cause });
+    server.command(bench.now(), PoolCommand::Clear { interrupt_in_use_connections: false, cause });
     server.settle();
     assert_eq!(dropped.load(Ordering::Relaxed), 2);
     let cause = Some(cause);

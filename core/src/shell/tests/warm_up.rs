@@ -62,9 +62,9 @@ fn target(house: &House) -> u32 {
 fn answer(house: &mut House) {
     house.bench.mute(false);
     let cause = Cause::Network;
-    house.server.command_quietly(house.hub.now(), PoolCommand::Clear { interrupt_in_use_connections: true, cause });
+    house.server.command(house.hub.now(), PoolCommand::Clear { interrupt_in_use_connections: true, cause });
     house.server.settle();
-    house.server.command_quietly(house.hub.now(), PoolCommand::Ready);
+    house.server.command(house.hub.now(), PoolCommand::Ready);
     house.server.settle();
     house.run();
 }

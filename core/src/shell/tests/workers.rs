@@ -59,9 +59,9 @@ fn worker_that_panics_leaves_nothing_behind() {
 pub(super) fn hub_clear(bench: &Bench, server: &Server<Bench>) {
     let cause = Cause::NetworkTimeout;
     let clear = PoolCommand::Clear { interrupt_in_use_connections: true, cause };
-    server.command_quietly(bench.now(), clear);
+    server.command(bench.now(), clear);
     server.settle();
-    server.command_quietly(bench.now(), PoolCommand::Ready);
+    server.command(bench.now(), PoolCommand::Ready);
     server.settle();
 }
 

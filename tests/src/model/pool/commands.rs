@@ -166,25 +166,22 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// When the model contradicts itself.
-    pub fn check_out_untimed(&mut self) -> Option<u64> {
-        if !self.is_untimed_check_out() {
-            return None;
-        }
+    /// When it needs the time or an observer.
+    pub fn check_out_without_clock(&mut self) -> u64 {
+        assert!(self.is_untimed_check_out(), "the check-out needs the time or an observer");
         match self.check_out(self.now, None) {
-            CheckedOut::Granted(id) => Some(id),
+            CheckedOut::Granted(id) => id,
             other @ (CheckedOut::Queued(_) | CheckedOut::Failed(_)) => panic!("must be granted, but is {other:?}"),
         }
     }
 
-    /// A check-in at the time of the last call, which the pool accepted. Its event is the one that an observer would have received.
+    /// A check-in at the time of the last call. Its event is the one that an observer would have received.
     ///
     /// # Panics
     ///
-    /// When the pool must not accept it.
-    pub fn check_in_untimed(&mut self, id: u64) {
-        assert!(self.is_untimed_check_in(id), "the check-in of {id} was accepted, but needs the time or an observer");
-        self.untimed = true;
+    /// When it needs the time or an observer.
+    pub fn check_in_without_clock(&mut self, id: u64) {
+        assert!(self.is_untimed_check_in(id), "the check-in of {id} needs the time or an observer");
         self.check_in(self.now, id, Health::Healthy);
     }
 
@@ -202,10 +199,10 @@ impl Model {
         }
         self.begin(now);
         self.reconfigured = true;
-        let PoolOptions { load_balanced, background, .. } = self.options;
+        let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
         self.options = PoolOptions { load_balanced, background, ..options };
-        // The idle time of connections that were returned without the clock is unknown, so it counts from now.
-        if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
+        // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
+        if max_idle_time.is_zero() && !options.max_idle_time.is_zero() {
             let now = self.now;
             for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::Available) {
                 conn.available_since = now;

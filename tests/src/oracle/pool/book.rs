@@ -56,8 +56,6 @@ pub struct Oracle {
     pub(super) looked: bool,
     /// There may be more than `maxPoolSize`, or pending than `maxConnecting`, since those were lowered.
     pub(super) shrunk: bool,
-    /// A caller that had not read the clock returned a connection, while maxIdleTimeMS was not set.
-    pub(super) untimed: bool,
 }
 
 /// A connection that counts.
@@ -193,7 +191,6 @@ impl Oracle {
             said: None,
             looked: false,
             shrunk: false,
-            untimed: false,
         }
     }
 
@@ -201,11 +198,6 @@ impl Oracle {
     #[must_use]
     pub const fn now(&self) -> Instant {
         self.now
-    }
-
-    /// Notes that the caller of the last check-in had not read the clock.
-    pub const fn note_untimed_check_in(&mut self) {
-        self.untimed = true;
     }
 
     /// Judges one step.
@@ -285,11 +277,12 @@ impl Oracle {
             scene.clear = error.clear.filter(|_| is_news);
         } else if let Input::Reconfigure { options } = scene.input {
             if !is_closed {
-                let PoolOptions { load_balanced, background, .. } = self.options;
+                let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
+                let had_no_limit = max_idle_time.is_zero();
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
-                // The idle time of connections that were returned without the clock is unknown, so it counts from now.
-                if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
+                // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
+                if had_no_limit && !options.max_idle_time.is_zero() {
                     let now = self.now;
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
                 }

@@ -5,7 +5,6 @@ use crate::oracle::Checks;
 use core::hash::{Hash, Hasher};
 use core::ops::Deref;
 use core::time::Duration;
-use poolhouse_core::pool::untimed;
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Fixed, ForeignLease, Generation, Health, Lease,
     Memory, OnHeap, Pinned, Pool, PoolAction, PoolConfig, PoolEvent, PoolId, ServiceError, Stale, WaiterId, WrongMode,
@@ -206,43 +205,34 @@ impl<M: Bounded> Watched<M> {
         result
     }
 
-    /// [`untimed::check_out`], which emits no event. It is judged by the events of a check-out with an observer that returns the same connection at the time
-    /// of the last call. If it returns no connection, it must change nothing.
+    /// [`Pool::check_out_with`] without an enabled observer, where neither the time nor an observer is needed. It is judged by the
+    /// events of a check-out with an observer that returns the same connection at the time of the last call.
     ///
     /// # Panics
     ///
-    /// When an invariant is broken, or a refused check-out has changed the pool.
-    pub fn check_out_untimed(&mut self) -> Option<Lease> {
-        let (before, now) = (self.seen(), self.oracle.now());
-        let Some(lease) = untimed::check_out(&mut self.pool) else {
-            assert_eq!(self.seen(), before, "a refused check-out has changed the pool");
-            return None;
-        };
+    /// When an invariant is broken, the clock is read, or no connection is granted.
+    pub fn check_out_without_clock(&mut self) -> Lease {
+        let now = self.oracle.now();
+        let outcome = self.pool.check_out_with(|| panic!("the clock was read"), None, &mut ());
+        let Ok(CheckOut::Granted(lease)) = outcome else { panic!("a connection is available, but: {outcome:?}") };
         let conn = lease.conn().connection_id().get();
         self.events.extend([(now, Event::Started), (now, Event::CheckedOut(conn, Duration::ZERO))]);
         self.judge(now, Input::CheckOut { deadline: None }, Answer::Granted(conn));
-        Some(lease)
+        lease
     }
 
-    /// [`untimed::check_in`], which emits no event. It is judged in the same way as [`Watched::check_out_untimed`].
+    /// [`Pool::check_in_with`] of a healthy connection without an enabled observer, where neither the time nor an observer is needed.
+    /// It is judged in the same way as [`Watched::check_out_without_clock`].
     ///
     /// # Panics
     ///
-    /// When an invariant is broken, or a refused check-in has changed the pool.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`untimed::check_in`].
-    pub fn check_in_untimed(&mut self, lease: Lease) -> Result<(), Lease> {
-        let (before, now, own) = (self.seen(), self.oracle.now(), self.own(&lease));
-        if let Err(lease) = untimed::check_in(&mut self.pool, lease) {
-            assert_eq!(self.seen(), before, "a refused check-in has changed the pool");
-            return Err(lease);
-        }
+    /// When an invariant is broken, the clock is read, or the lease is of another pool.
+    pub fn check_in_without_clock(&mut self, lease: Lease) {
+        let (now, own) = (self.oracle.now(), self.own(&lease));
+        let returned = self.pool.check_in_with(|| panic!("the clock was read"), lease, Health::Healthy, &mut ());
+        returned.expect("a lease of this pool");
         self.events.extend(own.map(|conn| (now, Event::CheckedIn(conn))));
         self.judge(now, Input::CheckIn { conn: own, health: Health::Healthy }, Answer::Done);
-        self.oracle.note_untimed_check_in();
-        Ok(())
     }
 
     fn own(&self, lease: &Lease) -> Option<u64> {

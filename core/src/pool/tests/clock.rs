@@ -1,0 +1,71 @@
+//! Check-outs and check-ins that are given a clock: when it is read.
+
+use super::*;
+
+/// The clock of a call that must not read it.
+fn no_clock() -> Instant {
+    panic!("the clock was read")
+}
+
+#[test]
+fn clock_is_read_where_idle_connections_perish_and_otherwise_not() {
+    for (max_idle_time, reads) in [(Duration::ZERO, 0), (ms(10), 1)] {
+        let mut world = World::<OnHeap>::new(PoolOptions { max_idle_time, ..DEFAULT });
+        world.ready();
+        let lease = world.lease();
+        let mut count = 0;
+        let mut clock = |now| {
+            count += 1;
+            now
+        };
+        let now = world.now;
+        let returned = world.pool.check_in_with(|| clock(now), lease, Health::Healthy, &mut ());
+        returned.expect("a lease of this pool");
+        assert_eq!(world.counts(), [0, 1, 0, 0]);
+        let granted = world.pool.check_out_with(|| clock(now), None, &mut ());
+        assert!(matches!(granted, Ok(CheckOut::Granted(_))));
+        assert_eq!(count, 2 * reads);
+    }
+}
+
+#[test]
+fn clock_is_read_once_for_an_enabled_observer_and_for_a_waiter() {
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let mut count = 0;
+    let mut clock = || {
+        count += 1;
+        at(1)
+    };
+    world.pool.check_in_with(&mut clock, lease, Health::Healthy, &mut world.seen).expect("a lease of this pool");
+    let granted = world.pool.check_out_with(&mut clock, None, &mut world.seen);
+    assert!(matches!(granted, Ok(CheckOut::Granted(_))));
+    while let Ok(CheckOut::Granted(_)) = world.pool.check_out_with(&mut clock, None, &mut ()) {}
+    assert_eq!(count, 3);
+}
+
+#[test]
+fn refused_check_in_reads_no_clock_and_changes_nothing() {
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    let foreign = Lease { conn: lease.conn(), pool: PoolId::new(8) };
+    let before = world.pool.clone();
+    assert!(world.pool.check_in_with(no_clock, foreign, Health::Healthy, &mut ()).is_err());
+    assert!(world.pool == before, "the refused check-in has changed the pool");
+}
+
+/// A1: idle time that was not measured counts from the change of the options.
+#[test]
+fn a1_idle_time_counts_from_the_change_of_the_options() {
+    let mut world = World::<OnHeap>::new(DEFAULT);
+    world.ready();
+    let lease = world.lease();
+    world.pool.check_in_with(no_clock, lease, Health::Healthy, &mut ()).expect("a lease of this pool");
+    world.now = at(50);
+    let config = PoolOptions { max_idle_time: ms(10), ..DEFAULT }.validate().expect("valid");
+    world.act(|pool, now, seen| pool.reconfigure(now, config, seen));
+    assert_eq!(world.counts(), [0, 1, 0, 0]);
+    assert!(world.pool.poll_timeout() > Some(at(60)));
+}
