@@ -236,14 +236,13 @@ impl<M: Memory> Pool<M> {
     /// [`CheckOutError`]: the pool is closed or paused, the deadline has passed and no connection is there, or no place to wait is left.
     ///
     /// Source: CMAP, "Checking Out a Connection" (CMAP-28, CMAP-61..70).
-    #[inline]
+    #[inline(always)]
     pub fn check_out(
         &mut self,
         now: Instant,
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        let now = self.advance(now);
         self.check_out_with(|| now, deadline, observer)
     }
 
@@ -256,25 +255,32 @@ impl<M: Memory> Pool<M> {
     /// # Errors
     ///
     /// As [`Pool::check_out`].
-    #[inline]
+    #[inline(always)]
     pub fn check_out_with(
         &mut self,
         clock: impl FnOnce() -> Instant,
         deadline: Option<Instant>,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<CheckOut, CheckOutError> {
-        if !self.has_current() {
+        let Some(available_since) = self.newest_current() else {
             return self.find_or_wait(clock(), deadline, observer);
+        };
+        let mut now = self.now;
+        if self.is_timed(observer) {
+            now = self.advance(clock());
+            if self.is_idle_too_long(now, available_since) {
+                return self.find_or_wait(now, deadline, observer);
+            }
         }
-        let now = if self.is_timed(observer) { self.advance(clock()) } else { self.now };
-        if self.conns.last(conn::AVAILABLE).is_none_or(|newest| self.is_idle_too_long(now, newest)) {
+        let Some(key) = self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE) else {
             return self.find_or_wait(now, deadline, observer);
+        };
+        let lease = Lease { conn: ConnId(key), pool: self.id };
+        if observer.is_enabled() {
+            observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
+            self.emit_granted(now, &lease, observer);
         }
-        observer.on_event(now, &PoolEvent::ConnectionCheckOutStarted { pool: self.id });
-        match self.grant_newest(now, observer) {
-            Some(lease) => Ok(CheckOut::Granted(lease)),
-            None => self.find_or_wait(now, deadline, observer),
-        }
+        Ok(CheckOut::Granted(lease))
     }
 
     /// Takes the outcome of a check-out that waited.
@@ -338,7 +344,7 @@ impl<M: Memory> Pool<M> {
     /// [`ForeignLease`]: another pool issued it; nothing changed, the lease is handed back.
     ///
     /// Source: CMAP, "Checking In a Connection" (CMAP-72, CMAP-73).
-    #[inline]
+    #[inline(always)]
     pub fn check_in(
         &mut self,
         now: Instant,
@@ -346,7 +352,6 @@ impl<M: Memory> Pool<M> {
         health: Health,
         observer: &mut impl Observer<PoolEvent>,
     ) -> Result<(), ForeignLease> {
-        let now = self.advance(now);
         self.check_in_with(|| now, lease, health, observer)
     }
 
@@ -359,7 +364,7 @@ impl<M: Memory> Pool<M> {
     /// # Errors
     ///
     /// As [`Pool::check_in`].
-    #[inline]
+    #[inline(always)]
     pub fn check_in_with(
         &mut self,
         clock: impl FnOnce() -> Instant,
@@ -373,13 +378,18 @@ impl<M: Memory> Pool<M> {
             self.return_conn(clock(), index, health, observer);
             return Ok(());
         }
-        let now = if self.is_timed(observer) { self.advance(clock()) } else { self.now };
-        observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
+        let mut now = self.now;
+        if self.is_timed(observer) {
+            now = self.advance(clock());
+            self.is_changed |= self.config.idle_ns > 0;
+        }
         if let Some(slot) = self.conns.at_mut(conn.index()) {
             slot.available_since = now;
         }
         self.conns.transfer(conn.index(), conn::IN_USE, conn::AVAILABLE);
-        self.is_changed |= self.config.idle_ns > 0;
+        if observer.is_enabled() {
+            observer.on_event(now, &PoolEvent::ConnectionCheckedIn { pool: self.id, conn });
+        }
         Ok(())
     }
 

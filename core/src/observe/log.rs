@@ -340,6 +340,12 @@ impl Observer<PoolEvent> for Logs {
         self.on_event_in(now, event, &EventContext::NONE);
     }
 
+    /// Facts of the deployment are in events that a machine emits to every observer.
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.logs_connections()
+    }
+
     #[inline]
     fn on_event_in(&mut self, _now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
         if self.logs_connections() {

@@ -50,18 +50,19 @@ impl<M: Memory> Pool<M> {
         self.config.idle_ns > 0 || observer.is_enabled()
     }
 
-    /// Whether the newest available connection can be handed out without further work, unless it has been idle for too long.
+    /// Since when the newest available connection is available, if it can be handed out without further work.
     /// Without background work, a check-out also populates the pool.
     #[inline(always)]
-    pub(super) fn has_current(&mut self) -> bool {
+    pub(super) fn newest_current(&mut self) -> Option<Instant> {
         if self.state != PoolState::Ready || !self.is_in_background() {
-            return false;
+            return None;
         }
         if let Some(oldest) = self.conns.front(conn::AVAILABLE).filter(|_| fires(Point::OldestAvailable)) {
             self.conns.move_to(oldest, conn::AVAILABLE);
         }
         // No check-out waits while a connection is available.
-        self.conns.last(conn::AVAILABLE).is_some_and(|newest| self.is_plainly_current(newest))
+        let newest = self.conns.last(conn::AVAILABLE)?;
+        self.is_plainly_current(newest).then_some(newest.available_since)
     }
 
     /// Closes the available connections that perished until one has not, which is handed out. Without one, the request waits.
@@ -94,12 +95,18 @@ impl<M: Memory> Pool<M> {
     }
 
     /// Hands out the available connection that is the newest, if there is one.
-    #[inline]
-    pub(super) fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
+    fn grant_newest(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<Lease> {
         let conn = ConnId(self.conns.transfer_back(conn::AVAILABLE, conn::IN_USE)?);
+        let lease = Lease { conn, pool: self.id };
+        self.emit_granted(now, &lease, observer);
+        Some(lease)
+    }
+
+    /// A check-out that did not wait was granted this lease.
+    #[inline]
+    pub(super) fn emit_granted(&self, now: Instant, lease: &Lease, observer: &mut impl Observer<PoolEvent>) {
         let duration = core::time::Duration::ZERO;
-        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn, duration });
-        Some(Lease { conn, pool: self.id })
+        observer.on_event(now, &PoolEvent::ConnectionCheckedOut { pool: self.id, conn: lease.conn, duration });
     }
 
     /// A check-out for which no connection was there.
@@ -530,9 +537,9 @@ impl<M: Memory> Pool<M> {
 
     /// Whether an available connection has been idle for too long (CMAP-19).
     #[inline(always)]
-    pub(super) fn is_idle_too_long(&self, now: Instant, slot: &ConnSlot) -> bool {
+    pub(super) fn is_idle_too_long(&self, now: Instant, available_since: Instant) -> bool {
         let idle_ns = self.config.idle_ns;
-        idle_ns > 0 && now > slot.available_since.saturating_add_nanos(idle_ns)
+        idle_ns > 0 && now > available_since.saturating_add_nanos(idle_ns)
     }
 
     /// Why an available connection must not be handed out, if it must not (CMAP-18, CMAP-19).
@@ -540,7 +547,7 @@ impl<M: Memory> Pool<M> {
         if self.is_stale(slot) {
             return Some(ClosedReason::Stale);
         }
-        self.is_idle_too_long(now, slot).then_some(ClosedReason::Idle)
+        self.is_idle_too_long(now, slot.available_since).then_some(ClosedReason::Idle)
     }
 
     /// Whether the pool, or the connection's service, was cleared since the connection was created.

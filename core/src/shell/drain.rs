@@ -108,7 +108,7 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
                 Poll::Ready(health) => {
                     let Drain { lease, connection, .. } = drains.swap_remove(place);
                     server.state.with(|state| state.late.taken = state.late.taken.saturating_sub(1));
-                    server.check_in(|| now, lease, Some(connection), health);
+                    server.check_in(|| now, lease, &mut Some(connection), health);
                 }
             }
         }
@@ -126,7 +126,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
             // What is returned to a closed pool is closed for that.
             let health = if closed { Health::Healthy } else { Health::Broken(cause) };
-            let _ = R::contain(|| self.server.check_in(|| self.hub.now(), lease, Some(connection), health));
+            let _ = R::contain(|| self.server.check_in(|| self.hub.now(), lease, &mut Some(connection), health));
         }
     }
 }

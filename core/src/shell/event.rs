@@ -173,6 +173,12 @@ impl<'a, E: Publish> Tap<'a, E> {
         Self { events, active: events.is_active(), address: Some(address) }
     }
 
+    /// Whether events are published.
+    #[inline]
+    pub(super) const fn is_active(&self) -> bool {
+        self.active
+    }
+
     /// Out of line: most events are of no interest to anybody.
     #[inline(never)]
     fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {

@@ -6,7 +6,7 @@ use super::drain::Drain;
 use super::error::{OperationError, ServerAddress};
 use super::hub::Hub;
 use super::runtime::{ConnectError, Runtime};
-use super::server::{Begun, Watch};
+use super::server::{Begun, Claimed, Watch};
 use crate::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
 #[cfg(feature = "client")]
 use crate::topology::TopologyType;
@@ -260,14 +260,14 @@ impl<R: Runtime> Drop for Guard<'_, R> {
         }
         #[cfg(feature = "alloc")]
         let Some(lease) = self.drain(lease) else { return };
-        let mut health = self.broken.map_or(Health::Healthy, Health::Broken);
         if let Some(connection) = &mut self.connection {
-            if self.broken.is_none() && !connection.is_idle() {
-                health = Health::Broken(Cause::Cancelled);
+            if !connection.is_idle() {
+                self.broken.get_or_insert(Cause::Cancelled);
             }
             connection.rest();
         }
-        self.server.check_in(|| self.hub.now(), lease, self.connection.take(), health);
+        let health = self.broken.map_or(Health::Healthy, Health::Broken);
+        self.server.check_in(|| self.hub.now(), lease, &mut self.connection, health);
     }
 }
 
@@ -304,36 +304,44 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
     }
 }
 
+impl<'h, R: Runtime> CheckingOut<'h, R> {
+    /// The outcome of the check-out, which is over.
+    #[inline(always)]
+    fn finish(&mut self, claimed: Claimed<R>) -> Result<Guard<'h, R>, OperationError> {
+        let Some(server) = self.server.take() else {
+            return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
+        };
+        match claimed {
+            Ok((connection, lease)) => Ok(Guard::new(self.hub, server, lease, connection, self.deadline)),
+            Err(error) => Err(self.hub.explain(&server, error)),
+        }
+    }
+}
+
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, OperationError>;
 
     /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let (hub, deadline) = (self.hub, self.deadline);
+        let hub = self.hub;
         hub.check_fork()?;
         let Some(server) = &self.server else {
             return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
         };
-        let begun = match self.waiter {
-            None => server.check_out(|| hub.now(), self.limit),
-            Some(id) => Ok(Begun::Queued(id)),
+        let id = match self.waiter {
+            Some(id) => id,
+            None => match server.check_out(|| hub.now(), self.limit) {
+                Ok(Begun::Granted(connection, lease)) => return Poll::Ready(self.finish(Ok((connection, lease)))),
+                Ok(Begun::Queued(id)) => id,
+                Err(error) => return Poll::Ready(self.finish(Err(error))),
+            },
         };
-        let granted = match begun {
-            Ok(Begun::Granted(connection, lease)) => Ok((connection, lease)),
-            Ok(Begun::Queued(id)) => {
-                self.waiter = Some(id);
-                let Some(server) = &self.server else { return Poll::Pending };
-                let Poll::Ready(claimed) = server.poll_claim(id, context.waker()) else { return Poll::Pending };
-                self.waiter = None;
-                claimed
-            }
-            Err(error) => Err(error),
-        };
-        let Some(server) = self.server.take() else { return Poll::Pending };
-        Poll::Ready(match granted {
-            Ok((connection, lease)) => Ok(Guard::new(hub, server, lease, connection, deadline)),
-            Err(error) => Err(hub.explain(&server, error)),
-        })
+        // Before the waker is cloned, which may panic: the drop then cancels the check-out.
+        self.waiter = Some(id);
+        let claimed = self.server.as_ref().map(|server| server.poll_claim(id, context.waker()));
+        let Some(Poll::Ready(claimed)) = claimed else { return Poll::Pending };
+        self.waiter = None;
+        Poll::Ready(self.finish(claimed))
     }
 }
 

@@ -150,15 +150,15 @@ impl<R: Runtime> Effect<R> {
 type Effects<R> = [Option<Effect<R>>; 2];
 
 impl<R: Runtime> ServerState<R> {
-    /// The next effects of the changes so far.
+    /// Whether there are no effects of the changes so far.
     #[inline]
-    fn effects(&mut self) -> Effects<R> {
+    fn is_settled(&mut self) -> bool {
         self.unsettled |= self.pool.take_changed();
-        if self.unsettled { self.find_effects() } else { [None, None] }
+        !self.unsettled
     }
 
-    #[inline(never)]
-    fn find_effects(&mut self) -> Effects<R> {
+    /// The next effects of the changes so far.
+    fn effects(&mut self) -> Effects<R> {
         let first = self.effect();
         let second = if first.is_some() { self.effect() } else { None };
         self.unsettled = second.is_some();
@@ -348,25 +348,29 @@ impl<R: Runtime> Server<R> {
     /// Changes the pool under its lock, then runs the effects of that.
     #[inline]
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
-        let (result, effects) = self.state.with(|state| {
-            let result = change(state, &mut Tap::of_server(&self.events, self.address()));
-            (result, state.effects())
-        });
-        if effects[0].is_some() {
-            self.run(effects);
+        let mut tap = Tap::of_server(&self.events, self.address());
+        let (result, is_settled) = self.state.with(|state| (change(state, &mut tap), state.is_settled()));
+        if !is_settled {
+            self.run_effects();
         }
-        self.events.deliver();
+        if tap.is_active() {
+            self.events.deliver();
+        }
         result
     }
 
     #[inline(never)]
-    fn run(&self, mut effects: Effects<R>) {
-        while let [Some(first), second] = effects {
-            // Wakers and sockets run code of others: a panic of theirs must not lose the result of the step.
-            let _ = R::contain(|| first.run());
-            let Some(second) = second else { break };
-            let _ = R::contain(|| second.run());
-            effects = self.state.with(ServerState::effects);
+    fn run_effects(&self) {
+        loop {
+            let [first, second] = self.state.with(ServerState::effects);
+            let is_last = second.is_none();
+            for effect in [first, second].into_iter().flatten() {
+                // Wakers and sockets run code of others: a panic of theirs must not lose the result of the step.
+                let _ = R::contain(|| effect.run());
+            }
+            if is_last {
+                break;
+            }
         }
     }
 
@@ -466,28 +470,26 @@ impl<R: Runtime> Server<R> {
 
     /// Puts the socket back into its slot, and returns the lease.
     ///
-    /// - `clock`: as in [`Server::check_out`]. - `connection`: none is that it is broken.
+    /// - `clock`: as in [`Server::check_out`]. - `connection`: is taken; without one the connection is broken.
     #[inline]
     pub(super) fn check_in(
         &self,
         clock: impl FnOnce() -> Instant,
         lease: Lease,
-        connection: Option<Held<R>>,
+        connection: &mut Option<Held<R>>,
         health: Health,
     ) {
-        let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
-        let _left = self.step(|state, observer| {
-            let left = match state.cell(lease.conn()) {
-                Some(cell) => {
-                    cell.deadline = None;
-                    cell.socket = connection;
-                    (None, cell.waker.take())
-                }
-                None => (connection, None),
-            };
+        let _waker = self.step(|state, observer| {
+            let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+            let mut waker = None;
+            if let Some(cell) = state.cell(lease.conn()) {
+                cell.deadline = None;
+                cell.socket = connection.take();
+                waker = cell.waker.take();
+            }
             let returned = state.pool.check_in_with(clock, lease, health, observer);
             debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
-            left
+            waker
         });
     }
 

@@ -86,7 +86,7 @@ fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
     drop(guard(&hub, &server));
     let Begun::Granted(Some(connection), lease) = begin(&bench, &server) else { panic!("one is there") };
     drop(connection);
-    server.check_in(|| bench.now(), lease, None, Health::Healthy);
+    server.check_in(|| bench.now(), lease, &mut None, Health::Healthy);
     assert_eq!(counts(&server), PoolCounts::default());
 }
 
