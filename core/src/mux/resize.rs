@@ -90,7 +90,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// As many of so many ids as there is room for.
     pub(super) fn ids_with_room(ids: u32) -> u32 {
-        let room = M::Words::empty().limit() as usize;
+        let room = <M::Words as Store<u64>>::empty().limit() as usize;
         let mut fit = ids;
         while stream_words(fit) > room {
             fit = fit.saturating_sub(1) / 64 * 64;

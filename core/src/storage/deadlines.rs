@@ -14,9 +14,8 @@ use crate::storage::{Full, Store};
 mod tests;
 
 /// A waiter's place in the list that is in order. One for each place in the waiter table.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
+pub(crate) struct Node {
     /// Never: it is not in the list.
     at: Instant,
     prev: u32,
