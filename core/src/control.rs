@@ -38,7 +38,7 @@ use crate::monitor::{
 };
 use crate::observe::EventContext;
 use crate::sim::chance::{Point, fires};
-use crate::storage::tree::Tree;
+use crate::storage::deadlines::Deadlines;
 use crate::storage::{Full, Slots, Store};
 use crate::topology::{
     AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Topology,
@@ -102,8 +102,7 @@ pub struct Control<M: Memory> {
     touched: Range<usize>,
 }
 
-type Due<M> =
-    Tree<Slots<Instant, <M as Memory>::PerServer<Instant>>, Slots<Instant, <M as Memory>::PerServer<Instant>>>;
+type Due<M> = Deadlines<Slots<Instant, <M as Memory>::PerServer<Instant>>>;
 
 impl<M: Memory> Control<M> {
     /// A topology of these options with a monitor for each seed, all of which check at once.

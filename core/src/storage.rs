@@ -4,7 +4,6 @@ pub(crate) mod deadlines;
 pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod tree;
 
 use core::fmt;
 use core::hash::{Hash, Hasher};

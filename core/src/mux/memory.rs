@@ -5,7 +5,7 @@ use super::streams::Streams;
 use super::types::MuxConnId;
 use crate::Instant;
 use crate::sim::Past;
-use crate::storage::deadlines::{Deadlines, Node};
+use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{Slot, Table};
 use crate::storage::{Slots, Store};
 
@@ -62,11 +62,7 @@ pub(super) type ConnStreams<M> = Streams<Slots<u64, <M as MuxMemory>::Words>>;
 pub(super) type AllStreams<M> = Slots<ConnStreams<M>, <M as MuxMemory>::PerConn<ConnStreams<M>>>;
 pub(super) type Waiters<M, const LISTS: usize> =
     Table<MuxWaiterSlot, <M as MuxMemory>::PerWaiter<Slot<MuxWaiterSlot>>, LISTS>;
-pub(super) type WaiterDeadlines<M> = Deadlines<
-    Slots<Node, <M as MuxMemory>::PerWaiter<Node>>,
-    Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>,
-    Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>,
->;
+pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>>;
 
 /// In place: up to `CONNS` connections, trashed ones included, `WAITERS` requests that wait, and stream ids in `WORDS` words for each connection
 /// ([`stream_words`](super::stream_words) of as many as there are to be). What the options allow beyond is not there.

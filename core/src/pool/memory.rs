@@ -2,7 +2,7 @@
 
 use super::{CheckOutError, ConnId, Generation, Pinned};
 use crate::sim::Past;
-use crate::storage::deadlines::{Deadlines, Node};
+use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{NIL, Slot, Table};
 use crate::storage::{Slots, Store};
 use crate::{Instant, ObjectId};
@@ -75,11 +75,7 @@ pub trait Memory {
 pub(super) type Conns<M, const LISTS: usize> = Table<ConnSlot, <M as Memory>::PerConn<Slot<ConnSlot>>, LISTS>;
 pub(super) type Waiters<M, const LISTS: usize> = Table<WaiterSlot, <M as Memory>::PerWaiter<Slot<WaiterSlot>>, LISTS>;
 pub(super) type Services<M> = Table<ServiceSlot, <M as Memory>::PerService<Slot<ServiceSlot>>, 1>;
-pub(super) type WaiterDeadlines<M> = Deadlines<
-    Slots<Node, <M as Memory>::PerWaiter<Node>>,
-    Slots<Instant, <M as Memory>::PerWaiter<Instant>>,
-    Slots<Instant, <M as Memory>::PerWaiter<Instant>>,
->;
+pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as Memory>::PerWaiter<Instant>>>;
 
 /// In place: up to `CONNS` connections, `WAITERS` check-outs that wait and, in load-balanced mode,
 /// `SERVICES` services. `maxPoolSize` beyond `CONNS` means `CONNS`; a check-out that finds no place to wait

@@ -25,8 +25,6 @@ pub enum Point {
     OtherPlace,
     /// A stream id from elsewhere is taken: perhaps one that was just freed.
     OtherStream,
-    /// A deadline goes into the tree although it is in order.
-    DeadlineInTree,
     /// Of those who time out in one call another one is first.
     OtherTimeout,
     /// A close or an interrupt is owed before a wake-up.
@@ -52,13 +50,12 @@ pub enum Point {
 #[cfg(feature = "sim")]
 impl Point {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 12;
 
     /// Each, in the order of its number.
     pub const ALL: [Self; Self::COUNT] = [
         Self::OtherPlace,
         Self::OtherStream,
-        Self::DeadlineInTree,
         Self::OtherTimeout,
         Self::OtherAction,
         Self::WakeSelectors,
@@ -72,8 +69,7 @@ impl Point {
     ];
 
     /// Those that nobody can see who does not look into the machine, or whose order is open: a reference model that says exactly what comes holds with them.
-    pub const UNSEEN: [Self; 5] =
-        [Self::OtherPlace, Self::OtherStream, Self::DeadlineInTree, Self::OtherTimeout, Self::OtherAction];
+    pub const UNSEEN: [Self; 4] = [Self::OtherPlace, Self::OtherStream, Self::OtherTimeout, Self::OtherAction];
 }
 
 /// Whether this point fires.

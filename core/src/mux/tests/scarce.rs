@@ -83,7 +83,7 @@ fn request_for_which_memory_is_out_fails_at_once_and_the_next_does_not() {
 #[test]
 fn room_that_was_reserved_is_all_that_those_who_wait_need() {
     let mut world = World::<OnScarce>::new(SMALL);
-    for count in 0..4 {
+    for count in 0..3 {
         let mut copy = world.mux.clone();
         let (refused, is_out) = with_memory_for(count, || copy.reserve(3));
         assert_eq!((refused, is_out), (Err(Full), true), "{count}");

@@ -78,7 +78,7 @@ fn population_without_memory_is_put_off_and_room_that_was_reserved_needs_none() 
     let ((), is_out) = with_memory_for(0, || world.tick(100));
     assert!(is_out);
     assert_eq!((world.counts(), world.pool.poll_timeout()), ([0; 4], Some(at(300))), "each pause is longer");
-    for count in 0..5 {
+    for count in 0..4 {
         let mut copy = world.pool.clone();
         let (refused, is_out) = with_memory_for(count, || copy.reserve(3, 20));
         assert_eq!((refused, is_out), (Err(Full), true), "{count}");
