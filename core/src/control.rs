@@ -31,13 +31,13 @@
 #[cfg(test)]
 mod tests;
 
+use crate::hooks::{Point, fires};
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig,
     MonitorEvent, MonitorState,
 };
 use crate::observe::EventContext;
-use crate::sim::chance::{Point, fires};
 use crate::storage::deadlines::Deadlines;
 use crate::storage::{Full, Slots, Store};
 use crate::topology::{

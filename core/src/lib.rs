@@ -108,6 +108,8 @@ pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod guide;
+#[allow(unreachable_pub, reason = "public with the feature `sim`")]
+mod hooks;
 pub mod machine;
 pub mod monitor;
 pub mod mux;
@@ -118,9 +120,6 @@ pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;
-#[cfg(not(feature = "sim"))]
-#[allow(unreachable_pub, reason = "public with the feature")]
-mod sim;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod storage;

@@ -90,8 +90,8 @@ pub use types::{
     PoolState, WaiterId,
 };
 
+use crate::hooks::{Point, fires};
 use crate::machine::{Machine, Observer};
-use crate::sim::chance::{Point, fires};
 use crate::storage::Full;
 use crate::storage::table::{NIL, Table};
 use crate::{Cause, Instant, ObjectId};

@@ -57,9 +57,9 @@ pub use options::{COOLDOWN, SOCKET_CHECK_INTERVAL, ScanConfig, ScanOptions};
 pub use select::Selecting;
 
 use crate::control::ControlObserver;
+use crate::hooks::origin;
 use crate::machine::Stale;
 use crate::pool::Health;
-use crate::sim::origin;
 use crate::storage::{Full, Store};
 use crate::topology::{
     AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Topology, TopologyAction, TopologyConfig,

@@ -90,7 +90,7 @@ pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
 pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
 
-use crate::sim::origin;
+use crate::hooks::origin;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use address::{Address, is_path};

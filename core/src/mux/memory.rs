@@ -4,10 +4,10 @@ use super::AcquireError;
 use super::streams::Streams;
 use super::types::MuxConnId;
 use crate::Instant;
-use crate::sim::Past;
 use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{Slot, Table};
 use crate::storage::{Slots, Store};
+use crate::time::Past;
 
 /// A connection of a multiplexed pool. Its stream ids are in a table beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

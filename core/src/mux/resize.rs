@@ -4,8 +4,8 @@ use super::memory::MuxConnSlot;
 use super::streams::Streams;
 use super::{BACKOFF_LAST, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
 use crate::machine::Observer;
-use crate::sim::Past;
 use crate::storage::{Full, Store};
+use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {

@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::sim::chance::{Point, fires};
+use crate::hooks::{Point, fires};
 use crate::storage::{Full, Store};
 
 /// The most ids that a connection can have: what 15 bits name.

@@ -1,10 +1,10 @@
 //! Where a pool keeps its slots, and what is in one.
 
 use super::{CheckOutError, ConnId, Generation, Pinned};
-use crate::sim::Past;
 use crate::storage::deadlines::Deadlines;
 use crate::storage::table::{NIL, Slot, Table};
 use crate::storage::{Slots, Store};
+use crate::time::Past;
 use crate::{Instant, ObjectId};
 
 /// A connection of a pool.

@@ -1,8 +1,8 @@
 //! Slots with guarded keys, each on exactly one intrusive list; the list is the slot's state.
 
 use super::{Full, Slots, Store};
-use crate::sim::Serial;
-use crate::sim::chance::{Point, fires};
+use crate::hooks::{Point, Word, fires};
+use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
@@ -11,6 +11,22 @@ mod tests;
 
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
+
+/// The number of an owner of a slot; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Serial(pub(crate) u64);
+
+impl Hash for Serial {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Word::Serial.hash(self.0, state);
+    }
+}
+
+impl fmt::Debug for Serial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Names a slot for as long as it is in use. The serial is unique in its table, starts at 1 and rises by
 /// one with each insertion, so a key that outlived its slot matches nothing.

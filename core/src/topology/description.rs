@@ -6,7 +6,7 @@ use super::address::{self, HostAddress};
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};
 use super::{TopologyId, TopologyType};
-use crate::sim::Past;
+use crate::time::Past;
 use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::time::Duration;

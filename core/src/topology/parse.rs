@@ -10,8 +10,8 @@ use super::hello::{HelloInfo, HelloLists, RoundTrip};
 use super::memory::{Memory, Place};
 use super::texts::TextId;
 use crate::Instant;
-use crate::sim::Past;
 use crate::storage::{Full, Store};
+use crate::time::Past;
 use core::time::Duration;
 
 /// The longest set name, and the longest tag (its name and its value together), in bytes.

@@ -5,7 +5,7 @@
 //! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
 
 use super::memory::Memory;
-use crate::sim::origin;
+use crate::hooks::origin;
 use crate::storage::{Full, Slots, Store};
 use core::cmp::Ordering;
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hooks::fires;
 
 #[test]
 fn nothing_fires_that_is_not_armed() {
