@@ -152,8 +152,6 @@ pub struct Pool<M: Memory> {
     shrunk: bool,
     /// A connection was returned by somebody who had not looked at the clock, and nobody has asked since for how long it has been idle.
     untimed: bool,
-    /// The timeout of the queue was changed, and some wait by an earlier one.
-    timeouts_vary: bool,
     /// Leases pinned to cursors and to transactions.
     pinned: [u32; 2],
 }
@@ -191,7 +189,6 @@ impl<M: Memory> Pool<M> {
             serve_due: false,
             shrunk: false,
             untimed: false,
-            timeouts_vary: false,
             pinned: [0; 2],
         }
     }

@@ -27,9 +27,7 @@ impl<M: Memory> Pool<M> {
             return;
         }
         let now = self.begin(now, observer);
-        let config = config.in_mode_of(self.config);
-        self.timeouts_vary |= config.options.wait_queue_timeout != self.config.options.wait_queue_timeout;
-        self.config = config;
+        self.config = config.in_mode_of(self.config);
         self.shrunk = true;
         self.make_up_for_time(now);
         while self.is_beyond_max() {
