@@ -2,14 +2,15 @@
 //!
 //! Read first: SDAM, "address" and "Hostnames are normalized to lower-case" (SDAM-04, SDAM-28); Connection String, "Host Information".
 
-/// The port of a host that names none.
-const DEFAULT_PORT: u16 = 27_017;
-/// The longest host name or path, in bytes.
-const HOST_MAX: usize = 255;
-/// Brackets excluded: a host, a colon and five digits.
+#[cfg(test)]
+mod tests;
+
+/// The longest host name or path, in bytes; of an IPv6 address with its brackets.
+pub(crate) const HOST_MAX: usize = 255;
+/// A host, a colon and five digits.
 const ADDRESS_MAX: usize = HOST_MAX + 6;
 
-/// Where a server is to be reached, as its address says.
+/// The address of a server: what a runtime connects to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HostAddress<'a> {
     /// By TCP.
@@ -19,46 +20,66 @@ pub enum HostAddress<'a> {
         /// The port.
         port: u16,
     },
-    /// By the unix socket at this path.
+    /// By the Unix domain socket at this path.
     Unix(&'a str),
 }
 
 impl<'a> HostAddress<'a> {
-    /// What an address says that is in the form which a topology gives it: a host with its port, or a path.
+    /// MongoDB's port, of a host that names none.
+    pub const PORT_DEFAULT: u16 = 27_017;
+
+    /// Reads `host`, `host:port`, `[ipv6]:port`, or a path: a text that begins with `/` or ends in `.sock`. The port of a host that
+    /// names none is [`HostAddress::PORT_DEFAULT`].
+    ///
+    /// `None` when the text is no address.
     #[must_use]
-    pub fn of(address: &'a str) -> Self {
-        parts(address)
+    pub fn parse(text: &'a str) -> Option<Self> {
+        Self::parse_with_port(text, Self::PORT_DEFAULT)
+    }
+
+    /// The same, with another port for a host that names none.
+    #[must_use]
+    pub fn parse_with_port(text: &'a str, port_default: u16) -> Option<Self> {
+        if is_path(text) {
+            let fits = text.len() <= HOST_MAX && text.bytes().all(|byte| byte >= b' ');
+            return fits.then_some(Self::Unix(text));
+        }
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, rest) = rest.split_once(']').filter(|(host, _)| is_ipv6(host))?;
+                (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
+            }
+            None => {
+                let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+                (Some(host).filter(|host| is_name(host))?, port)
+            }
+        };
+        Some(Self::Tcp { host, port: port.map_or(Some(port_default), parse_port)? })
     }
 }
 
 /// An address in its normal form, on the stack.
-pub(super) struct Address {
+pub(crate) struct Address {
     bytes: [u8; ADDRESS_MAX],
     len: u16,
 }
 
 impl Address {
     /// The normal form of `text`: host in lower case with its port, IPv6 in brackets, paths untouched. `None` when it is no address.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut address = Self { bytes: [0; ADDRESS_MAX], len: 0 };
-        if is_path(text) {
-            if text.len() > HOST_MAX || text.bytes().any(|byte| byte < b' ') {
-                return None;
+        let (host, port) = match HostAddress::parse(text)? {
+            HostAddress::Tcp { host, port } => (host, port),
+            HostAddress::Unix(path) => {
+                address.push(path.as_bytes());
+                return Some(address);
             }
-            address.push(text.as_bytes());
-            return Some(address);
-        }
-        let (host, port) = split(text)?;
-        let port = match port {
-            Some(port) => parse_port(port)?,
-            None => DEFAULT_PORT,
         };
-        if host.is_empty() || host.len() > HOST_MAX || !is_host(host) {
-            return None;
-        }
+        let (open, close) = if host.contains(':') { ("[", "]:") } else { ("", ":") };
+        address.push(open.as_bytes());
         address.push(host.as_bytes());
-        address.bytes[..host.len()].make_ascii_lowercase();
-        address.push(b":");
+        address.bytes.make_ascii_lowercase();
+        address.push(close.as_bytes());
         let mut divisor = 10_000;
         let mut started = false;
         while divisor > 0 {
@@ -73,11 +94,11 @@ impl Address {
     }
 
     /// As [`Address::parse`], for a text of a server or of a name server. The path of a unix socket is none: only the application names those.
-    pub(super) fn parse_host(text: &str) -> Option<Self> {
+    pub(crate) fn parse_host(text: &str) -> Option<Self> {
         if is_path(text) { None } else { Self::parse(text) }
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 
@@ -88,54 +109,27 @@ impl Address {
     }
 }
 
-/// What a normal form says.
-pub(super) fn parts(address: &str) -> HostAddress<'_> {
-    if is_path(address) {
-        return HostAddress::Unix(address);
-    }
-    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    HostAddress::Tcp { host, port: port.parse().unwrap_or(DEFAULT_PORT) }
-}
-
-pub(super) fn is_path(text: &str) -> bool {
+pub(crate) fn is_path(text: &str) -> bool {
     text.starts_with('/') || text.ends_with(".sock")
 }
 
-/// Host (with its brackets) and what follows the colon.
-fn split(text: &str) -> Option<(&str, Option<&str>)> {
-    if text.starts_with('[') {
-        let end = text.find(']')? + 1;
-        let (host, rest) = text.split_at(end);
-        return match rest.strip_prefix(':') {
-            Some(port) => Some((host, Some(port))),
-            None if rest.is_empty() => Some((host, None)),
-            None => None,
-        };
-    }
-    match text.split_once(':') {
-        Some((host, port)) => Some((host, Some(port))),
-        None => Some((text, None)),
-    }
+/// A number from 1 to 65535 in at most five digits.
+pub(crate) fn parse_port(text: &str) -> Option<u16> {
+    let is_digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|port| is_digits && *port > 0)
 }
 
-fn parse_port(text: &str) -> Option<u16> {
-    if text.is_empty() || text.len() > 5 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok().filter(|port| *port > 0)
+/// Whether it can be a name or an IPv4 address: no blanks, controls or separators.
+pub(crate) fn is_name(host: &str) -> bool {
+    let is_plain = |byte: u8| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte);
+    (1..=HOST_MAX).contains(&host.len()) && host.bytes().all(is_plain)
 }
 
-/// Whether it can be a host: no blanks, controls or separators; between brackets an IPv6 address with an optional zone.
-fn is_host(host: &str) -> bool {
-    if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        let (address, zone) = inner.split_once('%').map_or((inner, None), |(address, zone)| (address, Some(zone)));
-        return address.parse::<core::net::Ipv6Addr>().is_ok()
-            && zone.is_none_or(|zone| !zone.is_empty() && is_plain(zone));
-    }
-    is_plain(host)
-}
-
-fn is_plain(host: &str) -> bool {
-    host.bytes().all(|byte| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte))
+/// Whether it is an IPv6 address, perhaps with a zone.
+pub(crate) fn is_ipv6(host: &str) -> bool {
+    let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    host.len() <= HOST_MAX - 2
+        && address.parse::<core::net::Ipv6Addr>().is_ok()
+        && zone.is_none_or(|zone| !zone.is_empty() && zone.bytes().all(is_plain))
 }

@@ -97,6 +97,7 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod address;
 #[cfg(feature = "scram-sha-256")]
 pub mod auth;
 mod cause;
@@ -131,6 +132,7 @@ pub mod topology;
 pub mod uri;
 pub mod wire;
 
+pub use address::HostAddress;
 pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};

@@ -55,7 +55,6 @@
 //! - Clocks that go back are held at the last value seen.
 
 mod action;
-mod address;
 mod description;
 mod error;
 mod event;
@@ -76,7 +75,6 @@ mod update;
 pub use action::{
     AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
 };
-pub use address::HostAddress;
 pub use description::{ServerDescription, TopologyDescription};
 pub use error::{
     AddressField, ElectionTuple, Incompatibility, Limit, ServerError, StateChange, TopologyConfigError, WireMismatch,
@@ -90,10 +88,10 @@ pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
 pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
 
+use crate::address::{Address, is_path};
 use crate::hooks::origin;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
-use address::{Address, is_path};
 use core::fmt;
 use core::num::NonZeroU32;
 use description::{Data, Meta, Side, Source};

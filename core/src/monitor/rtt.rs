@@ -87,7 +87,7 @@ impl Rtt {
             return Duration::ZERO;
         }
         let used = &self.recent[..usize::from(self.count)];
-        Duration::from_nanos(used.iter().map(|sample| *sample).min().unwrap_or(0))
+        Duration::from_nanos(used.iter().copied().min().unwrap_or(0))
     }
 
     /// How many samples the minimum looks at: at most ten.

@@ -7,7 +7,7 @@
 //! stream id which slot a reply is for.
 
 use super::link::Incoming;
-use super::options::{HostAddress, LOWER_VERSION_FOR};
+use super::options::{CqlHost, LOWER_VERSION_FOR};
 use crate::client::lock;
 use crate::machine::{Machine, Observer, Stale};
 use crate::mux::{
@@ -207,7 +207,7 @@ impl Host {
     pub(super) fn new(
         now: Instant,
         id: MuxId,
-        address: &HostAddress,
+        address: &CqlHost,
         config: MuxConfig,
         version: Version,
         limits: Limits,
