@@ -128,7 +128,7 @@ impl<M: Memory> Scan<M> {
         let topology = Topology::new(now, id, topology, observer)?;
         let mut scan = Self {
             topology,
-            links: Store::EMPTY,
+            links: Store::empty(),
             config: scan,
             clock: now,
             running: None,

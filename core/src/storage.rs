@@ -25,10 +25,7 @@ impl core::error::Error for Full {}
 ///
 /// [`heapless::Vec`] is one and, with `alloc`, `Heap`.
 pub trait Store<T> {
-    /// A store without slots.
-    const EMPTY: Self;
-
-    /// A store without slots, made where it is needed: of a constant the program would hold all bytes, which need not be anything yet.
+    /// A store without slots. It is no constant: of a constant the program would hold all bytes, which need not be anything yet.
     fn empty() -> Self;
 
     /// Every slot made so far.
@@ -62,8 +59,6 @@ pub trait Store<T> {
 pub(crate) struct Slots<T, S>(S, PhantomData<T>);
 
 impl<T, S: Store<T>> Store<T> for Slots<T, S> {
-    const EMPTY: Self = Self(S::EMPTY, PhantomData);
-
     #[inline]
     fn empty() -> Self {
         Self(S::empty(), PhantomData)
@@ -133,8 +128,6 @@ impl<T: Hash, S: Store<T>> Hash for Slots<T, S> {
 const LIMIT: u32 = u32::MAX - 1;
 
 impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
-    const EMPTY: Self = Self::new();
-
     #[inline]
     fn empty() -> Self {
         Self::new()
@@ -174,11 +167,9 @@ pub struct Heap<T>(alloc::vec::Vec<T>);
 
 #[cfg(feature = "alloc")]
 impl<T> Store<T> for Heap<T> {
-    const EMPTY: Self = Self(alloc::vec::Vec::new());
-
     #[inline]
     fn empty() -> Self {
-        Self::EMPTY
+        Self(alloc::vec::Vec::new())
     }
 
     #[inline]

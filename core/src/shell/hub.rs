@@ -175,7 +175,7 @@ impl<R: Runtime> State<R> {
     /// Cold: where servers live on the heap, none is ever without a place.
     #[cold]
     fn add_unplaced(&mut self, hub: &Hub<R>, now: Instant) {
-        let mut ids: <R::Topology as topology::Memory>::PerServer<ServerId> = Store::EMPTY;
+        let mut ids: <R::Topology as topology::Memory>::PerServer<ServerId> = Store::empty();
         for server in self.control.topology().servers() {
             let placed = self.servers.slots().iter().flatten().any(|entry| entry.id == server.id());
             if !placed && ids.try_push(server.id()).is_err() {
@@ -303,7 +303,7 @@ impl<R: Runtime> Hub<R> {
             selectors_taken: 0,
             wake_selectors: None,
             suitable: None,
-            starters: Store::EMPTY,
+            starters: Store::empty(),
             clock: None,
             armed: None,
             #[cfg(feature = "alloc")]
@@ -491,7 +491,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
-        let mut seen: <R::Topology as topology::Memory>::PerServer<Option<Seen<R>>> = Store::EMPTY;
+        let mut seen: <R::Topology as topology::Memory>::PerServer<Option<Seen<R>>> = Store::empty();
         self.look(|state| {
             let State { control, servers, .. } = state;
             for entry in servers.slots().iter().flatten() {

@@ -33,10 +33,8 @@ pub(crate) fn assert_never_cut_silently(shown: &impl fmt::Display) {
 pub(crate) struct Scarce<T>(Vec<T>);
 
 impl<T> Store<T> for Scarce<T> {
-    const EMPTY: Self = Self(Vec::new());
-
     fn empty() -> Self {
-        Self::EMPTY
+        Self(Vec::new())
     }
 
     fn slots(&self) -> &[T] {

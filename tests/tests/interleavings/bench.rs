@@ -11,8 +11,8 @@ use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::shell::{
-    ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
-    ServerState, Subscribers, Wanted,
+    ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
+    Subscribers, Wanted,
 };
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};

@@ -8,10 +8,8 @@ use crate::storage::Store;
 struct Few<T, const N: usize>(heapless::Vec<T, 3>);
 
 impl<T, const N: usize> Store<T> for Few<T, N> {
-    const EMPTY: Self = Self(heapless::Vec::new());
-
     fn empty() -> Self {
-        Self::EMPTY
+        Self(heapless::Vec::new())
     }
 
     fn slots(&self) -> &[T] {

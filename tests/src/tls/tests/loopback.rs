@@ -8,8 +8,8 @@ use async_io::Async;
 use bson::doc;
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_lite::future::block_on;
-use poolhouse_core::{Cause, HostAddress};
 use poolhouse_core::tls::{TlsConfig, TlsOptions, TlsStream};
+use poolhouse_core::{Cause, HostAddress};
 
 use super::super::{Versions, Wanted};
 use super::support::World;
