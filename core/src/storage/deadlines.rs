@@ -28,12 +28,14 @@ pub(crate) struct Deadlines<S> {
     minima: S,
     /// How many leaves the minima have room for: none, or at least two.
     room: usize,
+    /// How many owners have a deadline.
+    count: usize,
 }
 
 impl<S: Store<Instant>> Deadlines<S> {
     #[inline]
     pub(crate) fn empty() -> Self {
-        Self { leaves: S::empty(), minima: S::empty(), room: 0 }
+        Self { leaves: S::empty(), minima: S::empty(), room: 0, count: 0 }
     }
 
     /// Adds the deadline of an owner that has none. A deadline at the end of time is none.
@@ -51,6 +53,7 @@ impl<S: Store<Instant>> Deadlines<S> {
         let leaf = &mut self.leaves.slots_mut()[place];
         assert!(*leaf == NEVER, "an owner has one deadline");
         *leaf = at;
+        self.count += 1;
         let minima = self.minima.slots_mut();
         let (mut start, mut size, mut place) = (0, self.room, place);
         while size > 1 {
@@ -76,6 +79,9 @@ impl<S: Store<Instant>> Deadlines<S> {
             return;
         }
         *leaf = NEVER;
+        self.count -= 1;
+        // Of the last one all minima are its own.
+        let earliest_of = |below: &[Instant], place| if self.count == 0 { NEVER } else { earliest_of(below, place) };
         let mut place = owner as usize / ARITY;
         let mut next = earliest_of(self.leaves.slots(), place);
         let (mut start, mut size) = (0, self.room.div_ceil(ARITY));
@@ -185,6 +191,7 @@ impl<S: Store<Instant>> Deadlines<S> {
             assert_eq!(*leaf, expected(owner).unwrap_or(NEVER), "deadline of owner {owner}");
         }
         assert!(leaves.len() <= self.room);
+        assert_eq!(self.count, leaves.iter().filter(|at| **at != NEVER).count());
         let minima = self.minima.slots();
         let (mut below, mut start, mut size) = (leaves, 0, self.room);
         while size > 1 {
