@@ -31,17 +31,17 @@
 #[cfg(test)]
 mod tests;
 
+use crate::hooks::{Point, fires};
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
     CheckOutcome, CheckReply, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig,
     MonitorEvent, MonitorState,
 };
 use crate::observe::EventContext;
-use crate::sim::chance::{Point, fires};
-use crate::storage::tree::Tree;
-use crate::storage::{Beside, Full};
+use crate::storage::deadlines::Deadlines;
+use crate::storage::{Full, Slots, Store};
 use crate::topology::{
-    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology,
+    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Topology,
     TopologyAction, TopologyConfig, TopologyId, TopologyType, Verdict,
 };
 use crate::{Cause, Instant, ServerId};
@@ -84,11 +84,11 @@ struct Departed {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Control<M: Memory> {
     topology: Topology<M>,
-    monitors: Beside<Option<Monitor>, M::PerServer<Option<Monitor>>>,
+    monitors: Slots<Option<Monitor>, <M as Memory>::PerServer<Option<Monitor>>>,
     /// When each monitor wants to be called.
-    due: Tree<M::Due, M::Due>,
+    due: Due<M>,
     /// Servers that left less than [`MIN_HEARTBEAT_FREQUENCY`] after their last dial.
-    departed: Beside<Departed, M::PerServer<Departed>>,
+    departed: Slots<Departed, <M as Memory>::PerServer<Departed>>,
     /// The last dial of those among them that there was no room for.
     forgotten: Option<Instant>,
     config: MonitorConfig,
@@ -102,7 +102,7 @@ pub struct Control<M: Memory> {
     touched: Range<usize>,
 }
 
-type Due<M> = Tree<<M as Stores>::Due, <M as Stores>::Due>;
+type Due<M> = Deadlines<Slots<Instant, <M as Memory>::PerServer<Instant>>>;
 
 impl<M: Memory> Control<M> {
     /// A topology of these options with a monitor for each seed, all of which check at once.
@@ -129,9 +129,9 @@ impl<M: Memory> Control<M> {
     pub(crate) fn vacant(monitor: MonitorConfig) -> Self {
         Self {
             topology: Topology::vacant(),
-            monitors: Beside::empty(),
-            due: Tree::empty(),
-            departed: Beside::empty(),
+            monitors: Slots::empty(),
+            due: Due::<M>::empty(),
+            departed: Slots::empty(),
             forgotten: None,
             config: monitor,
             clock: Instant::ORIGIN,

@@ -97,6 +97,7 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+mod address;
 #[cfg(feature = "scram-sha-256")]
 pub mod auth;
 mod cause;
@@ -108,6 +109,8 @@ pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod guide;
+#[allow(unreachable_pub, reason = "public with the feature `sim`")]
+mod hooks;
 pub mod machine;
 pub mod monitor;
 pub mod mux;
@@ -118,9 +121,6 @@ pub mod selection;
 mod server;
 #[cfg(feature = "async")]
 pub mod shell;
-#[cfg(not(feature = "sim"))]
-#[allow(unreachable_pub, reason = "public with the feature")]
-mod sim;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod storage;
@@ -132,6 +132,7 @@ pub mod topology;
 pub mod uri;
 pub mod wire;
 
+pub use address::HostAddress;
 pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};

@@ -68,7 +68,7 @@ use crate::cause::Cause;
 use crate::machine::{Machine, Observer};
 use crate::monitor::link::{Link, Step};
 use crate::server::{ServerId, TopologyVersion};
-use crate::sim::Serial;
+use crate::storage::table::Serial;
 use crate::time::Instant;
 
 /// What follows a finished check.

@@ -45,14 +45,13 @@ pub use streams::words as stream_words;
 pub use types::{Acquire, HostState, MuxAction, MuxClaim, MuxConnId, MuxId, MuxWaiterId, Reply, Stream, Written};
 
 use crate::machine::{Machine, Observer, Stale};
-use crate::storage::deadlines::Deadlines;
 use crate::storage::table::Table;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant};
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
-use memory::Verdict;
+use memory::{AllStreams, Conns, Verdict, WaiterDeadlines, Waiters};
 use streams::Use;
 
 /// The lists of connections, which are their states.
@@ -85,11 +84,11 @@ pub struct Mux<M: MuxMemory> {
     config: MuxConfig,
     closed: bool,
     now: Instant,
-    conns: Table<M::Conns, { conn::LISTS }>,
+    conns: Conns<M, { conn::LISTS }>,
     /// The stream ids of each place of a connection.
-    streams: M::Streams,
-    waiters: Table<M::Waiters, { waiter::LISTS }>,
-    deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
+    streams: AllStreams<M>,
+    waiters: Waiters<M, { waiter::LISTS }>,
+    deadlines: WaiterDeadlines<M>,
     /// On all connections.
     in_flight: u32,
     /// The most that there were since the last look.
@@ -126,10 +125,10 @@ impl<M: MuxMemory> Mux<M> {
             config,
             closed: false,
             now,
-            conns: Table::new(Store::empty()),
+            conns: Table::empty(),
             streams: Store::empty(),
-            waiters: Table::new(Store::empty()),
-            deadlines: Deadlines::empty(),
+            waiters: Table::empty(),
+            deadlines: WaiterDeadlines::<M>::empty(),
             in_flight: 0,
             in_flight_max: 0,
             shrink_at: None,

@@ -81,8 +81,6 @@ pub use error::{CheckOutError, ForeignLease, ServiceError, Usage, WrongMode};
 pub use event::{CheckOutFailedReason, ClosedReason, PoolEvent};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
-#[cfg(feature = "async")]
-pub(crate) use memory::Stores;
 pub use memory::{Fixed, Memory};
 pub use options::{PoolConfig, PoolOptions};
 pub use types::{
@@ -90,15 +88,14 @@ pub use types::{
     PoolState, WaiterId,
 };
 
+use crate::hooks::{Point, fires};
 use crate::machine::{Machine, Observer};
-use crate::sim::chance::{Point, fires};
-use crate::storage::deadlines::Deadlines;
+use crate::storage::Full;
 use crate::storage::table::{NIL, Table};
-use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ObjectId};
 use core::fmt;
 use core::time::Duration;
-use memory::{ConnSlot, ServiceSlot, Verdict, WaiterSlot};
+use memory::{ConnSlot, Conns, ServiceSlot, Services, Verdict, WaiterDeadlines, WaiterSlot, Waiters};
 
 /// The lists of connections, which are their states.
 mod conn {
@@ -132,10 +129,10 @@ pub struct Pool<M: Memory> {
     state: PoolState,
     now: Instant,
     generation: Generation,
-    conns: Table<M::Conns, { conn::LISTS }>,
-    waiters: Table<M::Waiters, { waiter::LISTS }>,
-    services: Table<M::Services, 1>,
-    deadlines: Deadlines<M::Nodes, M::Deadlines, M::Minima>,
+    conns: Conns<M, { conn::LISTS }>,
+    waiters: Waiters<M, { waiter::LISTS }>,
+    services: Services<M>,
+    deadlines: WaiterDeadlines<M>,
     /// What made the pool paused.
     cleared_by: Option<Cause>,
     /// The connection that is established in the background.
@@ -153,8 +150,6 @@ pub struct Pool<M: Memory> {
     shrunk: bool,
     /// Whether a call since the last [`Pool::take_changed`] may have changed the actions that are owed or the timeout.
     is_changed: bool,
-    /// The timeout of the queue was changed, and some wait by an earlier one.
-    timeouts_vary: bool,
     /// Leases pinned to cursors and to transactions.
     pinned: [u32; 2],
 }
@@ -179,10 +174,10 @@ impl<M: Memory> Pool<M> {
             state: PoolState::Paused,
             now,
             generation: Generation(0),
-            conns: Table::new(Store::empty()),
-            waiters: Table::new(Store::empty()),
-            services: Table::new(Store::empty()),
-            deadlines: Deadlines::empty(),
+            conns: Table::empty(),
+            waiters: Table::empty(),
+            services: Table::empty(),
+            deadlines: WaiterDeadlines::<M>::empty(),
             cleared_by: None,
             background: NIL,
             populate_at: None,
@@ -192,7 +187,6 @@ impl<M: Memory> Pool<M> {
             serve_due: false,
             shrunk: false,
             is_changed: true,
-            timeouts_vary: false,
             pinned: [0; 2],
         }
     }

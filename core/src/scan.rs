@@ -57,13 +57,13 @@ pub use options::{COOLDOWN, SOCKET_CHECK_INTERVAL, ScanConfig, ScanOptions};
 pub use select::Selecting;
 
 use crate::control::ControlObserver;
+use crate::hooks::origin;
 use crate::machine::Stale;
 use crate::pool::Health;
-use crate::sim::origin;
 use crate::storage::{Full, Store};
 use crate::topology::{
-    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Stores, Topology, TopologyAction,
-    TopologyConfig, TopologyId, TopologyType, Verdict,
+    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Topology, TopologyAction, TopologyConfig,
+    TopologyId, TopologyType, Verdict,
 };
 use crate::{Cause, Instant, ServerId};
 use check::Check;
@@ -88,7 +88,7 @@ struct Running {
 /// A topology whose servers are checked inline. See the [module](self) for how it is driven.
 pub struct Scan<M: Memory> {
     topology: Topology<M>,
-    links: <M as Stores>::PerServer<Link>,
+    links: M::PerServer<Link>,
     config: ScanConfig,
     /// The latest instant seen.
     clock: Instant,
@@ -128,7 +128,7 @@ impl<M: Memory> Scan<M> {
         let topology = Topology::new(now, id, topology, observer)?;
         let mut scan = Self {
             topology,
-            links: Store::EMPTY,
+            links: Store::empty(),
             config: scan,
             clock: now,
             running: None,

@@ -43,4 +43,4 @@ pub use criteria::{
 pub use error::{Described, SelectionError, SelectionFailure};
 #[cfg(feature = "alloc")]
 pub use error::{DetailedSelectionError, ServerNote};
-pub use wait::{Attempt, SERVER_SELECTION_TIMEOUT, Selector};
+pub use wait::{SERVER_SELECTION_TIMEOUT, Selector};

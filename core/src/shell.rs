@@ -80,7 +80,7 @@ pub use operation::{AttemptError, Attempts, CommandOptions, RetryPolicy};
 pub use read_preference::append_read_preference;
 #[cfg(feature = "client")]
 pub(crate) use runtime::register;
-pub use runtime::{Buffer, ConnectError, Endpoint, Lock, Locked, Runtime};
+pub use runtime::{Buffer, ConnectError, Lock, Locked, Runtime};
 pub use select::Wanted;
 pub use server::{NewServer, PoolSnapshot, Server, ServerState};
 #[cfg(feature = "std")]

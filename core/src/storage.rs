@@ -4,7 +4,6 @@ pub(crate) mod deadlines;
 pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
-pub(crate) mod tree;
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -22,22 +21,11 @@ impl fmt::Display for Full {
 
 impl core::error::Error for Full {}
 
-mod sealed {
-    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-    pub trait Sealed {}
-    impl<T, const N: usize> Sealed for heapless::Vec<T, N> {}
-    #[cfg(feature = "alloc")]
-    impl<T> Sealed for super::Heap<T> {}
-}
-
 /// A growing slice of slots. It never shrinks; a slot's index is its place for life.
 ///
-/// Sealed: implemented for [`heapless::Vec`] and, with `alloc`, for `Heap`.
-pub trait Store<T>: sealed::Sealed {
-    /// A store without slots.
-    const EMPTY: Self;
-
-    /// A store without slots, made where it is needed: of a constant the program would hold all bytes, which need not be anything yet.
+/// [`heapless::Vec`] is one and, with `alloc`, `Heap`.
+pub trait Store<T> {
+    /// A store without slots. It is no constant: of a constant the program would hold all bytes, which need not be anything yet.
     fn empty() -> Self;
 
     /// Every slot made so far.
@@ -67,32 +55,49 @@ pub trait Store<T>: sealed::Sealed {
     fn limit(&self) -> u32;
 }
 
-/// What is kept beside the slots of a machine, in a store of which only that is known: it is copied and compared slot by slot.
-pub(crate) struct Beside<T, S>(S, PhantomData<T>);
+/// A store that is copied, compared and hashed slot by slot, whatever memory it is in.
+pub(crate) struct Slots<T, S>(S, PhantomData<T>);
 
-impl<T, S: Store<T>> Beside<T, S> {
+impl<T, S: Store<T>> Store<T> for Slots<T, S> {
     #[inline]
-    pub(crate) fn empty() -> Self {
+    fn empty() -> Self {
         Self(S::empty(), PhantomData)
     }
 
     #[inline]
-    pub(crate) fn slots(&self) -> &[T] {
+    fn slots(&self) -> &[T] {
         self.0.slots()
     }
 
     #[inline]
-    pub(crate) fn slots_mut(&mut self) -> &mut [T] {
+    fn slots_mut(&mut self) -> &mut [T] {
         self.0.slots_mut()
     }
 
-    /// See [`Store::try_push`].
-    pub(crate) fn try_push(&mut self, slot: T) -> Result<(), Full> {
+    fn try_push(&mut self, slot: T) -> Result<(), Full> {
         self.0.try_push(slot)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    fn reserve(&mut self, count: u32) -> Result<(), Full> {
+        self.0.reserve(count)
+    }
+
+    fn limit(&self) -> u32 {
+        self.0.limit()
     }
 }
 
-impl<T: Clone, S: Store<T>> Clone for Beside<T, S> {
+impl<T: fmt::Debug, S: Store<T>> fmt::Debug for Slots<T, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.slots().fmt(f)
+    }
+}
+
+impl<T: Clone, S: Store<T>> Clone for Slots<T, S> {
     /// # Panics
     ///
     /// Panics when the allocator refuses, as the clone of any collection does.
@@ -105,15 +110,15 @@ impl<T: Clone, S: Store<T>> Clone for Beside<T, S> {
     }
 }
 
-impl<T: PartialEq, S: Store<T>> PartialEq for Beside<T, S> {
+impl<T: PartialEq, S: Store<T>> PartialEq for Slots<T, S> {
     fn eq(&self, other: &Self) -> bool {
         self.slots() == other.slots()
     }
 }
 
-impl<T: Eq, S: Store<T>> Eq for Beside<T, S> {}
+impl<T: Eq, S: Store<T>> Eq for Slots<T, S> {}
 
-impl<T: Hash, S: Store<T>> Hash for Beside<T, S> {
+impl<T: Hash, S: Store<T>> Hash for Slots<T, S> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.slots().hash(state);
     }
@@ -123,8 +128,6 @@ impl<T: Hash, S: Store<T>> Hash for Beside<T, S> {
 const LIMIT: u32 = u32::MAX - 1;
 
 impl<T, const N: usize> Store<T> for heapless::Vec<T, N> {
-    const EMPTY: Self = Self::new();
-
     #[inline]
     fn empty() -> Self {
         Self::new()
@@ -164,11 +167,9 @@ pub struct Heap<T>(alloc::vec::Vec<T>);
 
 #[cfg(feature = "alloc")]
 impl<T> Store<T> for Heap<T> {
-    const EMPTY: Self = Self(alloc::vec::Vec::new());
-
     #[inline]
     fn empty() -> Self {
-        Self::EMPTY
+        Self(alloc::vec::Vec::new())
     }
 
     #[inline]

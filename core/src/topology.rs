@@ -55,7 +55,6 @@
 //! - Clocks that go back are held at the last value seen.
 
 mod action;
-mod address;
 mod description;
 mod error;
 mod event;
@@ -76,7 +75,6 @@ mod update;
 pub use action::{
     AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
 };
-pub use address::HostAddress;
 pub use description::{ServerDescription, TopologyDescription};
 pub use error::{
     AddressField, ElectionTuple, Incompatibility, Limit, ServerError, StateChange, TopologyConfigError, WireMismatch,
@@ -85,20 +83,19 @@ pub use event::{SdamEvent, SdamObserver};
 pub use hello::{HelloInfo, HelloLists, RoundTrip};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
-pub(crate) use memory::Stores;
 pub use memory::{Fixed, Memory};
 pub use options::{TopologyConfig, TopologyOptions};
 #[cfg(feature = "alloc")]
 pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription};
 
-use crate::sim::origin;
+use crate::address::{Address, is_path};
+use crate::hooks::origin;
 use crate::storage::{Full, Store};
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
-use address::{Address, is_path};
 use core::fmt;
 use core::num::NonZeroU32;
 use description::{Data, Meta, Side, Source};
-use memory::{Description, Owed, Place, ServerSlot};
+use memory::{Description, Names, Owed, Place, ServerSlot, Servers};
 use texts::{TextId, Texts, TextsRef};
 
 /// The oldest wire version that this client speaks.
@@ -183,14 +180,14 @@ pub struct Topology<M: Memory> {
     meta: Meta,
     /// As it was when the update that is under way began.
     meta_before: Meta,
-    servers: M::Servers,
+    servers: Servers<M>,
     members: u32,
     /// Servers that are gone, and whose host was not told yet.
     gone: u32,
     last_serial: u32,
     texts: Texts<M>,
     /// Descriptions as they were when the update that is under way began, and the places that they are of.
-    spares: [Description<M::Names>; CHANGES_MAX],
+    spares: [Description<Names<M>>; CHANGES_MAX],
     saved: heapless::Vec<u32, CHANGES_MAX>,
     /// Whether the update that is under way changed anything that the topology's own fields depend on.
     touched: bool,
@@ -237,7 +234,7 @@ impl<M: Memory> Topology<M> {
             clock: Instant::ORIGIN,
             meta: Meta::UNKNOWN,
             meta_before: Meta::UNKNOWN,
-            servers: <M::Servers as Store<_>>::empty(),
+            servers: Store::empty(),
             members: 0,
             gone: 0,
             last_serial: origin(),

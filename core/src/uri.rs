@@ -70,7 +70,7 @@ mod value;
 
 pub use credential::{AuthMechanism, Credential};
 pub use error::{UriError, UriErrorKind, UriWarning};
-pub use host::{DEFAULT_PORT, Host, HostKind};
+pub use host::{Host, HostKind};
 pub use options::UriOptions;
 pub use secret::Secret;
 pub use value::{OptionValue, Pairs, W};

@@ -14,9 +14,9 @@ use embassy_futures::select::{Either, select};
 use embassy_net::{IpAddress, Stack};
 use embassy_time::{TICK_HZ, Timer};
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
-use poolhouse_core::shell::{ConnectError, Endpoint, Locked, NewServer, Runtime};
+use poolhouse_core::shell::{ConnectError, Locked, NewServer, Runtime};
 use poolhouse_core::storage::Full;
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, HostAddress, Instant};
 
 /// The longest address of a server, in bytes: its name, a colon and its port.
 pub const ADDRESS_BYTES_MAX: usize = 80;
@@ -161,8 +161,8 @@ impl<L: Layout> Runtime for Embassy<L> {
     }
 
     /// Without a cable or a lease this fails at once, and monitors try again as they do: embassy-net wakes one task alone when that changes, which is the application's.
-    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-        let Endpoint::Tcp { host, port } = *endpoint else { return Err(Cause::Network.into()) };
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+        let HostAddress::Tcp { host, port } = *address else { return Err(Cause::Network.into()) };
         let address = self.address(host, deadline).await?;
         // Whatever becomes of this future, the socket goes home.
         let mut socket = self.borrow_socket().await;

@@ -367,7 +367,7 @@ fn hosts_and_options_change_while_it_runs() {
     run(async {
         let session = Session::new(options(&[&one])).expect("a session");
         echo(&session, "a").await.expect("a reply");
-        session.set_hosts(&[poolhouse_smol::mux::HostAddress::local(two.address().to_string())]).expect("a host");
+        session.set_hosts(&[poolhouse_smol::mux::CqlHost::local(two.address().to_string())]).expect("a host");
         echo(&session, "b").await.expect("a reply");
         assert_eq!((statements(&one), statements(&two)), (1, 1));
         assert!(one.wait_until(LONG, |one| one.counts().open == 0));

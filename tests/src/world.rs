@@ -40,20 +40,13 @@ use poolhouse_core::sim::chance::{self, Point};
 ///
 /// Not what multiplexed pools do, which no world has; nor what the pool's oracle takes for a fault: `ServeOne` (P10), `PopulateLater` (P4) and
 /// `RefuseConn` (P31).
-pub const POINTS: [Point; 6] = [
-    Point::OtherPlace,
-    Point::DeadlineInTree,
-    Point::OtherTimeout,
-    Point::OtherAction,
-    Point::WakeSelectors,
-    Point::OldestAvailable,
-];
+pub const POINTS: [Point; 5] =
+    [Point::OtherPlace, Point::OtherTimeout, Point::OtherAction, Point::WakeSelectors, Point::OldestAvailable];
 
 /// And where pools keep their slots in place: there is no room for one more check-out that waits. Of a pool on the heap the oracle takes that for a
 /// fault (P31).
-pub const POINTS_IN_PLACE: [Point; 7] = [
+pub const POINTS_IN_PLACE: [Point; 6] = [
     Point::OtherPlace,
-    Point::DeadlineInTree,
     Point::OtherTimeout,
     Point::OtherAction,
     Point::WakeSelectors,

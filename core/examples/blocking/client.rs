@@ -9,7 +9,7 @@ use poolhouse_core::pool::Health;
 use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanReply, ScanStep, SocketId};
 use poolhouse_core::selection::{DetailedSelectionError, SelectionCriteria};
 use poolhouse_core::topology::{
-    AppErrorKind, CommandError, HandshakePhase, HostAddress, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
+    AppErrorKind, CommandError, HandshakePhase, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
     TopologyDescription, TopologyId, TopologyOptions,
 };
 use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
@@ -19,7 +19,7 @@ use poolhouse_core::wire::hello::{
 };
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, RequestIds, encode_command};
 use poolhouse_core::wire::{EncodeError, Labels};
-use poolhouse_core::{Cause, Instant, Observer};
+use poolhouse_core::{Cause, HostAddress, Instant, Observer};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io::{ErrorKind, Read, Write};

@@ -29,7 +29,7 @@ pub use crate::mux::{
     AcquireError, Distance, HostOptions, HostState, MuxClosed, MuxConfig, MuxConnId, MuxEvent, MuxId, MuxOptions,
 };
 pub use error::{Rejection, RejectionReason, RequestError, ServerError};
-pub use options::{CqlCredential, HostAddress, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
+pub use options::{CqlCredential, CqlHost, LOWER_VERSION_FOR, PORT_DEFAULT, SessionOptions};
 pub use reply::Reply;
 pub use request::RequestOptions;
 pub use status::{ConnectionStatus, HostStatus};
@@ -176,7 +176,7 @@ impl<P: Platform> Session<P> {
     /// # Errors
     ///
     /// [`Error::Config`], [`Error::Option`]: nothing has changed. [`Error::Forked`].
-    pub fn set_hosts(&self, hosts: &[HostAddress]) -> Result<(), Error> {
+    pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
             return Err(Error::Forked);
@@ -349,7 +349,7 @@ impl<P: Platform> Shared<P> {
     }
 
     /// Makes the list of hosts what it is to be.
-    fn put_hosts(&self, wanted: &[HostAddress]) -> Result<(), Error> {
+    fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
         let mut changes = Changes::default();
         let mux = lock(&self.mux);
         let before = self.hosts();

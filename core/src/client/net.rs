@@ -6,11 +6,11 @@ use super::{Events, Platform, dial};
 use crate::dns::{LookupError, Resolver};
 use crate::observe::contain;
 use crate::pool::OnHeap;
-use crate::shell::{Birth, ConnectError, Endpoint, NewServer, Runtime, Server, ServerState, restart};
+use crate::shell::{Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
 use crate::storage::Full;
 #[cfg(feature = "tls")]
 use crate::tls::{TlsConfig, TlsStream};
-use crate::{Cause, Instant, Reason, topology};
+use crate::{Cause, HostAddress, Instant, Reason, topology};
 #[cfg(feature = "tls")]
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -94,10 +94,10 @@ impl<P: Platform> Net<P> {
         dial::addresses(&self.platform, host, port).await.map_err(|error| io_error(Cause::Dns, error))
     }
 
-    /// A socket that is connected to the endpoint, and nothing more.
-    async fn dial(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
-        match *endpoint {
-            Endpoint::Tcp { host, port } => {
+    /// A socket that is connected to the address, and nothing more.
+    async fn dial(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
+        match *address {
+            HostAddress::Tcp { host, port } => {
                 let lookup = self.addresses(host, port);
                 let addresses = match deadline {
                     Some(at) => before(&self.platform, at, lookup)
@@ -110,7 +110,7 @@ impl<P: Platform> Net<P> {
                     .map(|socket| Stream::Tcp(Socket::new(socket)))
                     .map_err(|error| io_error(Cause::Network, error))
             }
-            Endpoint::Unix { path } => {
+            HostAddress::Unix(path) => {
                 let connected = self.platform.connect_unix(Path::new(path)).await;
                 connected
                     .map(|socket| Stream::Unix(Socket::new(socket)))
@@ -172,10 +172,10 @@ impl<P: Platform> Runtime for Net<P> {
     }
 
     /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
-    async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
-        let stream = self.dial(endpoint, deadline).await?;
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
+        let stream = self.dial(address, deadline).await?;
         #[cfg(feature = "tls")]
-        if let (Some(tls), Endpoint::Tcp { host, .. }) = (&self.tls, endpoint) {
+        if let (Some(tls), HostAddress::Tcp { host, .. }) = (&self.tls, address) {
             return stream.encrypted(tls, host).await;
         }
         Ok(stream)

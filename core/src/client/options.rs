@@ -13,6 +13,8 @@ pub(super) use read_preference::tag_sets;
 use super::Error;
 use super::srv::Srv;
 #[cfg(feature = "auth")]
+use crate::HostAddress;
+#[cfg(feature = "auth")]
 use crate::auth::{AuthError, OwnedCredential};
 use crate::dns::{Resolver, SrvQuestion};
 use crate::monitor::MonitorOptions;
@@ -20,8 +22,6 @@ use crate::monitor::MonitorOptions;
 use crate::observe::log::LogOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
-#[cfg(feature = "auth")]
-use crate::shell::Endpoint;
 use crate::shell::LATE_REPLY;
 use crate::shell::Login;
 use crate::shell::RetryPolicy;
@@ -309,7 +309,7 @@ impl ClientOptions {
         if self.tls.as_ref().is_some_and(TlsOptions::verify_servers) {
             return true;
         }
-        self.hosts.iter().all(|host| matches!(Endpoint::parse(host), Some(Endpoint::Unix { .. })))
+        self.hosts.iter().all(|host| matches!(HostAddress::parse(host), Some(HostAddress::Unix(_))))
     }
 }
 

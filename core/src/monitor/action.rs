@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::cause::Cause;
 use crate::server::TopologyVersion;
-use crate::sim::Serial;
+use crate::storage::table::Serial;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

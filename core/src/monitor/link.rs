@@ -2,8 +2,8 @@
 
 use crate::machine::Stale;
 use crate::monitor::action::{CheckReply, HelloKind, Line, LineId, MonitorAction};
-use crate::sim::Past;
 use crate::time::Instant;
+use crate::time::Past;
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

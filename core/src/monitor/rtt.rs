@@ -2,7 +2,6 @@
 //!
 //! Read first: Server Selection, "Calculation of Average Round Trip Times"; Server Monitoring, "Measuring RTT".
 
-use crate::sim::Past;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
@@ -23,9 +22,9 @@ const LONGEST_NANOS: u64 = 3_600_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rtt {
     /// In femtoseconds; meaningless while `count` is 0.
-    average: Past<u64>,
+    average: u64,
     /// In nanoseconds; the first `count` are in use.
-    recent: [Past<u64>; SAMPLES],
+    recent: [u64; SAMPLES],
     /// How many of `recent` are in use.
     count: u8,
     /// The place of the next sample.
@@ -36,7 +35,7 @@ impl Rtt {
     /// Without any sample.
     #[must_use]
     pub const fn new() -> Self {
-        Self { average: Past(0), recent: [Past(0); SAMPLES], count: 0, next: 0 }
+        Self { average: 0, recent: [0; SAMPLES], count: 0, next: 0 }
     }
 
     /// Adds a sample.
@@ -52,9 +51,9 @@ impl Rtt {
         let nanos = sample.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(sample.subsec_nanos()));
         let nanos = nanos.min(LONGEST_NANOS);
         let femtos = nanos * FEMTOS;
-        self.average.0 = if self.count == 0 { femtos } else { (femtos + 4 * self.average.0 + 2) / 5 };
+        self.average = if self.count == 0 { femtos } else { (femtos + 4 * self.average + 2) / 5 };
         let place = usize::from(self.next);
-        self.recent[place] = Past(nanos);
+        self.recent[place] = nanos;
         self.next = if place + 1 == SAMPLES { 0 } else { self.next + 1 };
         if usize::from(self.count) < SAMPLES {
             self.count += 1;
@@ -78,7 +77,7 @@ impl Rtt {
     /// The moving average as it is kept, in femtoseconds (a millionth of a nanosecond); `None` without a sample.
     #[must_use]
     pub const fn average_femtos(&self) -> Option<u64> {
-        if self.count == 0 { None } else { Some(self.average.0) }
+        if self.count == 0 { None } else { Some(self.average) }
     }
 
     /// The minimum of the last ten samples; zero while there are fewer than two (MON-44).
@@ -88,7 +87,7 @@ impl Rtt {
             return Duration::ZERO;
         }
         let used = &self.recent[..usize::from(self.count)];
-        Duration::from_nanos(used.iter().map(|sample| sample.0).min().unwrap_or(0))
+        Duration::from_nanos(used.iter().copied().min().unwrap_or(0))
     }
 
     /// How many samples the minimum looks at: at most ten.
@@ -104,16 +103,15 @@ impl Rtt {
         if usize::from(self.count) < SAMPLES {
             assert_eq!(self.count, self.next, "the ring fills from its start");
         }
-        assert!(self.recent.iter().all(|sample| sample.0 <= LONGEST_NANOS), "samples are bounded");
-        assert!(self.average.0 <= LONGEST_NANOS * FEMTOS, "the average is no larger than the largest sample");
-        assert!(self.count > 0 || self.average.0 == 0, "nothing is left of what was forgotten");
+        assert!(self.recent.iter().all(|sample| *sample <= LONGEST_NANOS), "samples are bounded");
+        assert!(self.average <= LONGEST_NANOS * FEMTOS, "the average is no larger than the largest sample");
+        assert!(self.count > 0 || self.average == 0, "nothing is left of what was forgotten");
     }
 }
 
 impl Hash for Rtt {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.average, self.recent, Past(u64::from(self.count)), Past(u64::from(self.next))).hash(state);
-    }
+    /// Times are reported, and decide nothing in a monitor: see [`Past`](crate::time::Past).
+    fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 
 impl Default for Rtt {

@@ -9,7 +9,7 @@ use crate::monitor::{
     CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent,
     Next, Phase, later,
 };
-use crate::sim::Serial;
+use crate::storage::table::Serial;
 use crate::time::Instant;
 
 impl Monitor {

@@ -4,15 +4,14 @@ use super::AcquireError;
 use super::streams::Streams;
 use super::types::MuxConnId;
 use crate::Instant;
-use crate::sim::Past;
-use crate::storage::Store;
-use crate::storage::deadlines::Node;
-use crate::storage::table::Slot;
+use crate::storage::deadlines::Deadlines;
+use crate::storage::table::{Slot, Table};
+use crate::storage::{Slots, Store};
+use crate::time::Past;
 
 /// A connection of a multiplexed pool. Its stream ids are in a table beside.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MuxConnSlot {
+pub(super) struct MuxConnSlot {
     pub(super) created: Past<Instant>,
     /// From when on it is of no more use, once it is trashed.
     pub(super) until: Instant,
@@ -34,9 +33,8 @@ pub(super) struct Heartbeat {
 }
 
 /// A request that could not be taken at once.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct MuxWaiterSlot {
+pub(super) struct MuxWaiterSlot {
     pub(super) started: Past<Instant>,
     pub(super) verdict: Verdict,
 }
@@ -49,50 +47,33 @@ pub(super) enum Verdict {
     Failed(AcquireError),
 }
 
-mod sealed {
-    use super::{Instant, MuxConnSlot, MuxWaiterSlot, Node, Slot, Store, Streams};
-    use core::hash::Hash;
-
-    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-    pub trait MuxMemory {
-        type Conns: Store<Slot<MuxConnSlot>> + Clone + Eq + Hash;
-        type Waiters: Store<Slot<MuxWaiterSlot>> + Clone + Eq + Hash;
-        type Nodes: Store<Node> + Clone + Eq + Hash;
-        type Deadlines: Store<Instant> + Clone + Eq + Hash;
-        type Minima: Store<Instant> + Clone + Eq + Hash;
-        /// The stream ids of one connection.
-        type Words: Store<u64> + Clone + Eq + Hash;
-        /// Those of all connections.
-        type Streams: Store<Streams<Self::Words>> + Clone + Eq + Hash;
-        /// As many as connections.
-        type PerConn<T>: Store<T>;
-        /// As many as waiters.
-        type PerWaiter<T>: Store<T>;
-    }
+/// Where a multiplexed pool keeps its slots: [`MuxFixed`] or, with feature `alloc`, `MuxOnHeap`.
+pub trait MuxMemory {
+    /// As many as connections.
+    type PerConn<T>: Store<T>;
+    /// As many as requests that wait.
+    type PerWaiter<T>: Store<T>;
+    /// The words that hold the stream ids of one connection.
+    type Words: Store<u64>;
 }
-pub(crate) use sealed::MuxMemory as Stores;
 
-/// Where a multiplexed pool keeps its slots: [`MuxFixed`] or, with feature `alloc`, `MuxOnHeap`. Sealed.
-pub trait MuxMemory: Stores {}
+pub(super) type Conns<M, const LISTS: usize> = Table<MuxConnSlot, <M as MuxMemory>::PerConn<Slot<MuxConnSlot>>, LISTS>;
+pub(super) type ConnStreams<M> = Streams<Slots<u64, <M as MuxMemory>::Words>>;
+pub(super) type AllStreams<M> = Slots<ConnStreams<M>, <M as MuxMemory>::PerConn<ConnStreams<M>>>;
+pub(super) type Waiters<M, const LISTS: usize> =
+    Table<MuxWaiterSlot, <M as MuxMemory>::PerWaiter<Slot<MuxWaiterSlot>>, LISTS>;
+pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as MuxMemory>::PerWaiter<Instant>>>;
 
 /// In place: up to `CONNS` connections, trashed ones included, `WAITERS` requests that wait, and stream ids in `WORDS` words for each connection
 /// ([`stream_words`](super::stream_words) of as many as there are to be). What the options allow beyond is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MuxFixed<const CONNS: usize, const WAITERS: usize, const WORDS: usize>;
 
-impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> Stores for MuxFixed<CONNS, WAITERS, WORDS> {
-    type Conns = heapless::Vec<Slot<MuxConnSlot>, CONNS>;
-    type Waiters = heapless::Vec<Slot<MuxWaiterSlot>, WAITERS>;
-    type Nodes = heapless::Vec<Node, WAITERS>;
-    type Deadlines = heapless::Vec<Instant, WAITERS>;
-    type Minima = heapless::Vec<Instant, WAITERS>;
-    type Words = heapless::Vec<u64, WORDS>;
-    type Streams = heapless::Vec<Streams<Self::Words>, CONNS>;
+impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> MuxMemory for MuxFixed<CONNS, WAITERS, WORDS> {
     type PerConn<T> = heapless::Vec<T, CONNS>;
     type PerWaiter<T> = heapless::Vec<T, WAITERS>;
+    type Words = heapless::Vec<u64, WORDS>;
 }
-
-impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> MuxMemory for MuxFixed<CONNS, WAITERS, WORDS> {}
 
 /// On the heap, growing when a connection is created or more requests wait than ever before.
 #[cfg(feature = "alloc")]
@@ -100,17 +81,8 @@ impl<const CONNS: usize, const WAITERS: usize, const WORDS: usize> MuxMemory for
 pub struct MuxOnHeap;
 
 #[cfg(feature = "alloc")]
-impl Stores for MuxOnHeap {
-    type Conns = crate::storage::Heap<Slot<MuxConnSlot>>;
-    type Waiters = crate::storage::Heap<Slot<MuxWaiterSlot>>;
-    type Nodes = crate::storage::Heap<Node>;
-    type Deadlines = crate::storage::Heap<Instant>;
-    type Minima = crate::storage::Heap<Instant>;
-    type Words = crate::storage::Heap<u64>;
-    type Streams = crate::storage::Heap<Streams<Self::Words>>;
+impl MuxMemory for MuxOnHeap {
     type PerConn<T> = crate::storage::Heap<T>;
     type PerWaiter<T> = crate::storage::Heap<T>;
+    type Words = crate::storage::Heap<u64>;
 }
-
-#[cfg(feature = "alloc")]
-impl MuxMemory for MuxOnHeap {}

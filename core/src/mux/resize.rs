@@ -4,8 +4,8 @@ use super::memory::MuxConnSlot;
 use super::streams::Streams;
 use super::{BACKOFF_LAST, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, conn, stream_words, waiter};
 use crate::machine::Observer;
-use crate::sim::Past;
 use crate::storage::{Full, Store};
+use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {
@@ -90,7 +90,7 @@ impl<M: MuxMemory> Mux<M> {
 
     /// As many of so many ids as there is room for.
     pub(super) fn ids_with_room(ids: u32) -> u32 {
-        let room = M::Words::empty().limit() as usize;
+        let room = <M::Words as Store<u64>>::empty().limit() as usize;
         let mut fit = ids;
         while stream_words(fit) > room {
             fit = fit.saturating_sub(1) / 64 * 64;

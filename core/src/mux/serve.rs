@@ -6,10 +6,10 @@ use super::{
     Acquire, AcquireError, Mux, MuxClosed, MuxConnId, MuxEvent, MuxMemory, MuxWaiterId, ReplyError, Written, conn,
     waiter,
 };
+use crate::hooks::{Point, fires};
 use crate::machine::Observer;
-use crate::sim::Past;
-use crate::sim::chance::{Point, fires};
 use crate::storage::Store;
+use crate::time::Past;
 use crate::{Cause, Instant};
 
 impl<M: MuxMemory> Mux<M> {

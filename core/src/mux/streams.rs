@@ -8,7 +8,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::sim::chance::{Point, fires};
+use crate::hooks::{Point, fires};
 use crate::storage::{Full, Store};
 
 /// The most ids that a connection can have: what 15 bits name.
@@ -47,9 +47,8 @@ pub(super) enum Use {
 }
 
 /// The ids of one connection. Three bits each: free, answered, late.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Streams<W> {
+pub(super) struct Streams<W> {
     words: W,
     /// One bit for each 64 words that have a free id among them.
     top: u64,

@@ -67,10 +67,11 @@ pub(crate) use srv::SrvPolled;
 
 use self::deployment::Fact;
 use super::{EventContext, Truncated};
+use crate::address::HostAddress;
 use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
 use crate::pool::PoolEvent;
-use crate::topology::{HostAddress, SdamEvent, TopologyId};
+use crate::topology::{SdamEvent, TopologyId};
 use crate::wire::bson::RelaxedJson;
 use crate::{Instant, Reason};
 use core::fmt;
@@ -413,7 +414,7 @@ impl fmt::Display for Reply<'_> {
 
 /// `serverHost` and `serverPort` of an address.
 fn host_and_port(address: Option<&str>) -> (Option<&str>, Option<u64>) {
-    match address.map(HostAddress::of) {
+    match address.and_then(HostAddress::parse) {
         None => (None, None),
         Some(HostAddress::Tcp { host, port }) => (Some(host), Some(u64::from(port))),
         Some(HostAddress::Unix(path)) => (Some(path), None),

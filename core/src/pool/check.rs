@@ -42,13 +42,10 @@ impl<M: Memory> Pool<M> {
     /// The deadline that counts for the waiter at this place, worked out anew.
     fn deadline_of(&self, index: u32) -> Option<Instant> {
         let slot = self.waiters.get(index);
-        let timeout = self.config.options.wait_queue_timeout;
-        let queue = (!timeout.is_zero()).then(|| slot.started.0.saturating_add(timeout));
         let at = match self.waiters.list_of(index) {
             waiter::UNBOUND | waiter::BOUND if slot.deadline.is_some() => slot.deadline,
-            // By the timeout of its time; it cannot be worked out anew.
-            waiter::UNBOUND if self.timeouts_vary => return self.deadlines.of(index),
-            waiter::UNBOUND => queue,
+            // waitQueueTimeoutMS as it was when the waiter came: it may have changed since.
+            waiter::UNBOUND => self.deadlines.of(index).inspect(|at| assert!(*at > slot.started.0)),
             _ => None,
         };
         at.filter(|at| *at < Instant::MAX)

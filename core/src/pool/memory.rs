@@ -1,16 +1,15 @@
 //! Where a pool keeps its slots, and what is in one.
 
 use super::{CheckOutError, ConnId, Generation, Pinned};
-use crate::sim::Past;
-use crate::storage::Store;
-use crate::storage::deadlines::Node;
-use crate::storage::table::{NIL, Slot};
+use crate::storage::deadlines::Deadlines;
+use crate::storage::table::{NIL, Slot, Table};
+use crate::storage::{Slots, Store};
+use crate::time::Past;
 use crate::{Instant, ObjectId};
 
 /// A connection of a pool.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnSlot {
+pub(super) struct ConnSlot {
     pub(super) created: Past<Instant>,
     pub(super) available_since: Instant,
     pub(super) generation: Generation,
@@ -23,9 +22,8 @@ pub struct ConnSlot {
 }
 
 /// A check-out that could not be served at once.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct WaiterSlot {
+pub(super) struct WaiterSlot {
     pub(super) started: Past<Instant>,
     /// The caller's own deadline.
     pub(super) deadline: Option<Instant>,
@@ -43,9 +41,8 @@ pub(super) enum Verdict {
 }
 
 /// A service behind a load balancer.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ServiceSlot {
+pub(super) struct ServiceSlot {
     pub(super) id: ObjectId,
     pub(super) generation: Generation,
     pub(super) count: u32,
@@ -65,28 +62,20 @@ impl ConnSlot {
     }
 }
 
-mod sealed {
-    use super::{ConnSlot, Instant, Node, ServiceSlot, Slot, Store, WaiterSlot};
-    use core::hash::Hash;
-
-    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-    pub trait Memory {
-        type Conns: Store<Slot<ConnSlot>> + Clone + Eq + Hash;
-        type Waiters: Store<Slot<WaiterSlot>> + Clone + Eq + Hash;
-        type Nodes: Store<Node> + Clone + Eq + Hash;
-        type Deadlines: Store<Instant> + Clone + Eq + Hash;
-        type Minima: Store<Instant> + Clone + Eq + Hash;
-        type Services: Store<Slot<ServiceSlot>> + Clone + Eq + Hash;
-        /// As many as connections, for what the shell keeps beside them.
-        type PerConn<T>: Store<T>;
-        /// As many as waiters.
-        type PerWaiter<T>: Store<T>;
-    }
+/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, `OnHeap`.
+pub trait Memory {
+    /// As many as connections.
+    type PerConn<T>: Store<T>;
+    /// As many as check-outs that wait.
+    type PerWaiter<T>: Store<T>;
+    /// As many as services behind a load balancer.
+    type PerService<T>: Store<T>;
 }
-pub(crate) use sealed::Memory as Stores;
 
-/// Where a pool keeps its slots: [`Fixed`] or, with feature `alloc`, `OnHeap`. Sealed.
-pub trait Memory: Stores {}
+pub(super) type Conns<M, const LISTS: usize> = Table<ConnSlot, <M as Memory>::PerConn<Slot<ConnSlot>>, LISTS>;
+pub(super) type Waiters<M, const LISTS: usize> = Table<WaiterSlot, <M as Memory>::PerWaiter<Slot<WaiterSlot>>, LISTS>;
+pub(super) type Services<M> = Table<ServiceSlot, <M as Memory>::PerService<Slot<ServiceSlot>>, 1>;
+pub(super) type WaiterDeadlines<M> = Deadlines<Slots<Instant, <M as Memory>::PerWaiter<Instant>>>;
 
 /// In place: up to `CONNS` connections, `WAITERS` check-outs that wait and, in load-balanced mode,
 /// `SERVICES` services. `maxPoolSize` beyond `CONNS` means `CONNS`; a check-out that finds no place to wait
@@ -94,18 +83,11 @@ pub trait Memory: Stores {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const CONNS: usize, const WAITERS: usize, const SERVICES: usize = 0>;
 
-impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Stores for Fixed<CONNS, WAITERS, SERVICES> {
-    type Conns = heapless::Vec<Slot<ConnSlot>, CONNS>;
-    type Waiters = heapless::Vec<Slot<WaiterSlot>, WAITERS>;
-    type Nodes = heapless::Vec<Node, WAITERS>;
-    type Deadlines = heapless::Vec<Instant, WAITERS>;
-    type Minima = heapless::Vec<Instant, WAITERS>;
-    type Services = heapless::Vec<Slot<ServiceSlot>, SERVICES>;
+impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {
     type PerConn<T> = heapless::Vec<T, CONNS>;
     type PerWaiter<T> = heapless::Vec<T, WAITERS>;
+    type PerService<T> = heapless::Vec<T, SERVICES>;
 }
-
-impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for Fixed<CONNS, WAITERS, SERVICES> {}
 
 /// On the heap, growing when a connection is created or more check-outs wait than ever before.
 #[cfg(feature = "alloc")]
@@ -113,16 +95,8 @@ impl<const CONNS: usize, const WAITERS: usize, const SERVICES: usize> Memory for
 pub struct OnHeap;
 
 #[cfg(feature = "alloc")]
-impl Stores for OnHeap {
-    type Conns = crate::storage::Heap<Slot<ConnSlot>>;
-    type Waiters = crate::storage::Heap<Slot<WaiterSlot>>;
-    type Nodes = crate::storage::Heap<Node>;
-    type Deadlines = crate::storage::Heap<Instant>;
-    type Minima = crate::storage::Heap<Instant>;
-    type Services = crate::storage::Heap<Slot<ServiceSlot>>;
+impl Memory for OnHeap {
     type PerConn<T> = crate::storage::Heap<T>;
     type PerWaiter<T> = crate::storage::Heap<T>;
+    type PerService<T> = crate::storage::Heap<T>;
 }
-
-#[cfg(feature = "alloc")]
-impl Memory for OnHeap {}

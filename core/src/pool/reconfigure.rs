@@ -28,7 +28,6 @@ impl<M: Memory> Pool<M> {
         }
         let now = self.begin(now, observer);
         let config = config.in_mode_of(self.config);
-        self.timeouts_vary |= config.options.wait_queue_timeout != self.config.options.wait_queue_timeout;
         if self.config.idle_ns == 0 && config.idle_ns > 0 {
             self.restart_idle_time(now);
         }

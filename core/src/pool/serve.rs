@@ -4,10 +4,10 @@ use super::{
     CheckOut, CheckOutError, ClosedReason, ConnId, ConnSlot, Health, Lease, Memory, Pinned, Pool, PoolEvent, PoolState,
     Usage, Verdict, WaiterId, WaiterSlot, conn, waiter,
 };
+use crate::hooks::{Point, fires};
 use crate::machine::Observer;
-use crate::sim::Past;
-use crate::sim::chance::{Point, fires};
 use crate::storage::table::NIL;
+use crate::time::Past;
 use crate::{Cause, Instant, ObjectId};
 
 impl<M: Memory> Pool<M> {

@@ -1,7 +1,7 @@
 //! The words that a pool and its host exchange.
 
 use super::CheckOutError;
-use crate::sim::Word;
+use crate::hooks::Word;
 use crate::storage::table::Key;
 use crate::{Cause, ObjectId};
 use core::fmt;

@@ -329,38 +329,27 @@ fn an_incompatible_topology_is_an_error_at_once() {
     let mut single = topology(&["a:1"], TopologyOptions { direct_connection: true, ..TopologyOptions::default() });
     let old = HelloInfo { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
     tell(&mut single, "a:1", 1, &old);
-    let selector = Selector::new(at_ms(1), None);
-    let error = selector
-        .attempt(at_ms(1), single.description(), &SelectionCriteria::write(), &[], |_| 0, 0)
-        .expect_err("incompatible");
+    let error = select(single.description(), &SelectionCriteria::write(), &[], |_| 0, 0).expect_err("incompatible");
     assert!(matches!(error.failure(), SelectionFailure::Incompatible(_)));
     let text = error.describe(single.description()).to_string();
     assert!(text.starts_with("Server at a:1 reports wire version 6, but this version of Poolhouse requires"), "{text}");
     assert!(error.to_string().starts_with("a server reports wire version 6, which is too old"), "{error}");
 }
 
-/// SDAM-85, MON-18: every wait asks for checks again after minHeartbeatFrequencyMS, and ends at the deadline.
+/// The deadline itself is too late (MON-18).
 #[test]
-fn a_selector_waits_until_a_server_suits_or_the_deadline_comes() {
-    let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
-    let write = SelectionCriteria::write();
-    let selector = Selector::new(at_ms(0), Some(Duration::from_millis(1_200)));
-    let attempt = |set: &Topology<Memory>, ms| selector.attempt(at_ms(ms), set.description(), &write, &[], |_| 0, 0);
-    assert_eq!(attempt(&set, 0), Ok(Attempt::Wait { until: at_ms(500) }));
-    assert_eq!(attempt(&set, 499), Ok(Attempt::Wait { until: at_ms(999) }));
-    assert_eq!(attempt(&set, 999), Ok(Attempt::Wait { until: at_ms(1_200) }), "the deadline comes sooner");
-    let error = attempt(&set, 1_200).expect_err("the deadline itself is too late");
-    assert_eq!(error.failure(), SelectionFailure::TimedOut { waited: Duration::from_millis(1_200) });
-    tell(&mut set, "a:1", 5, &hello(ServerType::RsPrimary, Lists { hosts: &HOSTS, tags: &[] }));
-    let primary = set.find("a:1").expect("a member");
-    assert_eq!(attempt(&set, 1_200), Ok(Attempt::Selected(primary)), "a server that is there is taken even then");
-    let once = Selector::new(at_ms(0), Some(Duration::ZERO));
-    assert_eq!(once.deadline(), Some(at_ms(0)));
-    let empty = topology(&HOSTS, TopologyOptions::default());
-    assert!(once.attempt(at_ms(0), empty.description(), &write, &[], |_| 0, 0).is_err());
-    let patient = Selector::new(at_ms(0), None);
-    let late = patient.attempt(at_ms(1_000_000), empty.description(), &write, &[], |_| 0, 0);
-    assert_eq!(late, Ok(Attempt::Wait { until: at_ms(1_000_500) }));
+fn selector_gives_up_at_its_deadline() {
+    let set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
+    let expire = |timeout: Option<u64>, ms| {
+        let selector = Selector::new(at_ms(0), timeout.map(Duration::from_millis));
+        assert_eq!(selector.deadline(), timeout.map(at_ms));
+        selector.expire(at_ms(ms), set.description()).map_err(|error| error.failure())
+    };
+    assert_eq!(expire(Some(1_200), 1_199), Ok(()));
+    let waited = Duration::from_millis(1_200);
+    assert_eq!(expire(Some(1_200), 1_200), Err(SelectionFailure::TimedOut { waited }));
+    assert_eq!(expire(Some(0), 0), Err(SelectionFailure::TimedOut { waited: Duration::ZERO }), "one attempt");
+    assert_eq!(expire(None, 1_000_000), Ok(()));
 }
 
 #[test]

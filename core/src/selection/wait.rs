@@ -2,12 +2,9 @@
 //!
 //! Read first: Server Selection, "Multi-threaded or asynchronous server selection" and "serverSelectionTimeoutMS".
 
-use super::candidate::{Candidate, Candidates};
-use super::choice::select;
-use super::criteria::SelectionCriteria;
+use super::candidate::Candidates;
 use super::error::{SelectionError, SelectionFailure};
 use crate::Instant;
-use crate::monitor::MIN_HEARTBEAT_FREQUENCY;
 use core::time::Duration;
 
 /// The default serverSelectionTimeoutMS.
@@ -16,35 +13,24 @@ pub const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// One operation's selection, in a client whose servers are monitored in the background.
 ///
 /// ```text
-/// let mut selector = Selector::new(now, Some(SERVER_SELECTION_TIMEOUT));
+/// let selector = Selector::new(now, Some(SERVER_SELECTION_TIMEOUT));
 /// loop {
-///     match selector.attempt(now, topology.description(), ..)? {
-///         Attempt::Selected(server) => break server,
-///         // Check all servers now; sleep until the topology has changed, or until then.
-///         Attempt::Wait { until } => { control.request_check(now); .. }
+///     if let Some(server) = select(topology.description(), ..)? {
+///         break server; // also at the deadline
 ///     }
+///     selector.expire(now, topology.description())?;
+///     // Check all servers now; sleep until the topology has changed, for 500 ms or until the deadline.
+///     control.request_check(now);
 /// }
 /// ```
 ///
-/// The attempt is the same however it was woken. A host registers for the topology's next change under the lock under which it
-/// attempts, so that no change falls between the two.
+/// The attempt is the same whatever woke the operation. A host registers for the topology's next change under the lock under which it
+/// attempts, so that no change falls between the two. A request that falls into a running check is dropped, so it is made again
+/// after [`MIN_HEARTBEAT_FREQUENCY`](crate::monitor::MIN_HEARTBEAT_FREQUENCY) (SDAM-85).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Selector {
     started: Instant,
     deadline: Option<Instant>,
-}
-
-/// What came of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Attempt<I> {
-    /// This server.
-    Selected(I),
-    /// None now: ask every monitor for a check, then attempt again when the topology changed, and at the latest then.
-    Wait {
-        /// minHeartbeatFrequencyMS from now, or the deadline: a request that falls into a running check is dropped, so
-        /// it is made again and again (SDAM-85).
-        until: Instant,
-    },
 }
 
 impl Selector {
@@ -67,37 +53,13 @@ impl Selector {
         self.deadline
     }
 
-    /// Looks for a server. One that suits is taken even at the deadline.
-    ///
-    /// Cost: that of [`select`], no allocation.
-    ///
-    /// # Errors
-    ///
-    /// [`SelectionError`]: those of [`select`], at once; else [`SelectionFailure::TimedOut`] at the deadline.
-    ///
-    /// Source: Server Selection, "Server Selection Algorithm" (SDAM-85, MON-18).
-    pub fn attempt<T: Candidates>(
-        &self,
-        now: Instant,
-        topology: T,
-        criteria: &SelectionCriteria<'_>,
-        deprioritized: &[<T::Server as Candidate>::Id],
-        operation_count: impl FnMut(<T::Server as Candidate>::Id) -> u32,
-        entropy: u32,
-    ) -> Result<Attempt<<T::Server as Candidate>::Id>, SelectionError> {
-        if let Some(server) = select(topology, criteria, deprioritized, operation_count, entropy)? {
-            return Ok(Attempt::Selected(server));
-        }
-        self.expire(now, topology)?;
-        let again = now.saturating_add(MIN_HEARTBEAT_FREQUENCY);
-        Ok(Attempt::Wait { until: self.deadline.map_or(again, |deadline| again.min(deadline)) })
-    }
-
-    /// Gives up at the deadline: the second half of [`Selector::attempt`], for hosts that select by themselves.
+    /// Gives up at the deadline.
     ///
     /// # Errors
     ///
     /// [`SelectionFailure::TimedOut`] at the deadline.
+    ///
+    /// Source: Server Selection, "Server Selection Algorithm" (SDAM-85, MON-18).
     pub fn expire<T: Candidates>(&self, now: Instant, topology: T) -> Result<(), SelectionError> {
         match self.deadline {
             Some(deadline) if deadline <= now => {

@@ -58,7 +58,7 @@ impl<R: Runtime> Hub<R> {
         if !self.runtime().is_inherited() {
             return ForkReset::NotForked;
         }
-        let mut servers: <R::Topology as topology::Stores>::PerServer<Option<R::ServerHandle>> = Store::EMPTY;
+        let mut servers: <R::Topology as topology::Memory>::PerServer<Option<R::ServerHandle>> = Store::empty();
         let listed = self.state.try_with(|state| {
             let entries = state.servers.slots().iter().flatten().filter(|_| !state.forked);
             for entry in entries {

@@ -83,11 +83,11 @@ pub struct Hub<R: Runtime> {
 /// What is behind the lock of a hub.
 pub(super) struct State<R: Runtime> {
     pub(super) control: Control<R::Topology>,
-    pub(super) servers: <R::Topology as topology::Stores>::PerServer<Option<Entry<R>>>,
+    pub(super) servers: <R::Topology as topology::Memory>::PerServer<Option<Entry<R>>>,
     /// The places of servers that there may be something to do for.
     dirty: Range<usize>,
     /// Tasks that wait for a suitable server.
-    pub(super) selectors: <R::Memory as crate::pool::Stores>::PerWaiter<Seat>,
+    pub(super) selectors: <R::Memory as crate::pool::Memory>::PerWaiter<Seat>,
     /// No place before this one is free.
     pub(super) selectors_taken: usize,
     /// Where the waking of all selectors has come to; `None` when it is done.
@@ -95,7 +95,7 @@ pub(super) struct State<R: Runtime> {
     /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
     pub(super) suitable: Option<R::ServerHandle>,
     /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
-    pub(super) starters: <R::Topology as topology::Stores>::PerServer<Seat>,
+    pub(super) starters: <R::Topology as topology::Memory>::PerServer<Seat>,
     clock: Option<Waker>,
     armed: Option<Instant>,
     pub(super) next_pool: u32,
@@ -172,7 +172,7 @@ impl<R: Runtime> State<R> {
     /// Cold: where servers live on the heap, none is ever without a place.
     #[cold]
     fn add_unplaced(&mut self, hub: &Hub<R>, now: Instant) {
-        let mut ids: <R::Topology as topology::Stores>::PerServer<ServerId> = Store::EMPTY;
+        let mut ids: <R::Topology as topology::Memory>::PerServer<ServerId> = Store::empty();
         for server in self.control.topology().servers() {
             let placed = self.servers.slots().iter().flatten().any(|entry| entry.id == server.id());
             if !placed && ids.try_push(server.id()).is_err() {
@@ -300,7 +300,7 @@ impl<R: Runtime> Hub<R> {
             selectors_taken: 0,
             wake_selectors: None,
             suitable: None,
-            starters: Store::EMPTY,
+            starters: Store::empty(),
             clock: None,
             armed: None,
             #[cfg(feature = "alloc")]
@@ -487,7 +487,7 @@ impl<R: Runtime> Hub<R> {
     ///
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
-        let mut seen: <R::Topology as topology::Stores>::PerServer<Option<Seen<R>>> = Store::EMPTY;
+        let mut seen: <R::Topology as topology::Memory>::PerServer<Option<Seen<R>>> = Store::empty();
         self.look(|state| {
             let State { control, servers, .. } = state;
             for entry in servers.slots().iter().flatten() {

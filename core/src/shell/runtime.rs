@@ -8,7 +8,7 @@ use super::server::{NewServer, Server, ServerState};
 use crate::pool::Memory;
 use crate::storage::Full;
 use crate::wire::Sink;
-use crate::{Cause, Instant, Reason, topology};
+use crate::{Cause, HostAddress, Instant, Reason, topology};
 use core::ops::Deref;
 use core::task::Waker;
 use embedded_io_async::{ErrorType, Read, Write};
@@ -52,7 +52,7 @@ pub trait Runtime: Sized + 'static {
     /// Returns once `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 
-    /// Connects to an endpoint, TLS included. The shell bounds the time, and drops the future when it gives up.
+    /// Connects to an address, TLS included. The shell bounds the time, and drops the future when it gives up.
     ///
     /// - `deadline`: when it will, as far as it says so. An address that is still being looked up then is for the runtime to give up, with
     ///   [`Cause::Dns`]: only it knows that it was not the server that did not answer.
@@ -63,7 +63,7 @@ pub trait Runtime: Sized + 'static {
     /// error itself as the reason on hosts with a heap.
     fn connect(
         &self,
-        endpoint: &Endpoint<'_>,
+        address: &HostAddress<'_>,
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
 
@@ -176,60 +176,6 @@ pub trait Buffer: Sink {
 
     /// Gives memory back after an unusually large message.
     fn shrink(&mut self, _len: usize) {}
-}
-
-/// Where to connect to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint<'a> {
-    /// A host name or IP address without brackets, and a port.
-    Tcp {
-        /// The host.
-        host: &'a str,
-        /// The port.
-        port: u16,
-    },
-    /// The path of a Unix domain socket.
-    Unix {
-        /// The path.
-        path: &'a str,
-    },
-}
-
-impl<'a> Endpoint<'a> {
-    /// The port of an address that names none.
-    pub const PORT_DEFAULT: u16 = 27017;
-
-    /// Reads `host`, `host:port`, `[ipv6]:port` or the path of a socket that ends in `.sock`.
-    ///
-    /// `None` for an empty host, port 0 or one that is no number up to 65535.
-    #[must_use]
-    pub fn parse(address: &'a str) -> Option<Self> {
-        Self::parse_with_port(address, Self::PORT_DEFAULT)
-    }
-
-    /// The same, with another port for an address that names none.
-    #[must_use]
-    pub fn parse_with_port(address: &'a str, port_default: u16) -> Option<Self> {
-        if address.ends_with(".sock") || address.starts_with('/') {
-            return Some(Self::Unix { path: address });
-        }
-        let (host, port) = match address.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest.split_once(']')?;
-                (host, if port.is_empty() { None } else { Some(port.strip_prefix(':')?) })
-            }
-            None => match address.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (address, None),
-            },
-        };
-        let port = match port {
-            None => port_default,
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok()?,
-            Some(_) => return None,
-        };
-        (!host.is_empty() && port != 0).then_some(Self::Tcp { host, port })
-    }
 }
 
 /// A connection could not be made: `could not connect: network error: Connection refused (os error 111)`.

@@ -21,8 +21,8 @@ use super::runtime::{Locked, Runtime, register};
 use super::warm_up::Warmer;
 use crate::machine::Machine;
 use crate::pool::{
-    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Pinned, Pool, PoolAction,
-    PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, Stores, WaiterId,
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Memory, Pinned, Pool,
+    PoolAction, PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, WaiterId,
 };
 use crate::storage::Store;
 use crate::topology::PoolCommand;
@@ -50,13 +50,13 @@ impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
 /// What is behind the lock of a server: its pool, its sockets, and the wakers of those who wait.
 pub struct ServerState<R: Runtime> {
     pub(super) pool: Pool<R::Memory>,
-    cells: <R::Memory as Stores>::PerConn<Cell<R>>,
-    waiters: <R::Memory as Stores>::PerWaiter<Option<Waker>>,
-    workers: <R::Memory as Stores>::PerConn<Worker>,
+    cells: <R::Memory as Memory>::PerConn<Cell<R>>,
+    waiters: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
+    workers: <R::Memory as Memory>::PerConn<Worker>,
     /// How many of them are called: each will establish one of the connections that are owed.
     called: u32,
     /// Those who wait until the pool is filled; as many as connections can be.
-    pub(super) warmers: <R::Memory as Stores>::PerConn<Warmer>,
+    pub(super) warmers: <R::Memory as Memory>::PerConn<Warmer>,
     /// How many of them there are.
     pub(super) warming: u32,
     pub(super) clock: Option<Waker>,

@@ -6,7 +6,7 @@ use super::drain::LateReplies;
 use super::failure::{Finding, NotEstablished};
 use super::hub::Hub;
 use super::login::Speaker;
-use super::runtime::{ConnectError, Endpoint, Runtime};
+use super::runtime::{ConnectError, Runtime};
 use super::server::{ClockState, is_earlier};
 use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
@@ -19,7 +19,7 @@ use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
 use crate::wire::message::Flags;
-use crate::{Cause, Instant, Reason, ServerId};
+use crate::{Cause, HostAddress, Instant, Reason, ServerId};
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
 use core::task::Poll;
@@ -255,8 +255,8 @@ impl<R: Runtime> Hub<R> {
 
     /// Connects, and gives the socket its buffers.
     async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, ConnectError> {
-        let endpoint = Endpoint::parse(address).ok_or(Cause::Dns)?;
-        let stream = self.runtime().connect(&endpoint, deadline).await?;
+        let address = HostAddress::parse(address).ok_or(Cause::Dns)?;
+        let stream = self.runtime().connect(&address, deadline).await?;
         let (input, output) = self.runtime().buffers(&stream).map_err(|Full| Cause::Resources)?;
         Ok(Connection::new(stream, input, output))
     }

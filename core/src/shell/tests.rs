@@ -15,8 +15,8 @@ macro_rules! of_the_bench {
             self.$bench.sleep_until(at).await;
         }
 
-        async fn connect(&self, endpoint: &Endpoint<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
-            self.$bench.connect(endpoint, deadline).await
+        async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream, ConnectError> {
+            self.$bench.connect(address, deadline).await
         }
     };
 }
@@ -50,7 +50,7 @@ use crate::wire::Sink;
 use crate::wire::compress::Compressors;
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
 use crate::wire::message::{Decoded, Flags, Limits, Outgoing, decode_message, encode_message};
-use crate::{Cause, Instant, ObjectId};
+use crate::{Cause, HostAddress, Instant, ObjectId};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -349,7 +349,7 @@ impl Runtime for Bench {
         poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
     }
 
-    async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
+    async fn connect(&self, _: &HostAddress<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         self.pass_through(Part::Connect);
         let dial = *self.dial.lock().unwrap();
         match dial {

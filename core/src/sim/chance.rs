@@ -5,60 +5,33 @@
 //! arms them for its thread, by a seed:
 //!
 //! ```
-//! # #[cfg(feature = "sim")] {
 //! use poolhouse_core::sim::chance::{self, Point};
 //!
 //! let armed = chance::arm(7, &Point::UNSEEN);
 //! // .. one life of a pool ..
 //! let _fired = chance::fired();
 //! drop(armed);
-//! # }
 //! ```
 //!
-//! Of the points that are given a quarter is on with each seed, and one that is on fires a quarter of the times that it is asked. Nothing fires
-//! where nothing is armed; without the feature `sim` nothing is even asked.
+//! Of the points that are given a quarter is on with each seed, and one that is on fires a quarter of the times that it is asked.
 
-/// A fault point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    /// A table reuses another place that is free than the last one.
-    OtherPlace,
-    /// A stream id from elsewhere is taken: perhaps one that was just freed.
-    OtherStream,
-    /// A deadline goes into the tree although it is in order.
-    DeadlineInTree,
-    /// Of those who time out in one call another one is first.
-    OtherTimeout,
-    /// A close or an interrupt is owed before a wake-up.
-    OtherAction,
-    /// Selectors are woken although no check has ended.
-    WakeSelectors,
-    /// A pool serves one of those who wait, and the rest when it is called next: at once.
-    ServeOne,
-    /// The next connection is established in the background a millisecond later.
-    PopulateLater,
-    /// The oldest available connection is taken, in place of the newest.
-    OldestAvailable,
-    /// There is no memory for one more check-out that waits.
-    RefuseWaiter,
-    /// There is no memory for one more request that waits.
-    RefuseRequest,
-    /// Of connections that are as busy the newest takes a request.
-    NewestOfEqual,
-    /// There is no memory for one more connection of a pool.
-    RefuseConn,
-}
+pub use crate::hooks::Point;
 
-#[cfg(feature = "sim")]
+use crate::hooks;
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
 impl Point {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 12;
 
     /// Each, in the order of its number.
     pub const ALL: [Self; Self::COUNT] = [
         Self::OtherPlace,
         Self::OtherStream,
-        Self::DeadlineInTree,
         Self::OtherTimeout,
         Self::OtherAction,
         Self::WakeSelectors,
@@ -72,100 +45,77 @@ impl Point {
     ];
 
     /// Those that nobody can see who does not look into the machine, or whose order is open: a reference model that says exactly what comes holds with them.
-    pub const UNSEEN: [Self; 5] =
-        [Self::OtherPlace, Self::OtherStream, Self::DeadlineInTree, Self::OtherTimeout, Self::OtherAction];
+    pub const UNSEEN: [Self; 4] = [Self::OtherPlace, Self::OtherStream, Self::OtherTimeout, Self::OtherAction];
 }
 
-/// Whether this point fires.
-#[cfg(not(feature = "sim"))]
-#[inline(always)]
-pub(crate) const fn fires(_point: Point) -> bool {
-    false
+std::thread_local! {
+    /// What is armed, one bit each. The first thing that is looked at, and mostly the last.
+    static ON: Cell<u32> = const { Cell::new(0) };
+    static STATE: Cell<u64> = const { Cell::new(0) };
+    static ASKED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
+    static FIRED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
 }
 
-#[cfg(feature = "sim")]
-pub(crate) use armed::fires;
-#[cfg(feature = "sim")]
-pub use armed::{Armed, arm, asked, fired};
+/// Points of this thread are armed for as long as this lives.
+#[must_use = "nothing is armed any more once it is dropped"]
+#[derive(Debug)]
+pub struct Armed(PhantomData<*const ()>);
 
-#[cfg(feature = "sim")]
-mod armed {
-    use super::Point;
-    use core::cell::Cell;
-    use core::marker::PhantomData;
+/// Arms a quarter of these points, chosen by the seed, on this thread; what they do comes by the seed too.
+///
+/// # Panics
+///
+/// If points are armed on this thread.
+pub fn arm(seed: u64, points: &[Point]) -> Armed {
+    assert!(ON.get() == 0, "points are armed once at a time");
+    STATE.set(seed ^ 0x6a09_e667_f3bc_c908);
+    let chosen = points.iter().filter(|_| next().is_multiple_of(4));
+    ON.set(chosen.fold(1 << 31, |on, point| on | 1 << *point as u32));
+    hooks::FIRES.set(fires);
+    Armed(PhantomData)
+}
 
-    std::thread_local! {
-        /// What is armed, one bit each. The first thing that is looked at, and mostly the last.
-        static ON: Cell<u32> = const { Cell::new(0) };
-        static STATE: Cell<u64> = const { Cell::new(0) };
-        static ASKED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
-        static FIRED: Cell<[u64; Point::COUNT]> = const { Cell::new([0; Point::COUNT]) };
-    }
-
-    /// Points of this thread are armed for as long as this lives.
-    #[must_use = "nothing is armed any more once it is dropped"]
-    #[derive(Debug)]
-    pub struct Armed(PhantomData<*const ()>);
-
-    /// Arms a quarter of these points, chosen by the seed, on this thread; what they do comes by the seed too.
-    ///
-    /// # Panics
-    ///
-    /// If points are armed on this thread.
-    pub fn arm(seed: u64, points: &[Point]) -> Armed {
-        assert!(ON.get() == 0, "points are armed once at a time");
-        STATE.set(seed ^ 0x6a09_e667_f3bc_c908);
-        let chosen = points.iter().filter(|_| next().is_multiple_of(4));
-        ON.set(chosen.fold(1 << 31, |on, point| on | 1 << *point as u32));
-        Armed(PhantomData)
-    }
-
-    impl Drop for Armed {
-        fn drop(&mut self) {
-            ON.set(0);
-        }
-    }
-
-    /// How often each point was asked on this thread while it was on, since the thread began, in the order of [`Point::ALL`].
-    #[must_use]
-    pub fn asked() -> [u64; Point::COUNT] {
-        ASKED.get()
-    }
-
-    /// How often each point fired on this thread.
-    #[must_use]
-    pub fn fired() -> [u64; Point::COUNT] {
-        FIRED.get()
-    }
-
-    #[inline]
-    pub(crate) fn fires(point: Point) -> bool {
-        ON.get() & 1 << point as u32 != 0 && draw(point)
-    }
-
-    #[cold]
-    fn draw(point: Point) -> bool {
-        let fires = next().is_multiple_of(4);
-        add(&ASKED, point, 1);
-        add(&FIRED, point, u64::from(fires));
-        fires
-    }
-
-    fn add(counters: &'static std::thread::LocalKey<Cell<[u64; Point::COUNT]>>, point: Point, more: u64) {
-        let mut counts = counters.get();
-        counts[point as usize] += more;
-        counters.set(counts);
-    }
-
-    /// splitmix64.
-    fn next() -> u64 {
-        let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        STATE.set(state);
-        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+impl Drop for Armed {
+    fn drop(&mut self) {
+        ON.set(0);
+        hooks::FIRES.set(|_| false);
     }
 }
 
-#[cfg(all(test, feature = "sim"))]
-pub(crate) mod tests;
+/// How often each point was asked on this thread while it was on, since the thread began, in the order of [`Point::ALL`].
+#[must_use]
+pub fn asked() -> [u64; Point::COUNT] {
+    ASKED.get()
+}
+
+/// How often each point fired on this thread.
+#[must_use]
+pub fn fired() -> [u64; Point::COUNT] {
+    FIRED.get()
+}
+
+fn fires(point: Point) -> bool {
+    ON.get() & 1 << point as u32 != 0 && draw(point)
+}
+
+fn draw(point: Point) -> bool {
+    let fires = next().is_multiple_of(4);
+    add(&ASKED, point, 1);
+    add(&FIRED, point, u64::from(fires));
+    fires
+}
+
+fn add(counters: &'static std::thread::LocalKey<Cell<[u64; Point::COUNT]>>, point: Point, more: u64) {
+    let mut counts = counters.get();
+    counts[point as usize] += more;
+    counters.set(counts);
+}
+
+/// splitmix64.
+fn next() -> u64 {
+    let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+    STATE.set(state);
+    let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}

@@ -1,162 +1,224 @@
-//! The earliest deadline of many waiters.
+//! The earliest of many deadlines: a tree of minima over the slots of a table.
 //!
-//! Waiters whose deadlines do not fall behind those of the waiters before them (all of them, when every check-out
-//! has the same timeout) form a list that is in order by itself: adding and removing is O(1), however many there
-//! are or ever were. The others are in a [`Tree`] of minima.
+//! One deadline for each slot, above them the minimum of each eight, above those the minimum of each eight of
+//! these, up to one. Eight are a cache line. Adding stops at the first minimum that is not later, removing at the
+//! first that was another's: with deadlines in random order, and when deadlines are added in order, that is one step on
+//! average; at worst it is O(log n), seven steps for two million. There is nothing to link, and no order to keep.
 
 use crate::Instant;
-use crate::sim::chance::{Point, fires};
-use crate::storage::table::NIL;
-use crate::storage::tree::{NEVER, Tree};
 use crate::storage::{Full, Store};
 
 #[cfg(test)]
 mod tests;
 
-/// A waiter's place in the list that is in order. One for each place in the waiter table.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Node {
-    /// Never: it is not in the list.
-    at: Instant,
-    prev: u32,
-    next: u32,
-}
+/// How many are under one minimum.
+const ARITY: usize = 8;
 
-impl Node {
-    const NOWHERE: Self = Self { at: NEVER, prev: NIL, next: NIL };
-}
+/// Levels of minima over 2^32 places.
+const LEVELS: usize = 11;
 
-const _: () = assert!(size_of::<Node>() == 16);
+/// No deadline. A deadline at the end of time is none.
+pub(crate) const NEVER: Instant = Instant::MAX;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Deadlines<N, L, U> {
-    nodes: N,
-    head: u32,
-    tail: u32,
-    tree: Tree<L, U>,
+pub(crate) struct Deadlines<S> {
+    /// One for each place that ever had a deadline, and for those before it.
+    leaves: S,
+    /// The minima, the level above the leaves first, the one of all last.
+    minima: S,
+    /// How many leaves the minima have room for: none, or at least two.
+    room: usize,
+    /// How many owners have a deadline.
+    count: usize,
 }
 
-impl<N: Store<Node>, L: Store<Instant>, U: Store<Instant>> Deadlines<N, L, U> {
+impl<S: Store<Instant>> Deadlines<S> {
     #[inline]
     pub(crate) fn empty() -> Self {
-        Self { nodes: N::empty(), head: NIL, tail: NIL, tree: Tree::empty() }
+        Self { leaves: S::empty(), minima: S::empty(), room: 0, count: 0 }
     }
 
-    /// Adds the deadline of a waiter that has none here. A deadline at the end of time is none.
+    /// Adds the deadline of an owner that has none. A deadline at the end of time is none.
     ///
-    /// Cost: O(1) in order, O(log n) else. Allocates when the place is new; an error is possible only then.
+    /// Cost: O(log n), O(1) on average. Allocates when a place is new; an error is possible only then.
     #[inline]
-    pub(crate) fn insert(&mut self, waiter: u32, at: Instant) -> Result<(), Full> {
+    pub(crate) fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
         if at == NEVER {
             return Ok(());
         }
-        if waiter as usize >= self.nodes.slots().len() {
-            self.grow(waiter)?;
+        let place = owner as usize;
+        if place >= self.leaves.slots().len() {
+            self.grow(place + 1)?;
         }
-        let tail = self.tail;
-        let nodes = self.nodes.slots_mut();
-        if tail != NIL && nodes[tail as usize].at > at || fires(Point::DeadlineInTree) {
-            return self.tree.insert(waiter, at);
-        }
-        let node = &mut nodes[waiter as usize];
-        assert!(node.at == NEVER, "a waiter has one deadline");
-        *node = Node { at, prev: tail, next: NIL };
-        self.tail = waiter;
-        match nodes.get_mut(tail as usize) {
-            Some(last) => last.next = waiter,
-            None => self.head = waiter,
+        let leaf = &mut self.leaves.slots_mut()[place];
+        assert!(*leaf == NEVER, "an owner has one deadline");
+        *leaf = at;
+        self.count += 1;
+        let minima = self.minima.slots_mut();
+        let (mut start, mut size, mut place) = (0, self.room, place);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            place /= ARITY;
+            let minimum = &mut minima[start + place];
+            if *minimum <= at {
+                break;
+            }
+            *minimum = at;
+            start += size;
         }
         Ok(())
     }
 
-    /// Removes the deadline of a waiter; does nothing when it has none.
+    /// Removes the deadline of a owner; false when it has none here.
     ///
-    /// Cost: as [`Deadlines::insert`], no allocation.
+    /// Cost: O(log n), O(1) on average.
     #[inline]
-    pub(crate) fn remove(&mut self, waiter: u32) {
-        let nodes = self.nodes.slots_mut();
-        let Some(node) = nodes.get_mut(waiter as usize) else { return };
-        if node.at == NEVER {
-            self.tree.remove(waiter);
+    pub(crate) fn remove(&mut self, owner: u32) {
+        let Some(leaf) = self.leaves.slots_mut().get_mut(owner as usize) else { return };
+        if *leaf == NEVER {
             return;
         }
-        let Node { prev, next, .. } = core::mem::replace(node, Node::NOWHERE);
-        match nodes.get_mut(prev as usize) {
-            Some(before) => before.next = next,
-            None => self.head = next,
-        }
-        match nodes.get_mut(next as usize) {
-            Some(after) => after.prev = prev,
-            None => self.tail = prev,
+        *leaf = NEVER;
+        self.count -= 1;
+        // Of the last one all minima are its own.
+        let earliest_of = |below: &[Instant], place| if self.count == 0 { NEVER } else { earliest_of(below, place) };
+        let mut place = owner as usize / ARITY;
+        let mut next = earliest_of(self.leaves.slots(), place);
+        let (mut start, mut size) = (0, self.room.div_ceil(ARITY));
+        let minima = self.minima.slots_mut();
+        loop {
+            let minimum = &mut minima[start + place];
+            if *minimum == next {
+                // Another's, or that of another who is as early.
+                break;
+            }
+            *minimum = next;
+            if size == 1 {
+                break;
+            }
+            place /= ARITY;
+            next = earliest_of(&minima[start..start + size], place);
+            start += size;
+            size = size.div_ceil(ARITY);
         }
     }
 
     /// The earliest deadline. Cost: O(1).
     #[inline]
     pub(crate) fn earliest(&self) -> Option<Instant> {
-        match (self.in_order(), self.tree.earliest()) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        }
+        self.minima.slots().last().copied().filter(|at| *at != NEVER)
     }
 
-    /// The deadline of a waiter.
+    /// The deadline of an owner.
     #[inline]
-    pub(crate) fn of(&self, waiter: u32) -> Option<Instant> {
-        let node = self.nodes.slots().get(waiter as usize)?;
-        if node.at == NEVER { self.tree.of(waiter) } else { Some(node.at) }
+    pub(crate) fn of(&self, owner: u32) -> Option<Instant> {
+        self.leaves.slots().get(owner as usize).copied().filter(|at| *at != NEVER)
     }
 
-    /// The waiter with the earliest deadline; of equal ones, any. Cost: O(log n).
+    /// The owner with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
     pub(crate) fn first(&self) -> Option<u32> {
-        match (self.in_order(), self.tree.earliest()) {
-            (Some(one), other) if other.is_none_or(|other| one <= other) => Some(self.head),
-            _ => self.tree.first(),
+        let at = self.earliest()?;
+        let mut levels = [(0, 0); LEVELS];
+        let (mut start, mut size, mut count) = (0, self.room, 0);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            levels[count] = (start, size);
+            start += size;
+            count += 1;
         }
+        let minima = self.minima.slots();
+        let mut place = 0;
+        for (start, size) in levels[..count - 1].iter().rev() {
+            place = first_at(&minima[*start..start + size], place, at)?;
+        }
+        u32::try_from(first_at(self.leaves.slots(), place, at)?).ok()
     }
 
-    /// Makes room for `count` waiters.
+    /// Makes room for `count` owners.
     pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
-        self.nodes.reserve(count)?;
-        self.tree.reserve(count)
+        let count = count.min(self.leaves.limit()) as usize;
+        self.leaves.reserve(u32::try_from(count).map_err(|_| Full)?)?;
+        if count > self.room { self.widen(count) } else { Ok(()) }
     }
 
-    fn in_order(&self) -> Option<Instant> {
-        self.nodes.slots().get(self.head as usize).map(|node| node.at)
-    }
-
-    /// Adds a place to all tables, so that a deadline that changes later needs none.
+    /// Adds leaves, up to `count`, and now and then twice as many minima.
     #[cold]
-    fn grow(&mut self, waiter: u32) -> Result<(), Full> {
-        self.tree.grow(waiter as usize + 1)?;
-        while self.nodes.slots().len() <= waiter as usize {
-            self.nodes.try_push(Node::NOWHERE)?;
+    pub(crate) fn grow(&mut self, count: usize) -> Result<(), Full> {
+        if count > self.room {
+            let limit = self.leaves.limit() as usize;
+            self.widen(count.saturating_mul(2).max(ARITY).min(limit).max(count))?;
+        }
+        while self.leaves.slots().len() < count {
+            self.leaves.try_push(NEVER)?;
         }
         Ok(())
     }
 
-    /// The list is in order, the tree is right, and every waiter has the deadline that it should, once.
-    pub(crate) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
-        let nodes = self.nodes.slots();
-        let mut in_order = 0;
-        let (mut prev, mut at) = (NIL, self.head);
-        while at != NIL {
-            let node = &nodes[at as usize];
-            assert_eq!(node.prev, prev, "waiter {at} does not point back");
-            assert!(prev == NIL || nodes[prev as usize].at <= node.at, "waiter {at} is out of order");
-            in_order += 1;
-            assert!(in_order <= nodes.len(), "the list has a cycle");
-            (prev, at) = (at, node.next);
+    /// Makes minima for `room` leaves, and fills them in.
+    fn widen(&mut self, room: usize) -> Result<(), Full> {
+        // A single leaf has a minimum too.
+        let room = room.max(2);
+        let (mut count, mut size) = (0, room);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            count += size;
         }
-        assert_eq!(self.tail, prev);
-        assert_eq!(in_order, nodes.iter().filter(|node| node.at != NEVER).count());
-        self.tree.assert_invariants(|waiter| {
-            let listed = nodes.get(waiter as usize).is_some_and(|node| node.at != NEVER);
-            if listed { None } else { expected(waiter) }
-        });
-        for (waiter, _) in (0..).zip(nodes) {
-            assert_eq!(self.of(waiter), expected(waiter), "deadline of waiter {waiter}");
+        self.minima.reserve(u32::try_from(count).map_err(|_| Full)?)?;
+        while self.minima.slots().len() < count {
+            self.minima.try_push(NEVER)?;
         }
+        self.room = room;
+        let minima = self.minima.slots_mut();
+        let (mut start, mut size) = (0, room.div_ceil(ARITY));
+        for (place, minimum) in minima[..size].iter_mut().enumerate() {
+            *minimum = earliest_of(self.leaves.slots(), place);
+        }
+        while size > 1 {
+            let (below, above) = minima[start..].split_at_mut(size);
+            start += size;
+            size = size.div_ceil(ARITY);
+            for (place, minimum) in above[..size].iter_mut().enumerate() {
+                *minimum = earliest_of(below, place);
+            }
+        }
+        Ok(())
     }
+
+    /// Every minimum is one, and every owner has the deadline that it should.
+    pub(crate) fn assert_invariants(&self, expected: impl Fn(u32) -> Option<Instant>) {
+        let leaves = self.leaves.slots();
+        for (owner, leaf) in (0..).zip(leaves) {
+            assert_eq!(*leaf, expected(owner).unwrap_or(NEVER), "deadline of owner {owner}");
+        }
+        assert!(leaves.len() <= self.room);
+        assert_eq!(self.count, leaves.iter().filter(|at| **at != NEVER).count());
+        let minima = self.minima.slots();
+        let (mut below, mut start, mut size) = (leaves, 0, self.room);
+        while size > 1 {
+            size = size.div_ceil(ARITY);
+            let level = &minima[start..start + size];
+            for (place, minimum) in level.iter().enumerate() {
+                assert_eq!(*minimum, earliest_of(below, place), "minimum {place} of {size}");
+            }
+            below = level;
+            start += size;
+        }
+        assert_eq!(minima.len(), start);
+        assert_eq!(self.earliest(), leaves.iter().copied().min().filter(|at| *at != NEVER));
+    }
+}
+
+/// The earliest of the eight under this place; those that do not exist are never.
+#[inline]
+fn earliest_of(below: &[Instant], place: usize) -> Instant {
+    let from = (place * ARITY).min(below.len());
+    let to = (from + ARITY).min(below.len());
+    below[from..to].iter().copied().min().unwrap_or(NEVER)
+}
+
+/// Which of the eight under this place is `at`.
+fn first_at(below: &[Instant], place: usize, at: Instant) -> Option<usize> {
+    let from = place * ARITY;
+    let to = (from + ARITY).min(below.len());
+    below.get(from..to)?.iter().position(|one| *one == at).map(|offset| from + offset)
 }

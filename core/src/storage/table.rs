@@ -1,8 +1,8 @@
 //! Slots with guarded keys, each on exactly one intrusive list; the list is the slot's state.
 
-use super::{Full, Store};
-use crate::sim::Serial;
-use crate::sim::chance::{Point, fires};
+use super::{Full, Slots, Store};
+use crate::hooks::{Point, Word, fires};
+use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
@@ -11,6 +11,22 @@ mod tests;
 
 /// No slot.
 pub(crate) const NIL: u32 = u32::MAX;
+
+/// The number of an owner of a slot; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Serial(pub(crate) u64);
+
+impl Hash for Serial {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Word::Serial.hash(self.0, state);
+    }
+}
+
+impl fmt::Debug for Serial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// Names a slot for as long as it is in use. The serial is unique in its table, starts at 1 and rises by
 /// one with each insertion, so a key that outlived its slot matches nothing.
@@ -27,9 +43,8 @@ impl Hash for Key {
 }
 
 /// A slot of a [`Table`].
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot<T> {
+pub(crate) struct Slot<T> {
     value: T,
     serial: Serial,
     prev: u32,
@@ -59,9 +74,8 @@ impl List {
 }
 
 /// A table of slots on `LISTS` lists. Freed slots are on a list of their own and are reused newest first.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Table<S, const LISTS: usize> {
-    store: S,
+pub(crate) struct Table<T, S, const LISTS: usize> {
+    store: Slots<Slot<T>, S>,
     lists: [List; LISTS],
     free: List,
     last_serial: Serial,
@@ -70,10 +84,11 @@ pub(crate) struct Table<S, const LISTS: usize> {
 /// The list number that marks a free slot.
 const FREE: u8 = u8::MAX;
 
-impl<S, const LISTS: usize> Table<S, LISTS> {
-    pub(crate) const fn new(empty: S) -> Self {
-        assert!(LISTS < FREE as usize);
-        Self { store: empty, lists: [List::EMPTY; LISTS], free: List::EMPTY, last_serial: Serial(0) }
+impl<T: Copy, S: Store<Slot<T>>, const LISTS: usize> Table<T, S, LISTS> {
+    #[inline]
+    pub(crate) fn empty() -> Self {
+        const { assert!(LISTS < FREE as usize) };
+        Self { store: Slots::empty(), lists: [List::EMPTY; LISTS], free: List::EMPTY, last_serial: Serial(0) }
     }
 
     /// How many slots are on `list`.
@@ -93,20 +108,11 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     pub(crate) const fn back(&self, list: u8) -> Option<u32> {
         some(self.lists[list as usize].tail)
     }
-}
 
-const fn some(index: u32) -> Option<u32> {
-    if index == NIL { None } else { Some(index) }
-}
-
-impl<S, const LISTS: usize> Table<S, LISTS> {
     /// Adds a slot at the back of `list`.
     ///
     /// Cost: O(1); may allocate when no freed slot is left.
-    pub(crate) fn insert<T: Copy>(&mut self, list: u8, value: T) -> Result<Key, Full>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn insert(&mut self, list: u8, value: T) -> Result<Key, Full> {
         debug_assert!((list as usize) < LISTS);
         let serial = Serial(self.last_serial.0 + 1);
         let index = if fires(Point::OtherPlace) { self.free.tail } else { self.free.head };
@@ -133,10 +139,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     }
 
     /// Frees a slot; every key of it is stale from now on.
-    pub(crate) fn remove<T: Copy>(&mut self, index: u32)
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn remove(&mut self, index: u32) {
         let slots = self.store.slots_mut();
         let Some(slot) = slots.get_mut(index as usize) else { return };
         debug_assert!(slot.list != FREE, "a free slot is freed again");
@@ -147,10 +150,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
     }
 
     /// Puts a slot at the back of another (or the same) list.
-    pub(crate) fn move_to<T: Copy>(&mut self, index: u32, list: u8)
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn move_to(&mut self, index: u32, list: u8) {
         let slots = self.store.slots_mut();
         let Some(from) = slots.get(index as usize).and_then(|slot| self.lists.get_mut(slot.list as usize)) else {
             return;
@@ -163,10 +163,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
 
     /// Puts a slot that is on list `from` at the back of list `to`: [`Table::move_to`] for hot paths that know both.
     #[inline(always)]
-    pub(crate) fn transfer<T: Copy>(&mut self, index: u32, from: u8, to: u8)
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn transfer(&mut self, index: u32, from: u8, to: u8) {
         let slots = self.store.slots_mut();
         debug_assert!(slots.get(index as usize).is_some_and(|slot| slot.list == from));
         unlink(slots, &mut self.lists[from as usize], index);
@@ -175,10 +172,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
 
     /// Puts the last slot of list `from`, if there is one, at the back of list `to`, and tells its key.
     #[inline(always)]
-    pub(crate) fn transfer_back<T: Copy>(&mut self, from: u8, to: u8) -> Option<Key>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn transfer_back(&mut self, from: u8, to: u8) -> Option<Key> {
         let slots = self.store.slots_mut();
         let list = &mut self.lists[from as usize];
         let index = list.tail;
@@ -196,10 +190,7 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
 
     /// The index that a key names, unless the key is stale.
     #[inline]
-    pub(crate) fn find<T: Copy>(&self, key: Key) -> Option<u32>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn find(&self, key: Key) -> Option<u32> {
         match self.store.slots().get(key.index as usize) {
             Some(slot) if slot.serial.0 == key.serial.get() => Some(key.index),
             _ => None,
@@ -208,123 +199,81 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
 
     /// The key of a slot in use.
     #[inline]
-    pub(crate) fn key<T: Copy>(&self, index: u32) -> Key
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn key(&self, index: u32) -> Key {
         let serial = self.store.slots().get(index as usize).map_or(Serial(0), |slot| slot.serial);
         Key { serial: NonZeroU64::new(serial.0).unwrap_or(NonZeroU64::MAX), index }
     }
 
     /// The list that a slot in use is on.
     #[inline]
-    pub(crate) fn list_of<T: Copy>(&self, index: u32) -> u8
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn list_of(&self, index: u32) -> u8 {
         self.store.slots().get(index as usize).map_or(FREE, |slot| slot.list)
     }
 
     /// The value of a slot, for hot paths: [`NIL`] has none.
     #[inline]
-    pub(crate) fn at<T: Copy>(&self, index: u32) -> Option<&T>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.store.slots().get(index as usize).map(|slot| &slot.value)
     }
 
     /// The value of the newest slot on `list`.
     #[inline(always)]
-    pub(crate) fn last<T: Copy>(&self, list: u8) -> Option<&T>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn last(&self, list: u8) -> Option<&T> {
         // No slot has the index `NIL`.
         self.at(self.lists[list as usize].tail)
     }
 
     /// The value that a key names, unless the key is stale or the slot is on another list, for hot paths.
     #[inline(always)]
-    pub(crate) fn find_on<T: Copy>(&self, key: Key, list: u8) -> Option<&T>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn find_on(&self, key: Key, list: u8) -> Option<&T> {
         let slot = self.store.slots().get(key.index as usize)?;
         (slot.serial.0 == key.serial.get() && slot.list == list).then_some(&slot.value)
     }
 
     /// The value of a slot, for hot paths.
     #[inline]
-    pub(crate) fn at_mut<T: Copy>(&mut self, index: u32) -> Option<&mut T>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.store.slots_mut().get_mut(index as usize).map(|slot| &mut slot.value)
     }
 
     #[inline]
-    pub(crate) fn get<T: Copy>(&self, index: u32) -> &T
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn get(&self, index: u32) -> &T {
         &self.store.slots()[index as usize].value
     }
 
     #[inline]
-    pub(crate) fn get_mut<T: Copy>(&mut self, index: u32) -> &mut T
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
         &mut self.store.slots_mut()[index as usize].value
     }
 
     /// The slot after `index` on its list.
     #[inline]
-    pub(crate) fn next<T: Copy>(&self, index: u32) -> Option<u32>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn next(&self, index: u32) -> Option<u32> {
         some(self.store.slots().get(index as usize)?.next)
     }
 
     /// Whether [`Table::insert`] has a place, short of the allocator refusing.
-    pub(crate) fn has_place<T: Copy>(&self) -> bool
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn has_place(&self) -> bool {
         self.free.len > 0 || self.store.slots().len() < self.store.limit() as usize
     }
 
     /// Whether any slot is in use.
-    pub(crate) fn has_any<T: Copy>(&self) -> bool
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn has_any(&self) -> bool {
         self.free.len as usize != self.store.slots().len()
     }
 
     /// How many slots there can ever be.
-    pub(crate) fn limit<T: Copy>(&self) -> u32
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn limit(&self) -> u32 {
         self.store.limit()
     }
 
     /// Makes room for `count` slots in all.
-    pub(crate) fn reserve<T: Copy>(&mut self, count: u32) -> Result<(), Full>
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn reserve(&mut self, count: u32) -> Result<(), Full> {
         self.store.reserve(count)
     }
 
     /// Every slot is on the list that it names, lists are well linked, and their lengths are true.
-    pub(crate) fn assert_invariants<T: Copy>(&self)
-    where
-        S: Store<Slot<T>>,
-    {
+    pub(crate) fn assert_invariants(&self) {
         let slots = self.store.slots();
         let mut seen = 0;
         for (number, list) in (0..).zip(&self.lists) {
@@ -337,6 +286,31 @@ impl<S, const LISTS: usize> Table<S, LISTS> {
             assert!(slot.serial <= self.last_serial);
         }
     }
+}
+
+impl<T: Clone, S: Store<Slot<T>>, const LISTS: usize> Clone for Table<T, S, LISTS> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), ..*self }
+    }
+}
+
+impl<T: PartialEq, S: Store<Slot<T>>, const LISTS: usize> PartialEq for Table<T, S, LISTS> {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.store, self.lists, self.free, self.last_serial)
+            == (&other.store, other.lists, other.free, other.last_serial)
+    }
+}
+
+impl<T: Eq, S: Store<Slot<T>>, const LISTS: usize> Eq for Table<T, S, LISTS> {}
+
+impl<T: Hash, S: Store<Slot<T>>, const LISTS: usize> Hash for Table<T, S, LISTS> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.store, self.lists, self.free, self.last_serial).hash(state);
+    }
+}
+
+const fn some(index: u32) -> Option<u32> {
+    if index == NIL { None } else { Some(index) }
 }
 
 fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {

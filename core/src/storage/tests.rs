@@ -32,13 +32,9 @@ pub(crate) fn assert_never_cut_silently(shown: &impl fmt::Display) {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scarce<T>(Vec<T>);
 
-impl<T> sealed::Sealed for Scarce<T> {}
-
 impl<T> Store<T> for Scarce<T> {
-    const EMPTY: Self = Self(Vec::new());
-
     fn empty() -> Self {
-        Self::EMPTY
+        Self(Vec::new())
     }
 
     fn slots(&self) -> &[T] {
@@ -102,9 +98,9 @@ pub(crate) fn hash(of: &impl Hash) -> u64 {
 }
 
 #[test]
-fn what_is_kept_beside_is_copied_and_compared_slot_by_slot() {
+fn a_store_is_copied_compared_and_hashed_slot_by_slot() {
     fn check<S: Store<u8>>() {
-        let mut one = Beside::<u8, S>::empty();
+        let mut one = Slots::<u8, S>::empty();
         one.try_push(3).expect("room");
         one.try_push(4).expect("room");
         let mut copy = one.clone();

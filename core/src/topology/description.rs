@@ -2,11 +2,11 @@
 //!
 //! Read first: SDAM, "ServerDescription", "TopologyDescription", "Server Description Equality" (SDAM-11..32, SDAM-61, LOG-18).
 
-use super::address::{self, HostAddress};
 use super::error::{Incompatibility, ServerError, WireMismatch};
 use super::texts::{TextId, TextsRef};
 use super::{TopologyId, TopologyType};
-use crate::sim::Past;
+use crate::address::HostAddress;
+use crate::time::Past;
 use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::time::Duration;
@@ -106,7 +106,7 @@ impl<'a> ServerDescription<'a> {
     /// The parts of its address.
     #[must_use]
     pub fn host_address(&self) -> HostAddress<'a> {
-        address::parts(self.address())
+        HostAddress::parse(self.address()).unwrap_or(HostAddress::Unix(self.address()))
     }
 
     /// What it is.

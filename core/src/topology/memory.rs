@@ -1,10 +1,9 @@
 //! Where a topology keeps its servers and texts.
 
 use super::description::Data;
-use super::texts::{TextId, TextSlot};
-use crate::storage::Store;
+use super::texts::TextId;
+use crate::storage::{Slots, Store};
 use crate::{Cause, Instant};
-use core::fmt;
 
 #[cfg(test)]
 mod tests;
@@ -82,9 +81,8 @@ impl Owed {
 }
 
 /// A place for a server.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct ServerSlot<N> {
+pub(super) struct ServerSlot<N> {
     pub(super) place: Place,
     /// It came, or went, in the update that is under way.
     pub(super) moved: bool,
@@ -96,31 +94,28 @@ pub struct ServerSlot<N> {
     pub(super) description: Description<N>,
 }
 
-mod sealed {
-    use super::{Instant, ServerSlot, Store, TextId, TextSlot, fmt};
-    use core::hash::Hash;
-
-    #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
-    pub trait Memory {
-        type Names: Store<TextId> + Clone + Eq + Hash + fmt::Debug;
-        type Servers: Store<ServerSlot<Self::Names>> + Clone + Eq + Hash + fmt::Debug;
-        type Texts: Store<TextSlot> + Clone + Eq + Hash + fmt::Debug;
-        type Bytes: Store<u8> + Clone + Eq + Hash + fmt::Debug;
-        type Order: Store<u16> + Clone + Eq + Hash + fmt::Debug;
-        /// As many as servers, for what others keep beside them.
-        type PerServer<T>: Store<T>;
-        /// When each of them is due.
-        type Due: Store<Instant> + Clone + Eq + Hash;
-        const NAMES_MAX: u16;
-        const SERVERS_MAX: u32;
-        const TEXTS_MAX: u16;
-        const BYTES_MAX: u32;
-    }
+/// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, `OnHeap`.
+pub trait Memory {
+    /// As many as servers.
+    type PerServer<T>: Store<T>;
+    /// As many as names in one server's reply.
+    type PerName<T>: Store<T>;
+    /// As many as different texts.
+    type PerText<T>: Store<T>;
+    /// The bytes of all texts.
+    type Bytes: Store<u8>;
+    /// The most names in one reply.
+    const NAMES_MAX: u16;
+    /// The most servers.
+    const SERVERS_MAX: u32;
+    /// The most texts.
+    const TEXTS_MAX: u16;
+    /// The most bytes of all texts together.
+    const BYTES_MAX: u32;
 }
-pub(crate) use sealed::Memory as Stores;
 
-/// Where a topology keeps its servers: [`Fixed`] or, with feature `alloc`, `OnHeap`. Sealed.
-pub trait Memory: Stores {}
+pub(super) type Names<M> = Slots<TextId, <M as Memory>::PerName<TextId>>;
+pub(super) type Servers<M> = Slots<ServerSlot<Names<M>>, <M as Memory>::PerServer<ServerSlot<Names<M>>>>;
 
 /// In place.
 ///
@@ -135,16 +130,13 @@ pub trait Memory: Stores {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fixed<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize>;
 
-impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize> Stores
+impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize> Memory
     for Fixed<SERVERS, NAMES, TEXTS, BYTES>
 {
-    type Names = heapless::Vec<TextId, NAMES>;
-    type Servers = heapless::Vec<ServerSlot<Self::Names>, SERVERS>;
-    type Texts = heapless::Vec<TextSlot, TEXTS>;
-    type Bytes = heapless::Vec<u8, BYTES>;
-    type Order = heapless::Vec<u16, TEXTS>;
     type PerServer<T> = heapless::Vec<T, SERVERS>;
-    type Due = heapless::Vec<Instant, SERVERS>;
+    type PerName<T> = heapless::Vec<T, NAMES>;
+    type PerText<T> = heapless::Vec<T, TEXTS>;
+    type Bytes = heapless::Vec<u8, BYTES>;
     const NAMES_MAX: u16 = at_most_u16(NAMES);
     const SERVERS_MAX: u32 = at_most_u16(SERVERS) as u32;
     const TEXTS_MAX: u16 = at_most_u16(TEXTS);
@@ -161,11 +153,6 @@ const fn truncated(count: usize) -> u32 {
     count as u32
 }
 
-impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: usize> Memory
-    for Fixed<SERVERS, NAMES, TEXTS, BYTES>
-{
-}
-
 /// On the heap, growing with the servers and their names; up to 2,048 servers, 512 names in a reply and 16,384
 /// different texts of 4 MiB together, so that no peer can make it grow without end. A reply that does not fit is treated as in [`Fixed`].
 #[cfg(feature = "alloc")]
@@ -173,19 +160,13 @@ impl<const SERVERS: usize, const NAMES: usize, const TEXTS: usize, const BYTES: 
 pub struct OnHeap;
 
 #[cfg(feature = "alloc")]
-impl Stores for OnHeap {
-    type Names = crate::storage::Heap<TextId>;
-    type Servers = crate::storage::Heap<ServerSlot<Self::Names>>;
-    type Texts = crate::storage::Heap<TextSlot>;
-    type Bytes = crate::storage::Heap<u8>;
-    type Order = crate::storage::Heap<u16>;
+impl Memory for OnHeap {
     type PerServer<T> = crate::storage::Heap<T>;
-    type Due = crate::storage::Heap<Instant>;
+    type PerName<T> = crate::storage::Heap<T>;
+    type PerText<T> = crate::storage::Heap<T>;
+    type Bytes = crate::storage::Heap<u8>;
     const NAMES_MAX: u16 = 512;
     const SERVERS_MAX: u32 = 2048;
     const TEXTS_MAX: u16 = 16_384;
     const BYTES_MAX: u32 = 4 << 20;
 }
-
-#[cfg(feature = "alloc")]
-impl Memory for OnHeap {}

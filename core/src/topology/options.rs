@@ -1,7 +1,7 @@
 //! What a topology starts from.
 
-use super::address::Address;
 use super::{TopologyConfigError, TopologyType};
+use crate::address::Address;
 
 /// What the user wants of a topology.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,15 +3,15 @@
 //! Read first: SDAM, "Parsing a hello or legacy hello response" (SDAM-13..32).
 
 use super::Topology;
-use super::address::Address;
 use super::description::Data;
 use super::error::{AddressField, Limit, ServerError};
 use super::hello::{HelloInfo, HelloLists, RoundTrip};
 use super::memory::{Memory, Place};
 use super::texts::TextId;
 use crate::Instant;
-use crate::sim::Past;
+use crate::address::Address;
 use crate::storage::{Full, Store};
+use crate::time::Past;
 use core::time::Duration;
 
 /// The longest set name, and the longest tag (its name and its value together), in bytes.

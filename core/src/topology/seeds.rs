@@ -2,11 +2,11 @@
 //!
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation".
 
-use super::address::Address;
 use super::event::SdamObserver;
 use super::memory::{Memory, Place};
 use super::{Topology, TopologyType};
 use crate::Instant;
+use crate::address::Address;
 use crate::storage::{Full, Store};
 
 impl<M: Memory> Topology<M> {

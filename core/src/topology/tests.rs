@@ -10,7 +10,7 @@ mod table;
 mod update;
 
 use super::*;
-use crate::{ObjectId, Observer};
+use crate::{HostAddress, ObjectId, Observer};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

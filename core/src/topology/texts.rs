@@ -4,18 +4,17 @@
 //! of the texts, and a text is found by binary search: no choice of names makes that slow, as it could with a hash.
 //! Nobody counts who uses a text: those that nobody marks are swept away when room is wanted.
 
-use super::memory::Stores;
-use crate::sim::origin;
-use crate::storage::{Full, Store};
+use super::memory::Memory;
+use crate::hooks::origin;
+use crate::storage::{Full, Slots, Store};
 use core::cmp::Ordering;
 
 #[cfg(test)]
 mod tests;
 
 /// Names a text for as long as a description has it.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TextId(pub(super) u16);
+pub(super) struct TextId(pub(super) u16);
 
 /// No text.
 const NONE: u16 = u16::MAX;
@@ -23,9 +22,8 @@ const NONE: u16 = u16::MAX;
 const HEAD: u32 = 4;
 
 /// Where a text is.
-#[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TextSlot {
+pub(super) struct TextSlot {
     offset: u32,
     /// The round in which it was marked last.
     mark: u32,
@@ -69,11 +67,11 @@ impl TextSlot {
 
 /// Texts, each once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Texts<M: Stores> {
-    bytes: M::Bytes,
-    slots: M::Texts,
+pub(super) struct Texts<M: Memory> {
+    bytes: Slots<u8, <M as Memory>::Bytes>,
+    slots: Slots<TextSlot, <M as Memory>::PerText<TextSlot>>,
     /// The numbers of the used slots, in the order of their texts.
-    order: M::Order,
+    order: Slots<u16, <M as Memory>::PerText<u16>>,
     /// The first free slot.
     free: u16,
     used: u16,
@@ -86,13 +84,13 @@ pub(super) struct Texts<M: Stores> {
 /// Below this many texts nothing is swept but for want of room.
 const SWEEP_MIN: u16 = 64;
 
-impl<M: Stores> Texts<M> {
+impl<M: Memory> Texts<M> {
     #[inline]
     pub(super) fn empty() -> Self {
         Self {
-            bytes: <M::Bytes as Store<_>>::empty(),
-            slots: <M::Texts as Store<_>>::empty(),
-            order: <M::Order as Store<_>>::empty(),
+            bytes: Store::empty(),
+            slots: Store::empty(),
+            order: Store::empty(),
             free: NONE,
             used: 0,
             kept: 0,

@@ -4,7 +4,7 @@
 
 use super::description::{Data, Meta};
 use super::error::{ElectionTuple, Limit, ServerError, WireMismatch};
-use super::memory::{Memory, Owed, Place, ServerSlot};
+use super::memory::{Memory, Names, Owed, Place, ServerSlot};
 use super::texts::TextId;
 use super::{CHANGES_MAX, MAX_WIRE_VERSION, MIN_WIRE_VERSION, Topology, TopologyType, memory};
 use crate::storage::{Full, Store};
@@ -350,7 +350,7 @@ impl<M: Memory> Topology<M> {
     }
 
     fn has_primary(&self) -> bool {
-        let is_primary = |slot: &ServerSlot<M::Names>| slot.description.data.server_type == ServerType::RsPrimary;
+        let is_primary = |slot: &ServerSlot<Names<M>>| slot.description.data.server_type == ServerType::RsPrimary;
         self.servers.slots().iter().any(|slot| slot.place == Place::Member && is_primary(slot))
     }
 

@@ -4,6 +4,7 @@
 
 use super::text;
 use super::{UriError, UriErrorKind};
+use crate::address::{self, HOST_MAX, HostAddress, is_ipv6, is_name};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,10 +12,6 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use percent_encoding::utf8_percent_encode;
 
-/// The port of a host that names none.
-pub const DEFAULT_PORT: u16 = 27_017;
-/// The longest name or path, in bytes.
-const HOST_MAX: usize = 255;
 /// The longest label of a name that is looked up, in bytes.
 const LABEL_MAX: usize = 63;
 
@@ -129,7 +126,7 @@ impl Host {
         }
     }
 
-    /// The port, if one is named; else it is [`DEFAULT_PORT`].
+    /// The port, if one is named; else it is [`HostAddress::PORT_DEFAULT`].
     #[must_use]
     pub const fn port(&self) -> Option<u16> {
         self.port
@@ -156,8 +153,7 @@ impl Host {
     }
 
     fn named(name: &str, port: Option<u16>) -> Result<Self, UriErrorKind> {
-        let is_plain = |byte: u8| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte);
-        if name.is_empty() || name.len() > HOST_MAX || !name.bytes().all(is_plain) {
+        if !is_name(name) {
             return Err(UriErrorKind::Host);
         }
         let name = name.to_ascii_lowercase();
@@ -165,7 +161,7 @@ impl Host {
         let seed = match port {
             Some(port) => format!("{name}:{port}"),
             // A seed that ends like this is a path, unless it has a port.
-            None if name.ends_with(".sock") => format!("{name}:{DEFAULT_PORT}"),
+            None if name.ends_with(".sock") => format!("{name}:{}", HostAddress::PORT_DEFAULT),
             None => name,
         };
         Ok(Self { seed, port, kind })
@@ -173,10 +169,7 @@ impl Host {
 
     /// An IPv6 address, perhaps with a zone.
     fn literal(literal: &str, port: Option<u16>) -> Result<Self, UriErrorKind> {
-        let (address, zone) = literal.split_once('%').map_or((literal, None), |(address, zone)| (address, Some(zone)));
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-        let zone_fits = zone.is_none_or(|zone| !zone.is_empty() && zone.bytes().all(is_plain));
-        if literal.len() > HOST_MAX - 2 || address.parse::<Ipv6Addr>().is_err() || !zone_fits {
+        if !is_ipv6(literal) {
             return Err(UriErrorKind::Host);
         }
         let literal = literal.to_ascii_lowercase();
@@ -213,7 +206,5 @@ fn is_bare_ipv6(raw: &str) -> bool {
 }
 
 fn parse_port(raw: &str, offset: usize) -> Result<u16, UriError> {
-    let digits = (1..=5).contains(&raw.len()) && raw.bytes().all(|byte| byte.is_ascii_digit());
-    let port = raw.parse().ok().filter(|port| digits && *port > 0);
-    port.ok_or(UriError::at(UriErrorKind::Port, offset))
+    address::parse_port(raw).ok_or(UriError::at(UriErrorKind::Port, offset))
 }

@@ -13,10 +13,10 @@ use core::task::Poll;
 use core::time::Duration;
 use embedded_io_async::{Read, Write};
 use futures_lite::FutureExt;
-use poolhouse_core::Cause;
 use poolhouse_core::client::Platform;
-use poolhouse_core::shell::{ConnectError, Endpoint, OperationError, Runtime, Wanted};
+use poolhouse_core::shell::{ConnectError, OperationError, Runtime, Wanted};
 use poolhouse_core::topology::ServerError;
+use poolhouse_core::{Cause, HostAddress};
 use std::net::TcpListener;
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
@@ -55,12 +55,12 @@ pub(super) fn add_hosted<P: Platform + Default>(suite: Suite) -> Suite {
 /// Connects to an address, in its own time.
 pub(super) async fn dial<R: Runtime>(runtime: &R, address: SocketAddr) -> Result<R::Stream, ConnectError> {
     let host = address.ip().to_string();
-    runtime.connect(&Endpoint::Tcp { host: &host, port: address.port() }, None).await
+    runtime.connect(&HostAddress::Tcp { host: &host, port: address.port() }, None).await
 }
 
 /// Sends a byte to and fro.
-async fn exchange<R: Runtime>(runtime: &R, endpoint: &Endpoint<'_>, peer: &Peer) {
-    let mut stream = runtime.connect(endpoint, None).await.expect("somebody listens");
+async fn exchange<R: Runtime>(runtime: &R, address: &HostAddress<'_>, peer: &Peer) {
+    let mut stream = runtime.connect(address, None).await.expect("somebody listens");
     let line = peer.accept().await;
     assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
     assert_eq!(line.read(1).await, b"?");
@@ -216,7 +216,7 @@ async fn unknown_host_is_a_dns_error<P: Platform + Default>(subject: &Hosted<P>)
     for host in ["nobody.poolhouse.invalid", "not a host", &"a".repeat(64), "127.0.0.1.", "a\0b"] {
         // Name servers may be silent. That means the same.
         let deadline = runtime.now().saturating_add(Duration::from_secs(2));
-        let error = runtime.connect(&Endpoint::Tcp { host, port: 9 }, Some(deadline)).await.err();
+        let error = runtime.connect(&HostAddress::Tcp { host, port: 9 }, Some(deadline)).await.err();
         assert_eq!(error, Some(Cause::Dns.into()), "{host:?}");
     }
 }
@@ -225,7 +225,7 @@ async fn known_host_is_found<P: Platform + Default>(subject: &Hosted<P>) {
     let found = subject.runtime().platform().resolve("localhost", 0).await.expect("every machine has it");
     let peer = Peer::listen_on(found.first().expect("an address").ip()).expect("a free port");
     let port = peer.address().port();
-    exchange(subject.runtime(), &Endpoint::Tcp { host: "localhost", port }, &peer).await;
+    exchange(subject.runtime(), &HostAddress::Tcp { host: "localhost", port }, &peer).await;
 }
 
 /// One that has been tried for a while: the next packet of the system's finds nobody.
@@ -241,13 +241,13 @@ async fn black_hole_that_closes_refuses<P: Platform + Default>(subject: &Hosted<
 
 async fn ipv6_is_reached<P: Platform + Default>(subject: &Hosted<P>) {
     let peer = Peer::listen_on(Ipv6Addr::LOCALHOST.into()).expect("a free port");
-    exchange(subject.runtime(), &Endpoint::Tcp { host: "::1", port: peer.address().port() }, &peer).await;
+    exchange(subject.runtime(), &HostAddress::Tcp { host: "::1", port: peer.address().port() }, &peer).await;
 }
 
 async fn unix_sockets_are_reached<P: Platform + Default>(subject: &Hosted<P>) {
     let (runtime, peer) = (subject.runtime(), UnixPeer::listen());
     let path = peer.path().to_str().expect("a path of ours");
-    let mut stream = runtime.connect(&Endpoint::Unix { path }, None).await.expect("somebody listens");
+    let mut stream = runtime.connect(&HostAddress::Unix(path), None).await.expect("somebody listens");
     assert!(runtime.is_private(&stream));
     let line = peer.accept().await;
     assert_eq!(stream.write(b"?").await.expect("a connection"), 1);
@@ -258,6 +258,6 @@ async fn unix_sockets_are_reached<P: Platform + Default>(subject: &Hosted<P>) {
     drop(stream);
     assert_eq!(line.read_to_end().await, (Vec::new(), true), "the end is seen");
     let nobody = format!("{path}.nobody.sock");
-    let error = runtime.connect(&Endpoint::Unix { path: &nobody }, None).await.err();
+    let error = runtime.connect(&HostAddress::Unix(&nobody), None).await.err();
     assert_eq!(error, Some(Cause::Network.into()));
 }

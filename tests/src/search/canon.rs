@@ -102,7 +102,7 @@ impl Hasher for Canon {
         match Word::of(word) {
             Some((Word::Time, number)) => self.time(number - 1),
             Some((Word::Generation, number)) => self.generation(number),
-            Some((Word::Serial | Word::Past, _)) => {}
+            Some((Word::Serial, _)) => {}
             None => panic!("a word of a kind that is not known: {word:#x}"),
         }
     }

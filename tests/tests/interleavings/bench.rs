@@ -11,15 +11,15 @@ use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
 use poolhouse_core::shell::{
-    ConnectError, Endpoint, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server,
-    ServerState, Subscribers, Wanted,
+    ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
+    Subscribers, Wanted,
 };
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{self, TopologyOptions};
 use poolhouse_core::wire::compress::Compressors;
 use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
 use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
-use poolhouse_core::{Cause, Instant};
+use poolhouse_core::{Cause, HostAddress, Instant};
 
 /// How often the time may be moved on.
 const MOVES_MAX: usize = 1_000;
@@ -331,7 +331,7 @@ impl Runtime for Bench {
         .await;
     }
 
-    async fn connect(&self, _: &Endpoint<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
+    async fn connect(&self, _: &HostAddress<'_>, _: Option<Instant>) -> Result<Stream, ConnectError> {
         if self.world.refuses.load(Ordering::Relaxed) {
             return Err(Cause::Network.into());
         }

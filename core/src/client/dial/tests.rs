@@ -1,9 +1,9 @@
 //! Dialling on virtual time: a platform whose addresses answer, refuse or are silent as they are told.
 
 use super::*;
-use crate::Instant;
 use crate::dns::{LookupError, Resolver, SrvAnswer};
-use crate::shell::{ConnectError, Endpoint, Runtime};
+use crate::shell::{ConnectError, Runtime};
+use crate::{HostAddress, Instant};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use core::task::Waker;
@@ -321,7 +321,7 @@ fn no_address_is_an_error() {
 }
 
 #[test]
-fn endpoint_is_resolved_only_when_it_is_a_name() {
+fn address_is_resolved_only_when_it_is_a_name() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone());
     let address = socket_address("10.0.0.1:7");
@@ -329,14 +329,14 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
         world.hosts = vec![("a.test", vec![address]), ("empty.test", vec![])];
         world.answers = vec![(address, Accepts { after_ms: 0 }), (socket_address("[::1]:7"), Refuses { after_ms: 0 })];
     });
-    let connect = |endpoint: Endpoint<'_>| {
-        let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
+    let connect = |address: HostAddress<'_>| {
+        let outcome = mock.run(net.connect(&address, None)).expect("an end");
         outcome.map(drop).map_err(|ConnectError { cause, .. }| cause)
     };
-    let tcp = |host| Endpoint::Tcp { host, port: 7 };
+    let tcp = |host| HostAddress::Tcp { host, port: 7 };
     assert_eq!(connect(tcp("10.0.0.1")), Ok(()));
     assert_eq!(connect(tcp("::1")), Err(crate::Cause::Network));
-    assert_eq!(connect(Endpoint::Unix { path: "/a.sock" }), Ok(()));
+    assert_eq!(connect(HostAddress::Unix("/a.sock")), Ok(()));
     assert!(mock.with(|world| world.resolved.is_empty()));
     assert_eq!(connect(tcp("a.test")), Ok(()));
     assert_eq!(connect(tcp("empty.test")), Err(crate::Cause::Dns));
@@ -348,7 +348,7 @@ fn endpoint_is_resolved_only_when_it_is_a_name() {
 #[test]
 fn lookup_ends_at_the_deadline_as_one_and_dialling_does_not() {
     let deadline = |ms: u64| Some(Instant::from_nanos(ms * 1_000_000));
-    let tcp = |host| Endpoint::Tcp { host, port: 7 };
+    let tcp = |host| HostAddress::Tcp { host, port: 7 };
     for with_resolver in [false, true] {
         let mock = Mock::default();
         let resolver = with_resolver.then(|| Arc::new(Silent) as Arc<dyn Resolver>);
@@ -428,8 +428,8 @@ fn host_that_the_resolver_leaves_to_the_platform_is_resolved_there() {
         world.answers = vec![(address, Accepts { after_ms: 0 })];
     });
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(SrvOnly)));
-    let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
-    assert!(mock.run(net.connect(&endpoint, None)).expect("an end").is_ok());
+    let address = HostAddress::Tcp { host: "a.test", port: 7 };
+    assert!(mock.run(net.connect(&address, None)).expect("an end").is_ok());
     assert_eq!(mock.with(|world| world.resolved.clone()), ["a.test"]);
 }
 
@@ -441,7 +441,7 @@ fn host_that_is_an_address_is_looked_up_by_nobody() {
     // Whoever asked this one would wait for ever.
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Silent)));
     for host in ["10.0.0.1", "::1"] {
-        let connected = mock.run(net.connect(&Endpoint::Tcp { host, port: 7 }, None));
+        let connected = mock.run(net.connect(&HostAddress::Tcp { host, port: 7 }, None));
         assert!(connected.expect("an end").is_ok(), "{host}");
     }
     assert_eq!(mock.begun(), log(&[(0, "10.0.0.1:7"), (0, "[::1]:7")]));
@@ -456,12 +456,12 @@ fn sockets_are_shown_by_their_kind_and_private_by_it() {
     mock.with(|world| world.answers = vec![(address, Accepts { after_ms: 0 })]);
     let net = super::super::Net::new(mock.clone());
     assert_eq!(std::format!("{net:?}"), "Net { platform: \"mock\", .. }");
-    let endpoints = [
-        (Endpoint::Tcp { host: "10.0.0.1", port: 7 }, "Tcp(..)", false),
-        (Endpoint::Unix { path: "/a.sock" }, "Unix(..)", true),
+    let addresses = [
+        (HostAddress::Tcp { host: "10.0.0.1", port: 7 }, "Tcp(..)", false),
+        (HostAddress::Unix("/a.sock"), "Unix(..)", true),
     ];
-    for (endpoint, shown, is_private) in endpoints {
-        let stream = mock.run(net.connect(&endpoint, None)).expect("an end").expect("connected");
+    for (host, shown, is_private) in addresses {
+        let stream = mock.run(net.connect(&host, None)).expect("an end").expect("connected");
         assert_eq!((std::format!("{stream:?}").as_str(), net.is_private(&stream)), (shown, is_private));
         let socket = match stream {
             Stream::Tcp(socket) | Stream::Unix(socket) => socket,
@@ -478,8 +478,8 @@ fn sockets_are_shown_by_their_kind_and_private_by_it() {
 fn resolver_without_addresses_has_not_resolved_the_name() {
     let mock = Mock::default();
     let net = super::super::Net::new(mock.clone()).with_resolver(Some(Arc::new(Empty)));
-    let endpoint = Endpoint::Tcp { host: "a.test", port: 7 };
-    let outcome = mock.run(net.connect(&endpoint, None)).expect("an end");
+    let address = HostAddress::Tcp { host: "a.test", port: 7 };
+    let outcome = mock.run(net.connect(&address, None)).expect("an end");
     assert_eq!(outcome.map(drop), Err(crate::Cause::Dns.into()));
 }
 

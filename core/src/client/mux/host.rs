@@ -7,7 +7,7 @@
 //! stream id which slot a reply is for.
 
 use super::link::Incoming;
-use super::options::{HostAddress, LOWER_VERSION_FOR};
+use super::options::{CqlHost, LOWER_VERSION_FOR};
 use crate::client::lock;
 use crate::machine::{Machine, Observer, Stale};
 use crate::mux::{
@@ -17,7 +17,7 @@ use crate::mux::{
 use crate::observe::contain;
 use crate::shell::{Subscribers, Tap, register};
 use crate::storage::Heap;
-use crate::storage::deadlines::{Deadlines, Node};
+use crate::storage::deadlines::Deadlines;
 use crate::wire::cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Version};
 use crate::{Cause, Instant};
 use alloc::string::String;
@@ -55,7 +55,7 @@ struct State {
     /// The slots of those that wait for a connection that takes them, by their place.
     queued: Vec<u32>,
     /// Until when requests may take, by slot.
-    deadlines: Deadlines<Heap<Node>, Heap<Instant>, Heap<Instant>>,
+    deadlines: Deadlines<Heap<Instant>>,
     /// When the session's clock comes here next, at the latest.
     alarm: Option<Instant>,
     /// Whether a connection had no free stream id when the pool's clock was last asked: then it may be due earlier once there is one.
@@ -207,7 +207,7 @@ impl Host {
     pub(super) fn new(
         now: Instant,
         id: MuxId,
-        address: &HostAddress,
+        address: &CqlHost,
         config: MuxConfig,
         version: Version,
         limits: Limits,

@@ -7,17 +7,17 @@
 use super::Shared;
 use super::host::{Host, Output, Outside};
 use super::options::PORT_DEFAULT;
-use crate::Cause;
 use crate::client::Platform;
 use crate::client::net::{Net, Stream};
 use crate::client::resolver::before;
 use crate::mux::MuxConnId;
-use crate::shell::{Endpoint, Runtime};
+use crate::shell::Runtime;
 use crate::wire::cql::{
     CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
     Header, Password, Version,
 };
 use crate::wire::peer_text::one_line;
+use crate::{Cause, HostAddress};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec;
@@ -134,11 +134,11 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
     let platform = shared.runtime.platform();
     let deadline = platform.now().saturating_add(shared.options.connect_timeout);
     let attempts = async {
-        let endpoint =
-            Endpoint::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
+        let address =
+            HostAddress::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
         let mut version = host.look(platform.now(), |_, version, _| version);
         loop {
-            let connected = shared.runtime.connect(&endpoint, Some(deadline)).await;
+            let connected = shared.runtime.connect(&address, Some(deadline)).await;
             let stream = connected.map_err(|error| {
                 let report = Some(error.reason).filter(|reason| !reason.is_none());
                 NotEstablished {

@@ -1,10 +1,10 @@
 //! What a session is told before it starts.
 
+use crate::HostAddress;
 use crate::client::{Error, OptionError};
 use crate::config::ConfigError;
 use crate::dns::Resolver;
 use crate::mux::{Distance, MuxConfig, MuxOptions};
-use crate::shell::Endpoint;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::uri::Secret;
@@ -35,14 +35,14 @@ const STARTUP_BYTES_MAX: usize = 32_768;
 
 /// Where a server is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct HostAddress {
+pub struct CqlHost {
     /// `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. Without a port it is 9042.
     pub address: String,
     /// How far away it is: which of the options it gets, and when its turn is.
     pub distance: Distance,
 }
 
-impl HostAddress {
+impl CqlHost {
     /// A host that is near.
     #[must_use]
     pub fn local(address: impl Into<String>) -> Self {
@@ -76,7 +76,7 @@ impl fmt::Debug for CqlCredential {
 #[non_exhaustive]
 pub struct SessionOptions {
     /// The servers; one at least. Each address once.
-    pub hosts: Vec<HostAddress>,
+    pub hosts: Vec<CqlHost>,
     /// Of the pools. Their distance is that of each host.
     pub mux: MuxOptions,
     /// The newest version of the protocol to speak. A server that does not speak it is asked for an older one, down to v3, for
@@ -106,7 +106,7 @@ impl SessionOptions {
     #[must_use]
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         Self {
-            hosts: hosts.into_iter().map(HostAddress::local).collect(),
+            hosts: hosts.into_iter().map(CqlHost::local).collect(),
             mux: MuxOptions::DEFAULT,
             version: Version::NEWEST,
             compressions: Vec::new(),
@@ -124,7 +124,7 @@ impl SessionOptions {
     /// With a host that is farther away.
     #[must_use]
     pub fn remote_host(mut self, address: impl Into<String>) -> Self {
-        self.hosts.push(HostAddress::remote(address));
+        self.hosts.push(CqlHost::remote(address));
         self
     }
 
@@ -224,16 +224,16 @@ impl SessionOptions {
 }
 
 /// Each is a host, and none is there twice.
-pub(super) fn check_hosts(hosts: &[HostAddress]) -> Result<(), Error> {
+pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
     if hosts.is_empty() || hosts.len() > HOSTS_MAX {
         let count = u64::try_from(hosts.len()).unwrap_or(u64::MAX);
         return Err(ConfigError::new("hosts", count, "be from 1 to 4096").into());
     }
     let mut places = Vec::with_capacity(hosts.len());
     for host in hosts {
-        match Endpoint::parse_with_port(&host.address, PORT_DEFAULT) {
-            Some(Endpoint::Tcp { host: name, port }) => places.push((name, port, host.address.as_str())),
-            Some(Endpoint::Unix { path }) => places.push((path, 0, host.address.as_str())),
+        match HostAddress::parse_with_port(&host.address, PORT_DEFAULT) {
+            Some(HostAddress::Tcp { host: name, port }) => places.push((name, port, host.address.as_str())),
+            Some(HostAddress::Unix(path)) => places.push((path, 0, host.address.as_str())),
             None => {
                 let rule = "be host, host:port, [ipv6]:port, or the path of a unix socket";
                 // Who gives a whole connection string may have given a password.

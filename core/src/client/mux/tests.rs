@@ -4,7 +4,7 @@ mod session;
 
 use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
 use super::link::Incoming;
-use super::options::HostAddress;
+use super::options::CqlHost;
 use super::plan::{Hosts, Plan};
 use super::{Rejection, RejectionReason, RequestError};
 use crate::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
@@ -57,7 +57,7 @@ impl Rig {
         let events = Subscribers::default();
         let config = options.validate().expect("good options");
         let now = Instant::from_nanos(1_000_000_000);
-        let address = HostAddress::local("db");
+        let address = CqlHost::local("db");
         let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events);
         let mut rig = Self { host, now, events, establish: Vec::new() };
         rig.turn(|_| ());
@@ -295,7 +295,7 @@ fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
 
 fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
     let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
-    let address = HostAddress { address: number.to_string(), distance };
+    let address = CqlHost { address: number.to_string(), distance };
     let (now, events) = (Instant::ORIGIN, Subscribers::default());
     (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
 }
@@ -515,7 +515,7 @@ fn what_may_have_been_executed_is_told_from_what_was_not() {
 
 #[test]
 fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
-    use super::{HostAddress, SessionOptions};
+    use super::{CqlHost, SessionOptions};
     let built = || SessionOptions::new(["db:1"]);
     let startup = |options: &[(&str, usize)]| {
         let options = options.iter().map(|(name, length)| ((*name).into(), "x".repeat(*length))).collect();
@@ -558,7 +558,7 @@ fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
     assert!(error.contains("[redacted]") && !error.contains("hunter2"), "{error}");
     let shown = alloc::format!("{:?}", built().credential("ann", "hunter2"));
     assert!(shown.contains("CqlCredential([redacted])") && !shown.contains("ann"), "{shown}");
-    assert_eq!(HostAddress::remote("db"), HostAddress { address: "db".into(), distance: Distance::Remote });
+    assert_eq!(CqlHost::remote("db"), CqlHost { address: "db".into(), distance: Distance::Remote });
 }
 
 fn reply_of(opcode: Opcode, body: &[u8]) -> super::Reply {

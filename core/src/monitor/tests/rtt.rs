@@ -223,23 +223,13 @@ fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
     assert_eq!(rig.only_dial().line(), Line::Rtt);
 }
 
-/// Two monitors that will do the same are one state to a search: samples tell them apart, the same ones do not.
+/// Two monitors that will do the same are one state to a search, whatever times they have measured.
 #[test]
-fn round_trip_times_and_lines_are_told_apart_by_their_hashes() {
+fn hashes_tell_lines_apart_and_leave_round_trip_times_out() {
     use crate::storage::tests::hash;
-    let of = |samples: &[u64]| {
-        let mut rtt = Rtt::new();
-        samples.iter().for_each(|sample| rtt.add_sample(ms(*sample)));
-        rtt
-    };
-    let different = [of(&[]), of(&[0]), of(&[3]), of(&[3, 3]), of(&[3, 5]), of(&[5, 3])];
-    for (at, one) in different.iter().enumerate() {
-        assert_eq!(hash(one), hash(&one.clone()));
-        assert!(different[..at].iter().all(|other| other != one && hash(other) != hash(one)), "{one:?}");
-    }
-    let mut forgotten = of(&[3, 5]);
-    forgotten.reset();
-    assert_eq!(hash(&forgotten), hash(&different[0]));
+    let mut rtt = Rtt::new();
+    rtt.add_sample(ms(3));
+    assert!(rtt != Rtt::new() && hash(&rtt) == hash(&Rtt::new()));
 
     let rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;

@@ -1,27 +1,17 @@
 //! Memory that is out, at each place where it is asked for.
 
 use super::*;
-use crate::pool::memory::{ServiceSlot, Stores};
-use crate::storage::deadlines::Node;
-use crate::storage::table::Slot;
 use crate::storage::tests::{Scarce, with_memory_for};
 
 /// The heap of an allocator that refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct OnScarce;
 
-impl Stores for OnScarce {
-    type Conns = Scarce<Slot<ConnSlot>>;
-    type Waiters = Scarce<Slot<WaiterSlot>>;
-    type Nodes = Scarce<Node>;
-    type Deadlines = Scarce<Instant>;
-    type Minima = Scarce<Instant>;
-    type Services = Scarce<Slot<ServiceSlot>>;
+impl Memory for OnScarce {
     type PerConn<T> = Scarce<T>;
     type PerWaiter<T> = Scarce<T>;
+    type PerService<T> = Scarce<T>;
 }
-
-impl Memory for OnScarce {}
 
 const NO_CONN: CheckOutError = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
 
@@ -88,7 +78,7 @@ fn population_without_memory_is_put_off_and_room_that_was_reserved_needs_none() 
     let ((), is_out) = with_memory_for(0, || world.tick(100));
     assert!(is_out);
     assert_eq!((world.counts(), world.pool.poll_timeout()), ([0; 4], Some(at(300))), "each pause is longer");
-    for count in 0..5 {
+    for count in 0..4 {
         let mut copy = world.pool.clone();
         let (refused, is_out) = with_memory_for(count, || copy.reserve(3, 20));
         assert_eq!((refused, is_out), (Err(Full), true), "{count}");

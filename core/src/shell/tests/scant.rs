@@ -1,26 +1,51 @@
 //! Memory that is used up: by replies, by connections and by those who wait. Where a runtime supplies nothing, its defaults hold.
 
 use super::*;
-use crate::pool::{Memory, Stores};
+use crate::pool::Memory;
+use crate::storage::Store;
 
-/// As [`Fixed`] has it.
-type Roomy = Fixed<3, 3>;
+/// Three elements of what a pool keeps, and `N` of what the shell keeps beside it.
+struct Few<T, const N: usize>(heapless::Vec<T, 3>);
 
-/// Less room for what the shell keeps beside the slots of a pool than for the slots.
-struct ScantMemory;
+impl<T, const N: usize> Store<T> for Few<T, N> {
+    fn empty() -> Self {
+        Self(heapless::Vec::new())
+    }
 
-impl Stores for ScantMemory {
-    type Conns = <Roomy as Stores>::Conns;
-    type Waiters = <Roomy as Stores>::Waiters;
-    type Nodes = <Roomy as Stores>::Nodes;
-    type Deadlines = <Roomy as Stores>::Deadlines;
-    type Minima = <Roomy as Stores>::Minima;
-    type Services = <Roomy as Stores>::Services;
-    type PerConn<T> = heapless::Vec<T, 2>;
-    type PerWaiter<T> = heapless::Vec<T, 1>;
+    fn slots(&self) -> &[T] {
+        &self.0
+    }
+
+    fn slots_mut(&mut self) -> &mut [T] {
+        &mut self.0
+    }
+
+    fn try_push(&mut self, slot: T) -> Result<(), Full> {
+        if self.0.len() < self.limit() as usize { self.0.push(slot).map_err(|_| Full) } else { Err(Full) }
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
+    fn reserve(&mut self, _count: u32) -> Result<(), Full> {
+        Ok(())
+    }
+
+    fn limit(&self) -> u32 {
+        let name = core::any::type_name::<T>();
+        let is_of_the_pool = ["::storage::", "::time::Instant"].iter().any(|path| name.contains(path));
+        if is_of_the_pool { 3 } else { u32::try_from(N).expect("few") }
+    }
 }
 
-impl Memory for ScantMemory {}
+struct ScantMemory;
+
+impl Memory for ScantMemory {
+    type PerConn<T> = Few<T, 2>;
+    type PerWaiter<T> = Few<T, 1>;
+    type PerService<T> = Few<T, 0>;
+}
 
 /// A buffer that cannot grow.
 struct Slab {

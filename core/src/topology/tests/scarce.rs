@@ -7,21 +7,16 @@ use crate::storage::tests::{Scarce, with_memory_for};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OnScarce;
 
-impl Stores for OnScarce {
-    type Names = Scarce<TextId>;
-    type Servers = Scarce<ServerSlot<Self::Names>>;
-    type Texts = Scarce<texts::TextSlot>;
-    type Bytes = Scarce<u8>;
-    type Order = Scarce<u16>;
+impl Memory for OnScarce {
     type PerServer<T> = Scarce<T>;
-    type Due = Scarce<Instant>;
+    type PerName<T> = Scarce<T>;
+    type PerText<T> = Scarce<T>;
+    type Bytes = Scarce<u8>;
     const NAMES_MAX: u16 = OnHeap::NAMES_MAX;
     const SERVERS_MAX: u32 = OnHeap::SERVERS_MAX;
     const TEXTS_MAX: u16 = OnHeap::TEXTS_MAX;
     const BYTES_MAX: u32 = OnHeap::BYTES_MAX;
 }
-
-impl Memory for OnScarce {}
 
 /// How many hosts and tags the server had in each change of a description that was known before, and has.
 #[derive(Default)]

@@ -3,7 +3,7 @@ use super::*;
 use alloc::format;
 use alloc::vec::Vec;
 
-fn intern<M: Stores>(texts: &mut Texts<M>, text: &str) -> Result<TextId, Full> {
+fn intern<M: Memory>(texts: &mut Texts<M>, text: &str) -> Result<TextId, Full> {
     let id = texts.intern([text.as_bytes(), &[], &[]]);
     texts.assert_invariants();
     id
@@ -143,14 +143,11 @@ fn text_for_which_memory_is_out_is_refused_and_may_come_later() {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Tight;
 
-impl Stores for Tight {
-    type Names = heapless::Vec<TextId, 1>;
-    type Servers = heapless::Vec<super::super::memory::ServerSlot<Self::Names>, 1>;
-    type Texts = heapless::Vec<TextSlot, 6>;
-    type Bytes = heapless::Vec<u8, 32>;
-    type Order = heapless::Vec<u16, 6>;
+impl Memory for Tight {
     type PerServer<T> = heapless::Vec<T, 1>;
-    type Due = heapless::Vec<crate::Instant, 1>;
+    type PerName<T> = heapless::Vec<T, 1>;
+    type PerText<T> = heapless::Vec<T, 6>;
+    type Bytes = heapless::Vec<u8, 32>;
     const NAMES_MAX: u16 = 100;
     const SERVERS_MAX: u32 = 100;
     const TEXTS_MAX: u16 = 100;

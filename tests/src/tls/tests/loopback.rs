@@ -8,8 +8,8 @@ use async_io::Async;
 use bson::doc;
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_lite::future::block_on;
-use poolhouse_core::Cause;
 use poolhouse_core::tls::{TlsConfig, TlsOptions, TlsStream};
+use poolhouse_core::{Cause, HostAddress};
 
 use super::super::{Versions, Wanted};
 use super::support::World;
@@ -127,28 +127,28 @@ fn client_in_plain_text_gets_nowhere() {
 #[test]
 fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
     use poolhouse_core::client::{Net, Stream};
-    use poolhouse_core::shell::{ConnectError, Endpoint, Runtime};
+    use poolhouse_core::shell::{ConnectError, Runtime};
     let world = World::new();
     let server = fake(&world, Versions::All);
     let net = Net::new(poolhouse_smol::Smol);
     let port = server.address().port();
-    let endpoint = Endpoint::Tcp { host: "127.0.0.1", port };
-    let plain = block_on(net.connect(&endpoint, None)).unwrap();
+    let address = HostAddress::Tcp { host: "127.0.0.1", port };
+    let plain = block_on(net.connect(&address, None)).unwrap();
     assert_eq!((format!("{plain:?}").as_str(), net.is_private(&plain)), ("Tcp(..)", false));
     let encrypting = net.clone().with_tls(Some(world.config()));
-    let stream = block_on(encrypting.connect(&endpoint, None)).unwrap();
+    let stream = block_on(encrypting.connect(&address, None)).unwrap();
     assert_eq!((format!("{stream:?}").as_str(), encrypting.is_private(&stream)), ("Tls(..)", true));
     // Encrypted, but to a server that was not verified.
     let mut insecure = TlsOptions::default();
     insecure.allow_invalid_certificates = true;
     let trusting = net.clone().with_tls(Some(TlsConfig::build(&insecure).unwrap()));
-    let unverified = block_on(trusting.connect(&endpoint, None)).unwrap();
+    let unverified = block_on(trusting.connect(&address, None)).unwrap();
     assert_eq!((format!("{unverified:?}").as_str(), trusting.is_private(&unverified)), ("Tls(..)", false));
     let Stream::Tls(stream) = stream else { panic!("it is encrypted") };
     let socket = stream.get_ref().get_ref().expect("of this process");
     assert_eq!(socket.get_ref().peer_addr().unwrap().port(), port);
     // The name that it is reached by is another then.
-    let named = Endpoint::Tcp { host: "localhost", port };
+    let named = HostAddress::Tcp { host: "localhost", port };
     let refused = block_on(encrypting.connect(&named, None)).map(drop);
     assert!(matches!(refused, Err(ConnectError { cause: Cause::Certificate(_), .. })), "{refused:?}");
 }

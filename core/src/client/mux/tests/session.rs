@@ -406,7 +406,7 @@ fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
     let session = &stage.session;
     let mut query = Box::pin(session.query("a", Consistency::One));
     assert!(poll(&mut query).is_pending());
-    session.set_hosts(&[HostAddress::local("b")]).expect("a good host");
+    session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
     assert!(poll(&mut query).is_pending(), "it waits for the other one");
     let [host] = &session.hosts()[..] else { panic!("one host") };
     assert_eq!((host.address.as_str(), host.state.queued), ("b", 1));
@@ -423,7 +423,7 @@ fn session_whose_tasks_were_dropped_serves_nobody() {
     assert!(poll(&mut query).is_pending());
     stage.platform.drop_tasks();
     assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
-    stage.session.set_hosts(&[HostAddress::local("b")]).expect("a good host");
+    stage.session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
     let mut query = Box::pin(stage.session.query("b", Consistency::One));
     assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
     stage.platform.run();

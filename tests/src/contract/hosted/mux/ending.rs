@@ -28,7 +28,7 @@ const LOST: usize = 8;
 fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
     let address = hole.address().to_string();
     move |mut options| {
-        options.hosts.push(poolhouse_core::client::mux::HostAddress::local(address));
+        options.hosts.push(poolhouse_core::client::mux::CqlHost::local(address));
         let narrow = narrow(u32::try_from(IDS).expect("a few"));
         options.mux(narrow).connect_timeout(Duration::from_secs(3600))
     }

@@ -110,7 +110,7 @@ async fn black_hole<P: Platform + Default>() {
     let address = hole.address().to_string();
     let rig = Rig::<P>::of(vec![server()], |options| {
         let mut options = options.connect_timeout(SOON);
-        options.hosts.insert(0, poolhouse_core::client::mux::HostAddress::local(address));
+        options.hosts.insert(0, poolhouse_core::client::mux::CqlHost::local(address));
         options
     });
     let begin = rig.session.now();

@@ -15,7 +15,7 @@ use core::task::{Context, Poll};
 use event_listener::Event;
 use futures_lite::{AsyncRead, AsyncWrite, FutureExt};
 use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{HostAddress, SessionOptions};
+use poolhouse_core::client::mux::{CqlHost, SessionOptions};
 use poolhouse_core::tls::TlsOptions;
 use rustls::ServerConfig;
 use std::io;
@@ -40,7 +40,7 @@ async fn both_ways<P: Platform + Default>(format: Format) {
     let identity = root.issue(&Wanted::server(&["127.0.0.1"])).identity();
     let front = Front::start(server.address(), &ServerTls::new(identity));
     let rig = Rig::<P>::of(vec![server], |options| {
-        let hosts = vec![HostAddress::local(front.address.to_string())];
+        let hosts = vec![CqlHost::local(front.address.to_string())];
         speaking(with_hosts(options, hosts), format).tls(tls)
     });
     rig.works().await;
@@ -59,7 +59,7 @@ async fn both_ways<P: Platform + Default>(format: Format) {
     eventually("nobody is connected", || rig.server().counts().open == 0).await;
 }
 
-fn with_hosts(mut options: SessionOptions, hosts: Vec<HostAddress>) -> SessionOptions {
+fn with_hosts(mut options: SessionOptions, hosts: Vec<CqlHost>) -> SessionOptions {
     options.hosts = hosts;
     options
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hooks::origin;
 
 #[test]
 fn numbers_begin_near_their_end_on_the_thread_that_wants_them_to() {
