@@ -33,17 +33,19 @@ mod tests;
 
 use crate::machine::{Machine, Observer, Stale};
 use crate::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig,
-    MonitorEvent, MonitorState,
+    CheckOutcome, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig, MonitorEvent,
+    MonitorState,
 };
 use crate::observe::EventContext;
 use crate::sim::chance::{Point, fires};
 use crate::storage::tree::Tree;
 use crate::storage::{Beside, Full};
 use crate::topology::{
-    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology,
-    TopologyAction, TopologyConfig, TopologyId, TopologyType, Verdict,
+    AppError, CheckAction, Memory, PoolCommand, RoundTrip, SdamObserver, Stores, Topology, TopologyAction,
+    TopologyConfig, TopologyId, TopologyType, Verdict,
 };
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
 use core::ops::Range;
@@ -195,8 +197,7 @@ impl<M: Memory> Control<M> {
 
     /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
     ///
-    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok, and
-    ///   a reply without it counts as that.
+    /// - `matched`: whether another reply follows.
     ///
     /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes. Owes [`ControlAction::WakeSelectors`] if it ends
     /// a check.
@@ -205,29 +206,23 @@ impl<M: Memory> Control<M> {
     ///
     /// [`Stale`]: the connection is given up; nothing changed.
     ///
-    /// # Panics
-    ///
-    /// When a check succeeds by a reply without its `hello`.
-    ///
     /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
-    pub fn handle_reply<L: HelloLists>(
+    pub fn handle_reply(
         &mut self,
         now: Instant,
         server: ServerId,
         line: LineId,
-        reply: &CheckReply,
-        hello: Option<&HelloInfo<'_, L>>,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        // A reply of which there is nothing to tell is none that is ok.
-        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
-        monitor.handle_reply(now, line, &reply, &mut observer_there)?;
+        monitor.handle_reply(now, line, reply, matched, &mut observer_there)?;
         let rtt = monitor.rtt();
         let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
-        if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
-            self.topology.handle_hello(now, server, hello, round_trip, observer);
+        if let Some(CheckOutcome::Succeeded { .. }) = monitor.outcome() {
+            self.topology.handle_hello(now, server, reply, round_trip, observer);
             self.settle(now, server, observer);
         }
         self.conclude(now, server, observer);
@@ -255,11 +250,11 @@ impl<M: Memory> Control<M> {
     }
 
     /// News: the hello of an application's connection, which tells of the server as a check does (MON-20).
-    pub fn handle_app_hello<L: HelloLists>(
+    pub fn handle_app_hello(
         &mut self,
         now: Instant,
         server: ServerId,
-        hello: &HelloInfo<'_, L>,
+        hello: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
         let now = self.hold_clock(now);

@@ -29,7 +29,7 @@
 //! the order in which things are applied:
 //!
 //! ```text
-//! monitor.handle_reply(now, line, &reply, observer)?;          // HeartbeatSucceeded
+//! monitor.handle_reply(now, line, &reply, matched, observer)?;          // HeartbeatSucceeded
 //! if let Some(outcome) = monitor.outcome() {
 //!     let known = apply(outcome, reply);                       // ServerDescriptionChanged, then the pool's events
 //!     monitor.settle(now, known, observer);                    // HeartbeatStarted of the next check, if it is now
@@ -59,7 +59,7 @@ mod tests;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
-pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction};
+pub use action::{CheckOutcome, HelloKind, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;
@@ -70,6 +70,8 @@ use crate::monitor::link::{Link, Step};
 use crate::server::{ServerId, TopologyVersion};
 use crate::sim::Serial;
 use crate::time::Instant;
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 
 /// What follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -388,7 +390,7 @@ impl Monitor {
     /// is no failed check. At or after the deadline it is too late, and counts as a timeout.
     ///
     /// - `now`: the clock of every other call. `line`: from the `SendHello` or `ReadNext`.
-    /// - `reply`: every reply, in the order of arrival (MON-30).
+    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one follows.
     ///
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s.
     /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if the check line was being waited for. May leave an outcome.
@@ -406,7 +408,8 @@ impl Monitor {
         &mut self,
         now: Instant,
         line: LineId,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
@@ -420,7 +423,7 @@ impl Monitor {
                 Some(Cause::Protocol)
             } else if !reply.ok {
                 Some(Cause::Command { code: reply.code })
-            } else if reply.more_to_come && !exchange.step.is_awaited() {
+            } else if matched == Matched::MoreComes && !exchange.step.is_awaited() {
                 Some(Cause::Protocol)
             } else {
                 None
@@ -428,7 +431,7 @@ impl Monitor {
         });
         match (failure, line.line) {
             (Some(cause), _) => self.fail(now, line.line, cause, observer),
-            (None, Line::Check) => self.succeed_check(now, reply, observer),
+            (None, Line::Check) => self.succeed_check(now, reply, matched, observer),
             (None, Line::Rtt) => self.succeed_ping(now, reply),
         }
         Ok(())

@@ -59,7 +59,6 @@ mod address;
 mod description;
 mod error;
 mod event;
-mod hello;
 mod judge;
 mod memory;
 mod options;
@@ -74,7 +73,8 @@ mod texts;
 mod update;
 
 pub use action::{
-    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
+    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, RoundTrip,
+    TopologyAction, Verdict,
 };
 pub use address::HostAddress;
 pub use description::{ServerDescription, TopologyDescription};
@@ -82,7 +82,6 @@ pub use error::{
     AddressField, ElectionTuple, Incompatibility, Limit, ServerError, StateChange, TopologyConfigError, WireMismatch,
 };
 pub use event::{SdamEvent, SdamObserver};
-pub use hello::{HelloInfo, HelloLists, RoundTrip};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
 pub(crate) use memory::Stores;
@@ -93,6 +92,7 @@ pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription
 
 use crate::sim::origin;
 use crate::storage::{Full, Store};
+use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use address::{Address, is_path};
 use core::fmt;
@@ -316,7 +316,8 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &SdamEvent::TopologyClosed { topology: self.id });
     }
 
-    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection.
+    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection. A reply that is not ok
+    /// is ignored: a monitor's is news for [`Topology::handle_failed`].
     ///
     /// Returns whether the server is a member and known now: what a monitor's `settle` asks for. News of a server that
     /// is no member changes nothing, nor does a reply whose topologyVersion is older than what is known.
@@ -334,7 +335,7 @@ impl<M: Memory> Topology<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        hello: &HelloInfo<'_, impl HelloLists>,
+        hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
         observer: &mut impl SdamObserver,
     ) -> bool {
@@ -344,7 +345,7 @@ impl<M: Memory> Topology<M> {
             return true;
         }
         let known = self.servers.slots()[place].description.data;
-        if is_older(hello.topology_version, known.topology_version) {
+        if !hello.ok || is_older(hello.topology_version, known.topology_version) {
             return known.server_type.is_known();
         }
         self.begin();

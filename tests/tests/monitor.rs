@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions,
-};
+use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions};
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::model::monitor::Counts;
+use poolhouse_tests::reply::CheckReply;
 
 /// splitmix64.
 struct Random(u64);
@@ -141,7 +141,7 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
                         breaks = Some((ms + 10, line));
                     } else if first {
                         greeted.push(line);
-                        monitor.handle_reply(now, line, &reply, &mut ()).expect("current");
+                        monitor.handle_reply(now, line, &reply.hello(), reply.matched(), &mut ()).expect("current");
                     }
                 }
                 Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
@@ -192,7 +192,9 @@ fn a_healthy_server_is_checked_for_ever() {
                 MonitorAction::Dial(line) => monitor.handle_dialed(now, line, &mut seen).expect("dialing"),
                 MonitorAction::SendHello { line, .. } => {
                     now = now.saturating_add(Duration::from_millis(3));
-                    monitor.handle_reply(now, line, &CheckReply::OK, &mut seen).expect("current");
+                    monitor
+                        .handle_reply(now, line, &CheckReply::OK.hello(), Matched::Last, &mut seen)
+                        .expect("current");
                     monitor.settle(now, true, &mut seen);
                 }
                 MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => panic!("nothing of the kind: {action:?}"),

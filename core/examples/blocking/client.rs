@@ -3,10 +3,9 @@
 use core::fmt;
 use core::hash::BuildHasher;
 use core::time::Duration;
-use poolhouse_core::convert::hello_info;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::Health;
-use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanReply, ScanStep, SocketId};
+use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanStep, SocketId};
 use poolhouse_core::selection::{DetailedSelectionError, SelectionCriteria};
 use poolhouse_core::topology::{
     AppErrorKind, CommandError, HandshakePhase, HostAddress, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
@@ -236,17 +235,8 @@ impl Client {
         };
         let answered = self.exchange_hello(&mut connection, hello, deadline).and_then(|()| {
             let body = connection.reply()?;
-            let common = CommandReply::parse(body).map_err(|_| Cause::Protocol)?;
-            // A reply that is not ok has none of hello's fields; one that is must have them right.
-            let hello = if common.ok { Some(HelloReply::parse(body).map_err(|_| Cause::Protocol)?) } else { None };
-            let reply = ScanReply {
-                code: common.code.unwrap_or(0),
-                overloaded: common.labels().contains(Labels::SYSTEM_OVERLOADED_ERROR),
-                hello_ok: hello.is_some_and(|hello| hello.hello_ok),
-                server_connection: hello.and_then(|hello| hello.connection_id),
-            };
-            let info = hello.as_ref().map(hello_info);
-            let _ = self.scan.handle_reply(self.now(), socket, &reply, info.as_ref(), &mut self.events);
+            let hello = HelloReply::parse(body).map_err(|_| Cause::Protocol)?;
+            let _ = self.scan.handle_reply(self.now(), socket, &hello, &mut self.events);
             Ok(())
         });
         self.sockets.insert(socket, connection);

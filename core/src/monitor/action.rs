@@ -93,35 +93,6 @@ pub enum MonitorAction {
     Hangup(LineId),
 }
 
-/// What a monitor must know of a reply to a hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CheckReply {
-    /// Whether `ok` is 1.
-    pub ok: bool,
-    /// `code`, for a reply that is not ok; 0 when it has none.
-    pub code: i32,
-    /// Whether the reply has `helloOk: true`.
-    pub hello_ok: bool,
-    /// Whether the message has the moreToCome flag.
-    pub more_to_come: bool,
-    /// `topologyVersion`, if the reply has it.
-    pub topology_version: Option<TopologyVersion>,
-    /// `connectionId`, if the reply has it.
-    pub server_connection: Option<i64>,
-}
-
-impl CheckReply {
-    /// `ok: 1` and nothing else that concerns a monitor.
-    pub const OK: Self = Self {
-        ok: true,
-        code: 0,
-        hello_ok: false,
-        more_to_come: false,
-        topology_version: None,
-        server_connection: None,
-    };
-}
-
 /// How a check ended: what the composer must apply to the server's description and to its pool before it calls
 /// [`Monitor::settle`](super::Monitor::settle).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,11 +6,13 @@ use crate::cause::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::{Conn, Step};
 use crate::monitor::{
-    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent,
-    Next, Phase, later,
+    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent, Next, Phase,
+    later,
 };
 use crate::sim::Serial;
 use crate::time::Instant;
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 
 impl Monitor {
     /// A fresh name for the next connection of `line`.
@@ -87,7 +89,7 @@ impl Monitor {
         }
     }
 
-    pub(super) fn succeed_ping(&mut self, now: Instant, reply: &CheckReply) {
+    pub(super) fn succeed_ping(&mut self, now: Instant, reply: &HelloReply<'_>) {
         let since = self.ping.exchange().map(|exchange| exchange.since.0).expect("the reply was due");
         self.ping.answered(reply);
         self.rtt.add_sample(now.saturating_since(since));
@@ -97,7 +99,8 @@ impl Monitor {
     pub(super) fn succeed_check(
         &mut self,
         now: Instant,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) {
         assert!(matches!(self.phase, Phase::Checking), "the reply was due");
@@ -112,7 +115,7 @@ impl Monitor {
         let id = self.heartbeat_id(conn);
         let next = match reply.topology_version {
             _ if !self.config.streaming_enabled() => Next::Wait,
-            _ if reply.more_to_come => Next::ReadOn,
+            _ if matched == Matched::MoreComes => Next::ReadOn,
             Some(version) => Next::Await(version),
             None => Next::Wait,
         };

@@ -100,8 +100,8 @@ impl Rig {
         result
     }
 
-    fn reply(&mut self, line: LineId, reply: &CheckReply) -> Result<(), Stale> {
-        let result = self.monitor.handle_reply(self.now, line, reply, &mut self.log);
+    fn reply(&mut self, line: LineId, reply: &Answer) -> Result<(), Stale> {
+        let result = self.monitor.handle_reply(self.now, line, &reply.0, reply.1, &mut self.log);
         self.monitor.assert_invariants();
         result
     }
@@ -177,12 +177,17 @@ impl Rig {
     }
 }
 
+/// A reply, and whether another one follows.
+type Answer = (HelloReply<'static>, Matched);
+
+/// A good reply without other fields.
+const OK: Answer = (HelloReply::OK, Matched::Last);
 /// A good reply of a server that can stream.
-const VERSIONED: CheckReply = CheckReply { topology_version: Some(version(1)), ..CheckReply::OK };
+const VERSIONED: Answer = (HelloReply { topology_version: Some(version(1)), ..HelloReply::OK }, Matched::Last);
 /// A good reply, with another one to come.
-const STREAMED: CheckReply = CheckReply { more_to_come: true, ..VERSIONED };
+const STREAMED: Answer = (VERSIONED.0, Matched::MoreComes);
 /// A reply with `ok: 0`.
-const REFUSED: CheckReply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
+const REFUSED: Answer = (HelloReply { ok: false, code: 91, ..HelloReply::OK }, Matched::Last);
 
 const fn version(counter: i64) -> TopologyVersion {
     TopologyVersion { process_id: ObjectId([1; 12]), counter }

@@ -62,24 +62,6 @@ pub enum ScanAction {
     },
 }
 
-/// What a scan must know of a reply to a hello, besides the topology's part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ScanReply {
-    /// `code`, for a reply that is not ok; 0 when it has none.
-    pub code: i32,
-    /// Whether a reply that is not ok has the label `SystemOverloadedError`.
-    pub overloaded: bool,
-    /// Whether the reply has `helloOk: true`.
-    pub hello_ok: bool,
-    /// `connectionId`, if the reply has it.
-    pub server_connection: Option<i64>,
-}
-
-impl ScanReply {
-    /// A good reply without anything else that concerns a scan.
-    pub const OK: Self = Self { code: 0, overloaded: false, hello_ok: false, server_connection: None };
-}
-
 /// What a selection wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanStep {

@@ -1,7 +1,8 @@
 //! The one connection to a server, and what its checks have left.
 
-use super::action::{ScanAction, ScanHello, ScanReply, SocketId};
+use super::action::{ScanAction, ScanHello, SocketId};
 use crate::monitor::{HeartbeatId, Rtt};
+use crate::wire::hello::HelloReply;
 use crate::{Instant, ServerId};
 
 /// What a connection is doing.
@@ -36,10 +37,10 @@ impl Socket {
     }
 
     /// Takes from a good reply what concerns the connection.
-    pub(super) fn answered(&mut self, now: Instant, reply: &ScanReply) {
+    pub(super) fn answered(&mut self, now: Instant, reply: &HelloReply<'_>) {
         self.greeted = true;
         self.hello_ok |= reply.hello_ok;
-        self.server_connection = self.server_connection.or(reply.server_connection);
+        self.server_connection = self.server_connection.or(reply.connection_id);
         self.step = Step::Idle { since: now };
     }
 

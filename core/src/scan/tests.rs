@@ -144,14 +144,18 @@ impl World {
                 self.scan.handle_timeout(self.time(), &mut self.events);
             }
             Is::Failing(code, overloaded) => {
-                let reply = ScanReply { code, overloaded, ..ScanReply::OK };
-                self.scan.handle_reply(now, socket, &reply, None::<&HelloInfo<'_>>, &mut self.events).expect("asked");
+                let labels = if overloaded { Labels::SYSTEM_OVERLOADED_ERROR } else { Labels::NONE };
+                let reply = HelloReply { ok: false, code, labels, ..HelloReply::OK };
+                self.scan.handle_reply(now, socket, &reply, &mut self.events).expect("asked");
             }
             Is::Good(server_type, hosts, primary) => {
                 self.now += 1;
-                let hello = HelloInfo { primary, ..hello(server_type, Lists { hosts, tags: &[] }) };
-                let reply = ScanReply { hello_ok: true, ..ScanReply::OK };
-                self.scan.handle_reply(self.time(), socket, &reply, Some(&hello), &mut self.events).expect("asked");
+                let hello = HelloReply {
+                    primary,
+                    hello_ok: true,
+                    ..hello(server_type, Lists { hosts, tags: &[], ..Lists::default() })
+                };
+                self.scan.handle_reply(self.time(), socket, &hello, &mut self.events).expect("asked");
             }
         }
     }

@@ -8,14 +8,12 @@ use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::{ClockState, is_earlier};
-use crate::convert::{check_reply, hello_info};
 use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::topology::TopologyType;
 use crate::wire::Phase;
-use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
 use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
 use crate::wire::message::Flags;
@@ -195,20 +193,15 @@ impl<R: Runtime> Hub<R> {
     ) -> Result<(), ExchangeError> {
         let matched = connection.receive().await?;
         let body = connection.reply()?;
-        let common = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
-        let code = common.code.unwrap_or(0);
-        // A reply that is not ok has none of hello's fields; one that is must have them right.
-        let hello =
-            if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
-        let reply = check_reply(&hello, code, matched);
+        let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
         let id = server.id();
         // Late news changes nothing.
         let _ = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            control.handle_reply(now, id, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
+            control.handle_reply(now, id, line, &hello, matched, &mut tap)
         });
         #[cfg(feature = "alloc")]
-        if common.ok && line.line() == Line::Check {
+        if hello.ok && line.line() == Line::Check {
             self.note_reply(server, &hello);
         }
         // The next hello may be a whole heartbeat away.

@@ -8,10 +8,10 @@ mod metadata;
 mod reply;
 mod request;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use environment::{Environment, Faas};
 pub use metadata::{APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions};
-pub use reply::{HelloReply, LastWrite, Sizes};
+pub use reply::{HelloReply, Sizes};
 pub(crate) use request::encode_handshake_hello_with;
 pub use request::{AwaitHello, HandshakeHello, HelloCommand, ServerApi, encode_handshake_hello, encode_hello};

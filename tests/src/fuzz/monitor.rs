@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
+use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode,
-    Stale,
+    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode, Stale,
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, Machine, ObjectId, ServerId, TopologyVersion};
 
@@ -225,7 +225,7 @@ impl Life {
 
     fn reply(&mut self, id: LineId, reply: &CheckReply) {
         let before = Monitor::clone(&self.monitor);
-        let result = self.monitor.handle_reply(self.now, id, reply, &mut self.events);
+        let result = self.monitor.handle_reply(self.now, id, &reply.hello(), reply.matched(), &mut self.events);
         let current = self.model.reply(self.now, id, reply);
         self.check_stale(&before, result, current);
     }
@@ -305,7 +305,7 @@ fn foreign_ids() -> Vec<LineId> {
             }
             Some(MonitorAction::SendHello { line, .. }) => {
                 let reply = CheckReply { topology_version: Some(version(0, 0)), ..CheckReply::OK };
-                let _ = other.handle_reply(now, line, &reply, &mut ());
+                let _ = other.handle_reply(now, line, &reply.hello(), reply.matched(), &mut ());
             }
             Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
             None => other.handle_timeout(now, &mut ()),

@@ -4,11 +4,9 @@ use core::fmt::Write;
 use core::time::Duration;
 
 use poolhouse_core::control::Control;
-use poolhouse_core::convert::{check_reply, hello_info};
 use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::topology::{Fixed, TopologyId, TopologyOptions};
 use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::hello::{AwaitHello, HelloCommand, HelloReply, encode_hello};
 use poolhouse_core::wire::message::{
     Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, Matched, OP_MSG, RequestIds, decode_message,
@@ -284,13 +282,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
             None => return self.failed(line, Cause::Network),
         };
         let document = RawDocument::new(&body).expect("it was read");
-        let Ok(common) = CommandReply::parse(document) else { return self.failed(line, Cause::Protocol) };
-        let hello = if common.ok { HelloReply::parse(document) } else { Ok(HelloReply::default()) };
-        let Ok(hello) = hello else { return self.failed(line, Cause::Protocol) };
+        let Ok(hello) = HelloReply::parse(document) else { return self.failed(line, Cause::Protocol) };
         self.watched.replies += 1;
-        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-        let info = common.ok.then(|| hello_info(&hello));
-        let _ = self.control.handle_reply(self.now, self.server, line, &reply, info.as_ref(), &mut self.log);
+        let _ = self.control.handle_reply(self.now, self.server, line, &hello, matched, &mut self.log);
         true
     }
 

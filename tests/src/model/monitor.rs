@@ -9,9 +9,10 @@ mod trace;
 
 use core::time::Duration;
 
+use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorEvent,
-    MonitorOptions, ServerMonitoringMode,
+    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions,
+    ServerMonitoringMode,
 };
 use poolhouse_core::{Cause, Instant, Machine, ServerId, TopologyVersion};
 pub use trace::{Counts, Trace};

@@ -4,10 +4,11 @@ use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;
+use crate::reply::CheckReply;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
+    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
     ServerMonitoringMode, Stale,
 };
 use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
@@ -258,7 +259,8 @@ impl Scope for Shape {
             Input::Reply(line, answer, is_known) => {
                 known = is_known;
                 let (id, reply) = (state.lines[place(line)].expect("the host has one"), reply(answer));
-                let told = state.monitor.handle_reply(state.now, id, &reply, &mut state.events);
+                let told =
+                    state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
                 let expected = state.model.reply(state.now, id, &reply);
                 state.note(told, expected);
             }

@@ -3,9 +3,10 @@
 
 use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;
+use crate::reply::CheckReply;
 use alloc::collections::BTreeMap;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorState};
+use poolhouse_core::monitor::{Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorState};
 use poolhouse_core::topology::OnHeap;
 use poolhouse_core::{Cause, Instant, Machine, ServerId};
 
@@ -43,7 +44,9 @@ macro_rules! tell {
     ($call:expr, $monitor:expr, $now:expr, $known:expr) => {
         match $call {
             Call::Dialed(line) => drop($monitor.handle_dialed($now, line, &mut ())),
-            Call::Reply(line, reply) => drop($monitor.handle_reply($now, line, &reply, &mut ())),
+            Call::Reply(line, reply) => {
+                let _ = $monitor.handle_reply($now, line, &reply.hello(), reply.matched(), &mut ());
+            }
             Call::Failed(line, cause) => drop($monitor.handle_failed($now, line, cause, &mut ())),
             Call::Timeout => $monitor.handle_timeout($now, &mut ()),
             Call::Request => $monitor.request_check($now),

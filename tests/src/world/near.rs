@@ -12,11 +12,9 @@ use core::time::Duration;
 use poolhouse_core::auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, ScramKeys, ScramMechanism,
 };
-use poolhouse_core::convert::{check_reply, hello_info};
 use poolhouse_core::monitor::{HelloKind, LineId};
 use poolhouse_core::pool::ConnId;
 use poolhouse_core::wire::Phase;
-use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::handshake::{Handshake, HandshakeError, Next};
 use poolhouse_core::wire::hello::{
     AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello,
@@ -262,18 +260,11 @@ impl<M: Bounded> World<'_, M> {
             Ok(Decoded::Done { value: (message, matched), rest }) => {
                 let consumed = input.len() - rest.len();
                 let body = message.body();
-                let common = CommandReply::parse(body);
-                let hello = common.and_then(|common| {
-                    let hello = if common.ok { HelloReply::parse(body)? } else { HelloReply::default() };
-                    Ok((common, hello))
-                });
-                match hello {
+                match HelloReply::parse(body) {
                     Err(_) => Cause::Protocol,
-                    Ok((common, hello)) => {
+                    Ok(hello) => {
                         near.reads = false;
-                        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-                        let info = common.ok.then(|| hello_info(&hello));
-                        client.replied(server, line, &reply, info.as_ref()).expect("the line was not given up");
+                        client.replied(server, line, &hello, matched).expect("the line was not given up");
                         near.input.drain(..consumed);
                         return self.settle();
                     }

@@ -5,7 +5,7 @@ use crate::CertificateFault;
 fn known_and_checking() -> (Rig, LineId) {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     assert_eq!(rig.actions().len(), 1);
@@ -129,7 +129,7 @@ fn mon_20_a_server_known_by_an_applications_hello_is_retried() {
 fn a_good_reply_that_the_topology_ignored_leaves_the_server_unknown() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.monitor.settle(rig.now, false, &mut rig.log);
     rig.at(10_000).timeout();
     rig.actions();
@@ -200,7 +200,7 @@ fn mon_50_cancelling_closes_the_connection_and_waits_as_after_a_failure() {
 fn mon_50_cancelling_between_checks_closes_the_idle_connection_and_leaves_the_time() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.seen();
     rig.at(4_000).cancel();
@@ -270,7 +270,7 @@ fn closing_while_an_outcome_is_applied_drops_it_and_settling_is_then_nothing() {
 fn an_idle_connection_that_breaks_is_no_failed_check() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.seen();
     rig.fail(line, Cause::Network).expect("current");
@@ -285,7 +285,7 @@ fn late_news_about_an_old_connection_is_stale_and_changes_nothing() {
     rig.fail(line, Cause::Network).expect("current");
     rig.settle();
     let before = rig.monitor.clone();
-    assert_eq!(rig.reply(line, &CheckReply::OK), Err(Stale));
+    assert_eq!(rig.reply(line, &OK), Err(Stale));
     assert_eq!(rig.fail(line, Cause::Network), Err(Stale));
     assert_eq!(rig.dialed(line), Err(Stale));
     assert_eq!(rig.monitor, before);
@@ -309,7 +309,7 @@ fn log_11_every_started_has_one_end_whatever_ends_the_check() {
         let (mut rig, line) = known_and_checking();
         rig.log.events.clear();
         match end {
-            0 => rig.reply(line, &CheckReply::OK).expect("current"),
+            0 => rig.reply(line, &OK).expect("current"),
             1 => rig.reply(line, &REFUSED).expect("current"),
             2 => rig.fail(line, Cause::Network).expect("current"),
             3 => rig.at(20_000).timeout(),

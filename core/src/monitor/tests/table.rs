@@ -53,7 +53,7 @@ fn rig_at(letter: char) -> Rig {
         }
         'W' | 'p' | 'P' => {
             let line = rig.at(0).connect();
-            rig.reply(line, &CheckReply::OK).expect("current");
+            rig.reply(line, &OK).expect("current");
             rig.settle();
             rig.at(5_000);
             if letter != 'W' {
@@ -111,7 +111,7 @@ fn outcome_of(rig: &mut Rig, input: &str) -> heapless::String<2> {
         "cancel" => rig.cancel(),
         "close" => rig.close(),
         "dialed" => result = rig.dialed(line),
-        "reply" => result = rig.reply(line, &CheckReply::OK),
+        "reply" => result = rig.reply(line, &OK),
         "versioned" => result = rig.reply(line, &VERSIONED),
         "streamed" => result = rig.reply(line, &STREAMED),
         "refused" => result = rig.reply(line, &REFUSED),
@@ -190,11 +190,11 @@ fn the_rtt_line_takes_every_input_too() {
                 rig.actions();
             }
             if stage > 1 {
-                rig.reply(line, &CheckReply::OK).expect("current");
+                rig.reply(line, &OK).expect("current");
             }
             let result = match input {
                 "dialed" => rig.dialed(line),
-                "reply" => rig.reply(line, &CheckReply::OK),
+                "reply" => rig.reply(line, &OK),
                 "refused" => rig.reply(line, &REFUSED),
                 "streamed" => rig.reply(line, &STREAMED),
                 "failed" => rig.fail(line, Cause::Network),

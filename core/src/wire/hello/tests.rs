@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::server::{ObjectId, ServerType, TopologyVersion};
-use crate::wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
+use crate::wire::bson::{DocumentWriter, ElementType, RawArray, RawDocument, RawValue};
 use crate::wire::compress::Compressor;
 use crate::wire::message::{Decoded, Flags, Limits, Message, decode_message};
 use crate::wire::{EncodeError, WireError, WireErrorKind};
@@ -15,6 +15,37 @@ fn bytes(write: Write<'_>) -> Vec<u8> {
     let mut sink = Vec::new();
     DocumentWriter::write(&mut sink, write).expect("room");
     sink
+}
+
+/// The lists of a reply, for tests that make replies without bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lists<'a> {
+    pub(crate) hosts: &'a [&'a str],
+    pub(crate) passives: &'a [&'a str],
+    pub(crate) arbiters: &'a [&'a str],
+    pub(crate) tags: &'a [(&'a str, &'a str)],
+}
+
+impl Lists<'_> {
+    /// The reply with these lists instead of its own.
+    pub(crate) fn of<'r>(self, reply: HelloReply<'r>) -> HelloReply<'r> {
+        let [hosts, passives, arbiters] = [self.hosts, self.passives, self.arbiters].map(texts);
+        HelloReply { hosts, passives, arbiters, tags: pairs(self.tags), ..reply }
+    }
+}
+
+/// An array of texts. Its bytes are never freed.
+pub(crate) fn texts(texts: &[&str]) -> RawArray<'static> {
+    RawArray::from_document(leaked(&|d| texts.iter().try_for_each(|text| d.str("", text).map(drop))))
+}
+
+/// A document of texts. Its bytes are never freed.
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> RawDocument<'static> {
+    leaked(&|d| pairs.iter().try_for_each(|(key, value)| d.str(key, value).map(drop)))
+}
+
+fn leaked(write: Write<'_>) -> RawDocument<'static> {
+    RawDocument::new(bytes(write).leak()).expect("a document")
 }
 
 fn parse(bytes: &[u8]) -> Result<HelloReply<'_>, WireError> {
@@ -403,7 +434,7 @@ fn every_field_of_a_reply_is_read() {
     assert_eq!(reply.passives.strings().collect::<Vec<_>>(), ["c:3"]);
     assert_eq!(reply.arbiters.strings().collect::<Vec<_>>(), ["d:4"]);
     assert_eq!(reply.tags.get("dc"), Ok(Some(RawValue::String("x"))));
-    assert_eq!(reply.last_write, Some(LastWrite { date_ms: 123 }));
+    assert_eq!(reply.last_write_date_ms, Some(123));
     assert_eq!(reply.logical_session_timeout_minutes, Some(30));
     assert_eq!((reply.min_wire_version, reply.max_wire_version), (6, 21));
     let version = TopologyVersion { process_id: ObjectId([2; 12]), counter: 6 };
@@ -444,7 +475,7 @@ fn null_counts_as_absent() {
     let absent = bytes(&|d| d.int32("ok", 1).map(drop));
     assert_eq!(parse(&null), parse(&absent));
     let reply = parse(&absent).expect("well-formed");
-    assert_eq!((reply.last_write, reply.logical_session_timeout_minutes), (None, None));
+    assert_eq!((reply.last_write_date_ms, reply.logical_session_timeout_minutes), (None, None));
     assert_eq!((reply.min_wire_version, reply.max_wire_version, reply.sizes), (0, 0, Sizes::DEFAULT));
 }
 
@@ -513,7 +544,7 @@ fn wrong_types_of_the_rest_count_as_absent() {
     });
     assert_eq!(parse(&wrong), parse(&bytes(&|d| d.int32("ok", 1).map(drop))));
     let date = bytes(&|d| d.int32("ok", 1)?.document("lastWrite", |w| w.int32("lastWriteDate", 1).map(drop)).map(drop));
-    assert_eq!(parse(&date).expect("tolerated").last_write, None);
+    assert_eq!(parse(&date).expect("tolerated").last_write_date_ms, None);
 }
 
 #[test]

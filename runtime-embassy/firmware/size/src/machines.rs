@@ -2,7 +2,6 @@
 
 use core::hint::black_box;
 use core::time::Duration;
-use poolhouse_core::convert::check_reply;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{
     CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
@@ -168,10 +167,8 @@ impl Machines {
         let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
         let decoded = exchange.decode_reply(socket.reply.get(..received)?, &Limits::DEFAULT).ok()?;
         let Decoded::Done { value: (message, matched), .. } = decoded else { return None };
-        let common = CommandReply::parse(message.body()).ok()?;
-        let hello = if common.ok { HelloReply::parse(message.body()).ok()? } else { HelloReply::default() };
-        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-        self.monitor.handle_reply(now(), line, &reply, &mut ()).ok()
+        let reply = HelloReply::parse(message.body()).ok()?;
+        self.monitor.handle_reply(now(), line, &reply, matched, &mut ()).ok()
     }
 
     /// Does what the end of a check means to the pool.

@@ -3,8 +3,9 @@
 use super::{Action, Answer, CHECKED, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::tests::{assert_all_broken, breaks};
 use crate::oracle::{Checks, Violation};
+use crate::reply::CheckReply;
 use core::time::Duration;
-use poolhouse_core::monitor::{CheckReply, HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
+use poolhouse_core::monitor::{HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// When, the call, what it returned, what it told, and what was seen then.

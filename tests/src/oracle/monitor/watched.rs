@@ -2,8 +2,11 @@
 
 use super::{Action, Answer, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::Checks;
+use crate::reply::CheckReply;
 use core::ops::Deref;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::monitor::{Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Machine, Observer, ServerId, Stale};
 
 /// A [`Monitor`] and its oracle: has the methods of a monitor, and panics with the id of what is broken.
@@ -143,11 +146,12 @@ impl Watched {
         &mut self,
         now: Instant,
         line: LineId,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_reply(now, line, reply));
-        self.judge(now, Input::Reply(Wire::of(line), *reply), taken(result));
+        let result = told!(self, observer, handle_reply(now, line, reply, matched));
+        self.judge(now, Input::Reply(Wire::of(line), CheckReply::of(reply, matched)), taken(result));
         result
     }
 
