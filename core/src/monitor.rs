@@ -59,7 +59,8 @@ mod tests;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
-pub use action::{CheckOutcome, HelloKind, Line, LineId, MonitorAction};
+pub use crate::wire::hello::HelloKind;
+pub use action::{CheckOutcome, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;

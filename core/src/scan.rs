@@ -52,7 +52,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use action::{ScanAction, ScanHello, ScanStep, SocketId};
+pub use action::{ScanAction, ScanStep, SocketId};
 pub use options::{COOLDOWN, SOCKET_CHECK_INTERVAL, ScanConfig, ScanOptions};
 pub use select::Selecting;
 

@@ -5,7 +5,7 @@ use core::hash::BuildHasher;
 use core::time::Duration;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::Health;
-use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanStep, SocketId};
+use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanOptions, ScanStep, SocketId};
 use poolhouse_core::selection::{DetailedSelectionError, SelectionCriteria};
 use poolhouse_core::topology::{
     AppErrorKind, CommandError, HandshakePhase, HostAddress, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
@@ -14,7 +14,7 @@ use poolhouse_core::topology::{
 use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::hello::{
-    ClientMetadata, HandshakeHello, HelloCommand, HelloReply, MetadataOptions, encode_handshake_hello, encode_hello,
+    ClientMetadata, HandshakeHello, HelloKind, HelloReply, MetadataOptions, encode_hello,
 };
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, RequestIds, encode_command};
 use poolhouse_core::wire::{EncodeError, Labels};
@@ -228,7 +228,7 @@ impl Client {
         };
     }
 
-    fn check(&mut self, socket: SocketId, hello: ScanHello, deadline: Option<Instant>) {
+    fn check(&mut self, socket: SocketId, hello: HelloKind, deadline: Option<Instant>) {
         let Some(mut connection) = self.sockets.remove(&socket) else {
             let _ = self.scan.handle_failed(self.now(), socket, Cause::Network, &mut self.events);
             return;
@@ -248,19 +248,11 @@ impl Client {
     fn exchange_hello(
         &self,
         connection: &mut Socket,
-        hello: ScanHello,
+        hello: HelloKind,
         deadline: Option<Instant>,
     ) -> Result<(), Cause> {
-        let sent = connection.send(deadline, self.origin, |sink, id| match hello {
-            ScanHello::Handshake { .. } => {
-                encode_handshake_hello(sink, id, &HandshakeHello::new(&self.metadata))?;
-                Ok(Flags::NONE)
-            }
-            ScanHello::Poll { legacy } => {
-                let name = if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
-                Ok(encode_hello(sink, id, name, None, None)?.1)
-            }
-        });
+        let first = HandshakeHello::new(&self.metadata);
+        let sent = connection.send(deadline, self.origin, |sink, id| Ok(encode_hello(sink, id, hello, &first)?.1));
         match sent {
             Ok(()) => connection.receive(deadline, self.origin),
             Err(Error::Connection(cause)) => Err(cause),

@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::cause::Cause;
-use crate::server::TopologyVersion;
 use crate::sim::Serial;
+use crate::wire::hello::HelloKind;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,32 +42,6 @@ impl LineId {
     pub const fn number(self) -> u64 {
         self.serial.get()
     }
-}
-
-/// Which hello to send. None of them carries credentials or `saslSupportedMechs` (MON-12), none is subject to
-/// timeoutMS (MON-25).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HelloKind {
-    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It is also the check (MON-19).
-    Handshake {
-        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
-        legacy: bool,
-    },
-    /// A later one, answered at once and without the handshake's arguments (MON-06).
-    Poll {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-    },
-    /// A later one, answered when the server has changed or `max_await_time` has passed, and then again and again:
-    /// to be sent with both arguments and the exhaustAllowed flag (MON-28).
-    Awaitable {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-        /// `topologyVersion`: what the monitor knows already.
-        topology_version: TopologyVersion,
-        /// `maxAwaitTimeMS`: heartbeatFrequencyMS (MON-29).
-        max_await_time: Duration,
-    },
 }
 
 /// What the host must do.

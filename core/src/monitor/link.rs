@@ -1,10 +1,10 @@
 //! One connection at a time of a monitor: dialed, busy with one exchange, idle, or down.
 
 use crate::machine::Stale;
-use crate::monitor::action::{HelloKind, Line, LineId, MonitorAction};
+use crate::monitor::action::{Line, LineId, MonitorAction};
 use crate::sim::Past;
 use crate::time::Instant;
-use crate::wire::hello::HelloReply;
+use crate::wire::hello::{HelloKind, HelloReply};
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

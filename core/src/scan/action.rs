@@ -1,5 +1,6 @@
 //! What passes between a scan and its host.
 
+use crate::wire::hello::HelloKind;
 use crate::{Instant, ServerId};
 use core::num::NonZeroU64;
 
@@ -24,21 +25,6 @@ impl SocketId {
     }
 }
 
-/// Which hello to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScanHello {
-    /// With client metadata and all else that a connection says once; with `loadBalanced` in such a topology.
-    Handshake {
-        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
-        legacy: bool,
-    },
-    /// A later one, without the handshake's arguments.
-    Poll {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-    },
-}
-
 /// What the host must do, one after the other, each with its answer before the next is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanAction {
@@ -55,8 +41,8 @@ pub enum ScanAction {
     SendHello {
         /// The connection.
         socket: SocketId,
-        /// What to write.
-        hello: ScanHello,
+        /// What to write: never an awaitable one; the first one with `loadBalanced` in a load-balanced topology.
+        hello: HelloKind,
         /// When it is too late; no limit if `None`.
         deadline: Option<Instant>,
     },

@@ -1,8 +1,8 @@
 //! The one connection to a server, and what its checks have left.
 
-use super::action::{ScanAction, ScanHello, SocketId};
+use super::action::{ScanAction, SocketId};
 use crate::monitor::{HeartbeatId, Rtt};
-use crate::wire::hello::HelloReply;
+use crate::wire::hello::{HelloKind, HelloReply};
 use crate::{Instant, ServerId};
 
 /// What a connection is doing.
@@ -11,7 +11,7 @@ pub(super) enum Step {
     /// It is being connected; `owed`: the host has not begun.
     Dial { owed: bool },
     /// A hello is under way; `owed`: the host has not sent it.
-    Hello { hello: ScanHello, owed: bool },
+    Hello { hello: HelloKind, owed: bool },
     /// Nothing, since then.
     Idle { since: Instant },
     /// It is checked out.
@@ -31,9 +31,9 @@ pub(super) struct Socket {
 
 impl Socket {
     /// The hello that it says next.
-    pub(super) const fn hello(&self) -> ScanHello {
+    pub(super) const fn hello(&self) -> HelloKind {
         let legacy = !self.hello_ok;
-        if self.greeted { ScanHello::Poll { legacy } } else { ScanHello::Handshake { legacy } }
+        if self.greeted { HelloKind::Poll { legacy } } else { HelloKind::Handshake { legacy } }
     }
 
     /// Takes from a good reply what concerns the connection.

@@ -3,6 +3,7 @@ use crate::monitor::MonitorEvent;
 use crate::selection::tests::{Lists, hello};
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria, SelectionError, SelectionFailure};
 use crate::topology::{CommandError, Fixed, ReplyError, SdamEvent, TopologyOptions};
+use crate::wire::hello::HelloKind;
 use crate::{Observer, ServerType};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -125,10 +126,11 @@ impl World {
         }
     }
 
-    fn send(&mut self, socket: SocketId, sent: ScanHello, deadline: Option<Instant>) {
+    fn send(&mut self, socket: SocketId, sent: HelloKind, deadline: Option<Instant>) {
         let (kind, legacy) = match sent {
-            ScanHello::Handshake { legacy } => ("greet", legacy),
-            ScanHello::Poll { legacy } => ("check", legacy),
+            HelloKind::Handshake { legacy } => ("greet", legacy),
+            HelloKind::Awaitable { .. } => unreachable!("a scan polls"),
+            HelloKind::Poll { legacy } => ("check", legacy),
         };
         // The servers here say helloOk with each good reply, after which nothing else is said on that connection.
         assert_eq!(legacy, kind == "greet");

@@ -8,15 +8,14 @@ use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Endpoint, Runtime};
 use super::server::{ClockState, is_earlier};
-use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
+use crate::monitor::{Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::topology::TopologyType;
 use crate::wire::Phase;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
-use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
-use crate::wire::message::Flags;
+use crate::wire::hello::{HandshakeHello, HelloKind, HelloReply, encode_hello};
 use crate::{Cause, Instant, Reason, ServerId};
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
@@ -147,7 +146,8 @@ impl<R: Runtime> Hub<R> {
             }
             MonitorAction::SendHello { line, hello } => match connection {
                 Some(connected) => {
-                    let sent = self.send_hello(connected, hello).await;
+                    let first = HandshakeHello::new(&self.config().metadata);
+                    let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
                     let answered = match sent {
                         Ok(()) => self.receive_hello(connected, server, line).await,
                         Err(error) => Err(error),
@@ -165,24 +165,6 @@ impl<R: Runtime> Hub<R> {
                 None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
             },
         }
-    }
-
-    async fn send_hello(&self, connection: &mut Connection<R>, hello: HelloKind) -> Result<(), ExchangeError> {
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
-        connection
-            .send(|sink, id, _| match hello {
-                HelloKind::Handshake { .. } => {
-                    encode_handshake_hello(sink, id, &HandshakeHello::new(&self.config().metadata))?;
-                    Ok(Flags::NONE)
-                }
-                HelloKind::Poll { legacy } => Ok(encode_hello(sink, id, name(legacy), None, None)?.1),
-                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                    let max_await_time_ms = crate::config::millis_of(max_await_time);
-                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                    Ok(encode_hello(sink, id, name(legacy), None, Some(wait))?.1)
-                }
-            })
-            .await
     }
 
     async fn receive_hello(

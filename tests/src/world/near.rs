@@ -16,10 +16,8 @@ use poolhouse_core::monitor::{HelloKind, LineId};
 use poolhouse_core::pool::ConnId;
 use poolhouse_core::wire::Phase;
 use poolhouse_core::wire::handshake::{Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::{
-    AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello,
-};
-use poolhouse_core::wire::message::{Decoded, Flags, Limits};
+use poolhouse_core::wire::hello::{ClientMetadata, HandshakeHello, HelloReply, encode_hello};
+use poolhouse_core::wire::message::{Decoded, Limits};
 use poolhouse_core::{Cause, CertificateFault, ServerId};
 use std::sync::LazyLock;
 
@@ -174,23 +172,11 @@ impl<M: Bounded> World<'_, M> {
         let id = self.net.find(server, Owner::Line(line)).expect("the line stands");
         let link = self.net.links.get_mut(&id).expect("found");
         assert!(link.up && !link.near.reads, "S15: one exchange at a time");
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
         let request = link.near.ids.next_id();
         let mut bytes = Vec::new();
-        let flags = match hello {
-            HelloKind::Handshake { .. } => {
-                encode_handshake_hello(&mut bytes, request, &HandshakeHello::new(&METADATA)).map(|_| Flags::NONE)
-            }
-            HelloKind::Poll { legacy } => {
-                encode_hello(&mut bytes, request, name(legacy), None, None).map(|(_, flags)| flags)
-            }
-            HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                let max_await_time_ms = u64::try_from(max_await_time.as_millis()).expect("short");
-                let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                encode_hello(&mut bytes, request, name(legacy), None, Some(wait)).map(|(_, flags)| flags)
-            }
-        };
-        link.near.exchange.begin(request, flags.expect("a hello is short"));
+        let (_, flags) =
+            encode_hello(&mut bytes, request, hello, &HandshakeHello::new(&METADATA)).expect("a hello is short");
+        link.near.exchange.begin(request, flags);
         link.near.reads = true;
         self.send(id, bytes);
         // What came unasked is read now.

@@ -248,7 +248,7 @@ fn without_a_limit_nothing_is_late() {
     world.scan.handle_dialed(days, socket, &mut ()).expect("dialing");
     assert_eq!(
         world.scan.poll_action(days),
-        Some(ScanAction::SendHello { socket, hello: ScanHello::Handshake { legacy: true }, deadline: None })
+        Some(ScanAction::SendHello { socket, hello: HelloKind::Handshake { legacy: true }, deadline: None })
     );
     let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[], ..Lists::default() });
     world.scan.handle_reply(days, socket, &info, &mut ()).expect("asked");

@@ -12,8 +12,7 @@ use poolhouse_core::pool::{
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::handshake::{Handshake, Next};
 use poolhouse_core::wire::hello::{
-    AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, MetadataOptions, encode_handshake_hello,
-    encode_hello,
+    ClientMetadata, HandshakeHello, HelloExchange, MetadataOptions,
 };
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
 use poolhouse_core::wire::{Authenticator, Sink, SliceSink};
@@ -48,7 +47,7 @@ struct Machines {
     monitor: Monitor,
     metadata: ClientMetadata,
     /// Of each line of the monitor.
-    lines: [(RequestIds, Exchange); 2],
+    lines: [HelloExchange; 2],
     /// Of each connection of the pool.
     conns: [(RequestIds, Exchange); 4],
 }
@@ -82,7 +81,7 @@ pub fn run<A: Authenticator>(
         pool: Pool::new(now(), PoolId::new(1), POOL, &mut ()),
         monitor: Monitor::new(ServerId::new(1), MONITOR),
         metadata: ClientMetadata::new(&metadata).map_err(|_| 10)?,
-        lines: [fresh; 2],
+        lines: [HelloExchange::new(), HelloExchange::new()],
         conns: [fresh; 4],
     });
     machines.monitor.start(now(), &mut ());
@@ -121,7 +120,7 @@ impl Machines {
             while let Some(action) = self.monitor.poll_line(now(), line) {
                 let (id, asked) = match action {
                     MonitorAction::Dial(id) => {
-                        self.lines[usize::from(line == Line::Rtt)] = (RequestIds::new(), Exchange::IDLE);
+                        self.lines[usize::from(line == Line::Rtt)] = HelloExchange::new();
                         let _ = self.monitor.handle_dialed(now(), id, &mut ());
                         self.settle(now());
                         continue;
@@ -145,29 +144,14 @@ impl Machines {
 
     /// One hello and its reply.
     fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<()> {
-        let (ids, exchange) = &mut self.lines[usize::from(line.line() == Line::Rtt)];
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+        let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
         let mut sink = SliceSink::new(&mut socket.request);
         if let Some(hello) = hello {
-            let id = ids.next_id();
-            let flags = match hello {
-                HelloKind::Handshake { .. } => {
-                    encode_handshake_hello(&mut sink, id, &HandshakeHello::new(&self.metadata)).ok()?;
-                    Flags::NONE
-                }
-                HelloKind::Poll { legacy } => encode_hello(&mut sink, id, name(legacy), None, None).ok()?.1,
-                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                    let max_await_time_ms = u64::try_from(max_await_time.as_millis()).ok()?;
-                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                    encode_hello(&mut sink, id, name(legacy), None, Some(wait)).ok()?.1
-                }
-            };
-            exchange.begin(id, flags);
+            exchange.send_hello(hello, &HandshakeHello::new(&self.metadata), &mut sink).ok()?;
         }
         let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
-        let decoded = exchange.decode_reply(socket.reply.get(..received)?, &Limits::DEFAULT).ok()?;
-        let Decoded::Done { value: (message, matched), .. } = decoded else { return None };
-        let reply = HelloReply::parse(message.body()).ok()?;
+        let decoded = exchange.handle_input(socket.reply.get(..received)?).ok()?;
+        let Decoded::Done { value: (reply, matched), .. } = decoded else { return None };
         self.monitor.handle_reply(now(), line, &reply, matched, &mut ()).ok()
     }
 
