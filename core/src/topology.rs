@@ -14,7 +14,6 @@
 //! ```text
 //! topology.handle_hello(now, server, &hello, Some(round_trip), observer);   // ServerDescriptionChanged, ..
 //! while let Some(action) = topology.poll_action() { .. }                    // Pool(server, Ready), .., WakeSelectors
-//! monitor.settle(now, known, ..);
 //! ```
 //!
 //! What is owed is kept with the server that it concerns, not in a queue: what was revoked meanwhile (a pool that was to
@@ -319,7 +318,7 @@ impl<M: Memory> Topology<M> {
     /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection. A reply that is not ok
     /// is ignored: a monitor's is news for [`Topology::handle_failed`].
     ///
-    /// Returns whether the server is a member and known now: what a monitor's `settle` asks for. News of a server that
+    /// Returns whether the server is a member and known now. News of a server that
     /// is no member changes nothing, nor does a reply whose topologyVersion is older than what is known.
     ///
     /// - `now`: the clock of every other call. `hello`: the reply.

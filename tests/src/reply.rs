@@ -113,7 +113,9 @@ impl Lists {
     }
 }
 
-fn document<'a>(mut texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+/// No document has a key with a zero byte: such pairs are left out.
+fn document<'a>(texts: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+    let mut texts = texts.filter(|(key, _)| !key.contains('\0'));
     let mut bytes = Vec::new();
     let written = DocumentWriter::write(&mut bytes, |document| {
         texts.try_for_each(|(key, text)| document.str(key, text).map(drop))

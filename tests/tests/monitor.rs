@@ -4,9 +4,10 @@ use core::time::Duration;
 
 use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions};
 use poolhouse_core::wire::message::Matched;
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::model::monitor::Counts;
+use poolhouse_tests::oracle::monitor::Hosted;
 use poolhouse_tests::reply::CheckReply;
 
 /// splitmix64.
@@ -61,7 +62,7 @@ fn ten_thousand_random_lives_agree_with_the_model() {
 #[test]
 fn a_copy_goes_on_like_the_original() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
-    let mut monitor = Monitor::new(ServerId::new(1), config);
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     monitor.start(Instant::ORIGIN, &mut ());
     let mut copy = monitor.clone();
     assert_eq!(monitor, copy);
@@ -95,7 +96,7 @@ struct Dials {
 /// dialed.
 fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
     let options = MonitorOptions { heartbeat_frequency: Duration::from_millis(500), ..MonitorOptions::DEFAULT };
-    let mut monitor = Monitor::new(ServerId::new(1), options.validate().expect("valid"));
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), options.validate().expect("valid")));
     let mut dials = Dials::default();
     let mut greeted: Vec<LineId> = Vec::new();
     let mut breaks: Option<(u64, LineId)> = None;
@@ -182,7 +183,7 @@ fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
 #[test]
 fn a_healthy_server_is_checked_for_ever() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
-    let mut monitor = Monitor::new(ServerId::new(1), config);
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     let mut seen: Vec<(Instant, MonitorEvent)> = Vec::new();
     let mut now = Instant::ORIGIN;
     monitor.start(now, &mut seen);

@@ -67,8 +67,8 @@ pub enum MonitorAction {
     Hangup(LineId),
 }
 
-/// How a check ended: what the composer must apply to the server's description and to its pool before it calls
-/// [`Monitor::settle`](super::Monitor::settle).
+/// How a check ended: what the host must apply to the server's description and to its pool before the next call.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutcome {
     /// The server answered `ok: 1`. Update the description by the reply, then mark the pool ready (MON-52).

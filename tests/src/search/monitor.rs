@@ -11,7 +11,7 @@ use poolhouse_core::monitor::{
     CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
     ServerMonitoringMode, Stale,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// A scope of the monitor.
 #[derive(Clone, Copy, Debug)]
@@ -196,7 +196,7 @@ impl Scope for Shape {
         match state.monitor.state() {
             MonitorState::New => inputs.push(Input::Start),
             MonitorState::Closed => {}
-            MonitorState::Waiting | MonitorState::Checking | MonitorState::Settling => {
+            MonitorState::Waiting | MonitorState::Checking | MonitorState::Ended => {
                 inputs.extend([Input::Request, Input::Cancel, Input::Tick, Input::Close]);
             }
         }
@@ -247,7 +247,8 @@ impl Scope for Shape {
                 state.now = state.now.saturating_add(TICK);
                 state.monitor.handle_timeout(state.now, &mut state.events);
                 state.model.timeout(state.now);
-                assert!(state.monitor.poll_timeout().is_none_or(|due| due > state.now), "S21: what is due is not done");
+                let is_due = state.monitor.poll_timeout().is_some_and(|due| due <= state.now);
+                assert!(state.monitor.outcome().is_some() || !is_due, "S21: what is due is not done");
             }
             Input::Take => state.take(),
             Input::Dialed(line) => {
@@ -286,8 +287,8 @@ impl Scope for Shape {
 
     fn print(&self, state: &State) -> u128 {
         let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
-        let monitor: &Monitor = &state.monitor;
-        monitor.hash(&mut canon);
+        let monitor: &Monitor = state.monitor.monitor();
+        (monitor, state.monitor.is_known()).hash(&mut canon);
         let is_there = |id: &Option<LineId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
         // Of a connection that the monitor has given up and the host not yet.

@@ -22,7 +22,7 @@ fn mon_19_the_handshakes_reply_is_the_check() {
     let line = rig.connect();
     rig.at(30).reply(line, &OK).expect("current");
     let outcome = Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(30)) });
-    assert_eq!(rig.monitor.outcome(), outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
+    assert_eq!(rig.outcome, outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
     assert_eq!(rig.settle(), outcome);
     assert_eq!(rig.seen()[..], [STARTED, Seen::Succeeded { awaited: false, ms: 30 }]);
     assert_eq!(rig.actions().len(), 0);

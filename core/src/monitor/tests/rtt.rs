@@ -75,7 +75,7 @@ fn mon_38_and_mon_42_the_rtt_line_says_hello_each_heartbeat_frequency_and_only_t
     let hello = HelloKind::Handshake { legacy: true };
     assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
     rig.at(14).reply(line, &(HelloReply { hello_ok: true, ..VERSIONED.0 }, VERSIONED.1)).expect("current");
-    assert_eq!(rig.monitor.outcome(), None);
+    assert_eq!(rig.outcome, None);
     assert_eq!(rig.monitor.rtt().sample_count(), 2, "the handshakes of both connections");
     assert_eq!(rig.due(), Some(at(10_014)));
     rig.at(10_000).reply(check, &STREAMED).expect("current");
@@ -128,7 +128,7 @@ fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
             2 => rig.reply(line, &REFUSED).expect("current"),
             _ => rig.reply(line, &STREAMED).expect("current"),
         }
-        assert_eq!(rig.monitor.outcome(), None);
+        assert_eq!(rig.outcome, None);
         assert_eq!(*rig.monitor.rtt(), before);
         assert_eq!(rig.seen().len(), 0);
         let hangup = [MonitorAction::Hangup(line)];
@@ -149,7 +149,7 @@ fn mon_43_a_dial_of_the_rtt_line_that_takes_too_long_is_given_up() {
     assert_eq!(rig.due(), Some(at(10_000)));
     rig.at(10_000).timeout();
     assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
-    assert_eq!(rig.monitor.outcome(), None);
+    assert_eq!(rig.outcome, None);
     assert_eq!(rig.dialed(line), Err(Stale));
     assert_eq!(rig.due(), Some(at(20_000)));
 }

@@ -131,7 +131,7 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
     rig.actions();
     assert_eq!(rig.monitor.check.deadline(), Some(at(1_599)), "each reply anew");
     rig.at(1_599).timeout();
-    assert_eq!(rig.monitor.outcome(), failed(Cause::NetworkTimeout));
+    assert_eq!(rig.outcome, failed(Cause::NetworkTimeout));
 }
 
 /// MON-34.

@@ -6,7 +6,7 @@ fn place(monitor: &Monitor) -> char {
     let letter = match (&monitor.phase, exchange.map(|exchange| exchange.step)) {
         (Phase::New, None) => 'N',
         (Phase::Waiting { .. }, None) => return if monitor.check.is_idle() { 'W' } else { 'w' },
-        (Phase::Settling { .. }, None) => 'S',
+        (Phase::Ended { .. }, None) => 'E',
         (Phase::Closed, None) => 'X',
         (Phase::Checking, Some(Step::Dial)) => 'D',
         (Phase::Checking, Some(Step::Hello(HelloKind::Handshake { .. }))) => 'H',
@@ -163,7 +163,7 @@ fn every_input_in_every_state_does_what_the_table_says() {
 
 #[test]
 fn commands_while_an_outcome_is_applied_leave_it_or_end_it() {
-    for (input, expected) in [("start", 'S'), ("request", 'S'), ("cancel", 'S'), ("close", 'X')] {
+    for (input, expected) in [("start", 'E'), ("request", 'E'), ("cancel", 'E'), ("close", 'X')] {
         let mut rig = Rig::streaming();
         let line = rig.connect();
         rig.reply(line, &VERSIONED).expect("current");
@@ -204,7 +204,7 @@ fn the_rtt_line_takes_every_input_too() {
                 }
             };
             assert_eq!(result.is_err(), input == "dialed" && stage > 0, "{input} at stage {stage}");
-            assert_eq!(rig.monitor.outcome(), None, "MON-43: {input} at stage {stage}");
+            assert_eq!(rig.outcome, None, "MON-43: {input} at stage {stage}");
             assert!(rig.monitor.is_streaming());
             let stays = matches!((stage, input), (_, "dialed") | (1, "reply") | (2, "due"));
             assert_eq!(!rig.monitor.ping.is_down(), stays, "{input} at stage {stage}");

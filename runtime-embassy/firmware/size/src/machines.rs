@@ -7,7 +7,7 @@ use poolhouse_core::monitor::{
     CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
 };
 use poolhouse_core::pool::{
-    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions,
+    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions, PoolState,
 };
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::handshake::{Handshake, Next};
@@ -108,9 +108,9 @@ impl Machines {
         if self.pool.poll_timeout().is_some_and(|at| at <= now) {
             self.pool.handle_timeout(now, &mut ());
         }
-        if self.monitor.poll_timeout().is_some_and(|at| at <= now) {
-            self.monitor.handle_timeout(now, &mut ());
-            self.settle(now);
+        while self.monitor.poll_timeout().is_some_and(|at| at <= now) {
+            let outcome = self.monitor.handle_timeout(now, self.is_known(), &mut ());
+            self.apply(now, outcome);
         }
     }
 
@@ -121,19 +121,24 @@ impl Machines {
                 let (id, asked) = match action {
                     MonitorAction::Dial(id) => {
                         self.lines[usize::from(line == Line::Rtt)] = HelloExchange::new();
-                        let _ = self.monitor.handle_dialed(now(), id, &mut ());
-                        self.settle(now());
+                        let outcome = self.monitor.handle_dialed(now(), id, self.is_known(), &mut ());
+                        self.apply(now(), outcome.ok().flatten());
                         continue;
                     }
                     MonitorAction::Hangup(_) => continue,
                     MonitorAction::SendHello { line, hello } => (line, Some(hello)),
                     MonitorAction::ReadNext { line } => (line, None),
                 };
-                if self.check(socket, id, asked).is_none() {
-                    let _ = self.monitor.handle_failed(now(), id, Cause::Network, &mut ());
-                }
+                let outcome = match self.check(socket, id, asked) {
+                    Some(outcome) => outcome,
+                    None => {
+                        let known = self.is_known();
+                        self.monitor.handle_failed(now(), id, Cause::Network, known, &mut ()).ok().flatten()
+                    }
+                };
                 let streams = self.monitor.is_streaming();
-                self.settle(now());
+                self.apply(now(), outcome);
+                self.tick();
                 if streams && line == Line::Check {
                     break;
                 }
@@ -143,7 +148,8 @@ impl Machines {
     }
 
     /// One hello and its reply.
-    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<()> {
+    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<Option<CheckOutcome>> {
+        let known = self.is_known();
         let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
         let mut sink = SliceSink::new(&mut socket.request);
         if let Some(hello) = hello {
@@ -152,20 +158,21 @@ impl Machines {
         let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
         let decoded = exchange.handle_input(socket.reply.get(..received)?).ok()?;
         let Decoded::Done { value: (reply, matched), .. } = decoded else { return None };
-        self.monitor.handle_reply(now(), line, &reply, matched, &mut ()).ok()
+        self.monitor.handle_reply(now(), line, &reply, matched, known, &mut ()).ok()
     }
 
-    /// Does what the end of a check means to the pool.
-    fn settle(&mut self, now: Instant) {
-        match self.monitor.outcome() {
-            Some(CheckOutcome::Succeeded { .. }) => {
-                self.pool.ready(now, &mut ());
-                self.monitor.settle(now, true, &mut ());
-            }
+    /// Whether the last check succeeded.
+    fn is_known(&self) -> bool {
+        self.pool.state() == PoolState::Ready
+    }
+
+    /// Applies the end of a check to the pool.
+    fn apply(&mut self, now: Instant, outcome: Option<CheckOutcome>) {
+        match outcome {
+            Some(CheckOutcome::Succeeded { .. }) => self.pool.ready(now, &mut ()),
             Some(CheckOutcome::Failed { cause, interrupt }) => {
                 let clear = Clear::All { interrupt_in_use_connections: interrupt };
                 let _ = self.pool.clear(now, clear, Some(cause), &mut ());
-                self.monitor.settle(now, false, &mut ());
             }
             None => {}
         }

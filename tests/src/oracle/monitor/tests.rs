@@ -103,7 +103,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let failed = |cause| told(10_005, Input::Failed(wire(1), cause), Answer::Done, &[bad(1, cause, 5)]);
     let refused = Cause::Command { code: 1 };
     let rtt = Wire { line: Line::Rtt, number: 2 };
-    let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Settling, None));
+    let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Ended, Some(10_005)));
     let wrong_mean = Seen { average: Some(Duration::from_secs(1)), ..seen(MonitorState::Waiting, Some(10_000)) };
     let late = Seen { average: Some(Duration::ZERO), ..seen(MonitorState::Waiting, Some(501)) };
     let poll = Action::Hello(wire(1), HelloKind::Poll { legacy: true });
