@@ -32,18 +32,20 @@
 mod tests;
 
 use crate::hooks::{Point, fires};
-use crate::machine::{Machine, Observer, Stale};
+use crate::machine::{Observer, Stale};
 use crate::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig,
-    MonitorEvent, MonitorState,
+    CheckOutcome, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorAction, MonitorConfig, MonitorEvent,
+    MonitorState,
 };
 use crate::observe::EventContext;
 use crate::storage::deadlines::Deadlines;
 use crate::storage::{Full, Slots, Store};
 use crate::topology::{
-    AppError, CheckAction, HelloInfo, HelloLists, Memory, PoolCommand, RoundTrip, SdamObserver, Topology,
-    TopologyAction, TopologyConfig, TopologyId, TopologyType, Verdict,
+    AppError, CheckAction, Memory, PoolCommand, RoundTrip, SdamObserver, Topology, TopologyAction, TopologyConfig,
+    TopologyId, TopologyType, Verdict,
 };
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
 use core::ops::Range;
@@ -187,16 +189,16 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
+        let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        let result = monitor.handle_dialed(now, line, &mut observer_there);
-        self.conclude(now, server, observer);
-        result
+        let outcome = monitor.handle_dialed(now, line, known, &mut observer_there)?;
+        self.conclude(now, server, outcome, None, observer);
+        Ok(())
     }
 
     /// News: a monitoring connection was answered. See [`Monitor::handle_reply`].
     ///
-    /// - `reply`: what the monitor needs of it. `hello`: what the topology needs; `None` when the reply is not ok, and
-    ///   a reply without it counts as that.
+    /// - `matched`: whether another reply follows.
     ///
     /// Cost: that of [`Topology::handle_hello`], no allocation when nothing changes. Owes [`ControlAction::WakeSelectors`] if it ends
     /// a check.
@@ -205,32 +207,21 @@ impl<M: Memory> Control<M> {
     ///
     /// [`Stale`]: the connection is given up; nothing changed.
     ///
-    /// # Panics
-    ///
-    /// When a check succeeds by a reply without its `hello`.
-    ///
     /// Source: Server Monitoring, "Monitor thread" (MON-18, MON-52, MON-53).
-    pub fn handle_reply<L: HelloLists>(
+    pub fn handle_reply(
         &mut self,
         now: Instant,
         server: ServerId,
         line: LineId,
-        reply: &CheckReply,
-        hello: Option<&HelloInfo<'_, L>>,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
+        let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        // A reply of which there is nothing to tell is none that is ok.
-        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
-        monitor.handle_reply(now, line, &reply, &mut observer_there)?;
-        let rtt = monitor.rtt();
-        let round_trip = rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() });
-        if let (Some(CheckOutcome::Succeeded { .. }), Some(hello)) = (monitor.outcome(), hello) {
-            self.topology.handle_hello(now, server, hello, round_trip, observer);
-            self.settle(now, server, observer);
-        }
-        self.conclude(now, server, observer);
+        let outcome = monitor.handle_reply(now, line, reply, matched, known, &mut observer_there)?;
+        self.conclude(now, server, outcome, Some(reply), observer);
         Ok(())
     }
 
@@ -248,23 +239,23 @@ impl<M: Memory> Control<M> {
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.hold_clock(now);
+        let known = self.is_known(server);
         let (monitor, mut observer_there) = self.monitor_in(server, observer).ok_or(Stale)?;
-        monitor.handle_failed(now, line, cause, &mut observer_there)?;
-        self.conclude(now, server, observer);
+        let outcome = monitor.handle_failed(now, line, cause, known, &mut observer_there)?;
+        self.conclude(now, server, outcome, None, observer);
         Ok(())
     }
 
     /// News: the hello of an application's connection, which tells of the server as a check does (MON-20).
-    pub fn handle_app_hello<L: HelloLists>(
+    pub fn handle_app_hello(
         &mut self,
         now: Instant,
         server: ServerId,
-        hello: &HelloInfo<'_, L>,
+        hello: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
         let now = self.hold_clock(now);
         self.topology.handle_hello(now, server, hello, None, observer);
-        self.sync_known(server);
         self.route(now, observer);
     }
 
@@ -282,7 +273,6 @@ impl<M: Memory> Control<M> {
     ) -> Verdict {
         let now = self.hold_clock(now);
         let verdict = self.topology.handle_app_error(now, server, error, observer);
-        self.sync_known(server);
         self.route(now, observer);
         verdict
     }
@@ -352,10 +342,12 @@ impl<M: Memory> Control<M> {
         let now = self.hold_clock(now);
         while self.due.earliest().is_some_and(|at| at <= now) {
             let Some(place) = self.due.first() else { break };
-            let Some(Some(monitor)) = self.monitors.slots_mut().get_mut(place as usize) else { break };
+            let Some(Some(monitor)) = self.monitors.slots().get(place as usize) else { break };
             let server = monitor.server();
-            monitor.handle_timeout(now, &mut There { topology: &self.topology, server, observer });
-            self.conclude(now, server, observer);
+            let known = self.is_known(server);
+            let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) else { break };
+            let outcome = monitor.handle_timeout(now, known, &mut observer_there);
+            self.conclude(now, server, outcome, None, observer);
             assert!(self.due.of(place).is_none_or(|at| at > now), "what was due is not done");
         }
     }
@@ -418,15 +410,9 @@ impl<M: Memory> Control<M> {
         self.topology.assert_invariants();
         for monitor in self.monitors.slots().iter().flatten() {
             monitor.assert_invariants();
-            assert!(monitor.outcome().is_none(), "an outcome is applied in its own step");
-            let known = self.topology.server(monitor.server()).map(|server| server.server_type().is_known());
-            match known {
-                Some(known) => {
-                    assert_ne!(monitor.state(), MonitorState::Closed, "a member is checked");
-                    assert_eq!(monitor.is_server_known(), known, "a monitor knows what became of its server");
-                }
-                None => assert_eq!(monitor.state(), MonitorState::Closed, "a server that is gone is not checked"),
-            }
+            assert_ne!(monitor.state(), MonitorState::Ended, "what follows a check begins in its own step");
+            let is_member = self.topology.server(monitor.server()).is_some();
+            assert_eq!(is_member, monitor.state() != MonitorState::Closed, "exactly members are checked");
         }
         let is_balanced = self.topology.description().topology_type() == TopologyType::LoadBalanced;
         for server in self.topology.servers() {
@@ -434,7 +420,7 @@ impl<M: Memory> Control<M> {
             assert!(is_monitored != is_balanced || self.membership != self.topology.membership(), "not monitored");
         }
         self.due.assert_invariants(|place| {
-            self.monitors.slots().get(place as usize)?.as_ref().and_then(Machine::poll_timeout)
+            self.monitors.slots().get(place as usize)?.as_ref().and_then(Monitor::poll_timeout)
         });
     }
 
@@ -460,37 +446,45 @@ impl<M: Memory> Control<M> {
         Some((monitor, There { topology, server, observer }))
     }
 
-    /// After news for a monitor: applies the outcome of a check that failed, if there is one, and notes when the monitor is due.
-    fn conclude(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
-        if let Some(CheckOutcome::Failed { cause, .. }) = self.monitor(server).and_then(Monitor::outcome) {
-            self.topology.handle_failed(now, server, cause, observer);
-            self.settle(now, server, observer);
+    /// After news for a monitor: applies the outcome of the check that it ended, if any, to the topology, begins what follows the check, and notes
+    /// when the monitor is due.
+    ///
+    /// - `reply`: of a check that succeeded.
+    fn conclude(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        outcome: Option<CheckOutcome>,
+        reply: Option<&HelloReply<'_>>,
+        observer: &mut impl ControlObserver,
+    ) {
+        if let Some(outcome) = outcome {
+            match (outcome, reply) {
+                (CheckOutcome::Failed { cause, .. }, _) => self.topology.handle_failed(now, server, cause, observer),
+                (CheckOutcome::Succeeded { .. }, Some(reply)) => {
+                    let rtt = self.monitor(server).map(Monitor::rtt);
+                    let round_trip =
+                        rtt.and_then(|rtt| rtt.average().map(|average| RoundTrip { average, minimum: rtt.minimum() }));
+                    self.topology.handle_hello(now, server, reply, round_trip, observer);
+                }
+                (CheckOutcome::Succeeded { .. }, None) => unreachable!("only a reply makes a check succeed"),
+            }
+            // Even if it changed nothing: a waiting selector asks for the next check (MON-18).
+            self.wake = true;
+            self.route(now, observer);
+            let known = self.is_known(server);
+            if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
+                let ended = monitor.state() != MonitorState::Ended
+                    || monitor.handle_timeout(now, known, &mut observer_there).is_none();
+                assert!(ended, "what follows a check is no outcome");
+            }
         }
         self.wake |= fires(Point::WakeSelectors);
         self.rearm(server.index() as usize);
     }
 
-    /// Lets a monitor go on after its outcome was applied.
-    fn settle(&mut self, now: Instant, server: ServerId, observer: &mut impl ControlObserver) {
-        // Even if it changed nothing: who waits asks for the next check (MON-18).
-        self.wake = true;
-        self.route(now, observer);
-        let known = self.is_known(server);
-        if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
-            monitor.settle(now, known, &mut observer_there);
-        }
-    }
-
     fn is_known(&self, server: ServerId) -> bool {
         self.topology.server(server).is_some_and(|description| description.server_type().is_known())
-    }
-
-    /// Tells a monitor what something else than its checks made of its server.
-    fn sync_known(&mut self, server: ServerId) {
-        let known = self.is_known(server);
-        if let Some(monitor) = self.monitor_mut(server) {
-            monitor.set_server_known(known);
-        }
     }
 
     /// The monitor at this place has changed: notes when it wants to be called, and that its lines may owe something.
@@ -508,8 +502,6 @@ impl<M: Memory> Control<M> {
         }
         while let Some(action) = self.topology.poll_check_action() {
             let (CheckAction::Request(server) | CheckAction::Cancel(server)) = action;
-            // A primary that was deposed is Unknown, and not by a check of its own.
-            self.sync_known(server);
             if let Some((monitor, mut observer_there)) = self.monitor_in(server, observer) {
                 match action {
                     CheckAction::Request(_) => monitor.request_check(now),
@@ -548,8 +540,6 @@ impl<M: Memory> Control<M> {
             let Some(kept) = monitors.slots_mut().get_mut(place) else { continue };
             if kept.as_ref().is_none_or(|monitor| monitor.server() != server) {
                 let monitor = kept.insert(Monitor::new(server, *config));
-                // It may be, where memory for its monitor came late.
-                monitor.set_server_known(description.server_type().is_known());
                 let address = topology.address(server).map_or(0, hash);
                 let same = departed.slots().iter().filter(|departed| departed.address == address);
                 let dialed = same.map(|departed| departed.dialed).max().max(*forgotten);

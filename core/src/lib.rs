@@ -105,7 +105,6 @@ mod cause;
 pub mod client;
 mod config;
 pub mod control;
-pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod guide;
@@ -136,5 +135,5 @@ pub use address::HostAddress;
 pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
 pub use time::Instant;

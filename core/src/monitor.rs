@@ -12,30 +12,33 @@
 //!
 //! ```text
 //!              start                 reply, failure, deadline
-//!   New ─────────────────▶ Checking ──────────────────────────▶ Settling
-//!                            ▲   ▲                                 │ settle
-//!             due, requested │   └──── streaming, or a retry ──────┤
-//!                            │                                     ▼
-//!                            └───────────────────────────────── Waiting
+//!   New ─────────────────▶ Checking ──────────────────────────▶ Ended
+//!                            ▲   ▲                                │ handle_timeout, at once
+//!             due, requested │   └──── streaming, or a retry ─────┤
+//!                            │                                    ▼
+//!                            └──────────────────────────────── Waiting
 //!
 //!   close: from anywhere to Closed.   cancel_check: from Checking to Waiting, without a connection.
 //! ```
 //!
 //! # How it is composed
 //!
-//! It knows neither descriptions nor pools. An input that ends a check leaves a [`CheckOutcome`]; whoever composes the
-//! machines applies it (description first, then the pool) and calls [`Monitor::settle`], in the same step and under the
-//! same lock. What follows the check (the retry, the next streamed reply, the wait) begins only then, so events come in
-//! the order in which things are applied:
+//! It knows neither descriptions nor pools. An input that ends a check returns a [`CheckOutcome`], which the host applies: the description
+//! first, then the pool. What follows the check (the retry, the next streamed reply, the wait) is due at once and begins with the next
+//! [`Monitor::handle_timeout`], so events come in the order in which things are applied:
 //!
 //! ```text
-//! monitor.handle_reply(now, line, &reply, observer)?;          // HeartbeatSucceeded
-//! if let Some(outcome) = monitor.outcome() {
-//!     let known = apply(outcome, reply);                       // ServerDescriptionChanged, then the pool's events
-//!     monitor.settle(now, known, observer);                    // HeartbeatStarted of the next check, if it is now
+//! if let Some(outcome) = monitor.handle_reply(now, line, &reply, matched, known, observer)? {    // HeartbeatSucceeded
+//!     apply(outcome, reply);                           // ServerDescriptionChanged, then the pool's events
+//! }
+//! if monitor.poll_timeout().is_some_and(|due| due <= now) {
+//!     monitor.handle_timeout(now, known, observer);    // HeartbeatStarted of the next check, if it is now
 //! }
 //! while let Some(action) = monitor.poll_action(now) { .. }
 //! ```
+//!
+//! `known` is whether the server's type is known before the input (a host without a topology: whether the last check succeeded). Only the retry at
+//! once after a network error depends on it (MON-55).
 //!
 //! # Paces
 //!
@@ -59,17 +62,20 @@ mod tests;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
-pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction};
+pub use crate::wire::hello::HelloKind;
+pub use action::{CheckOutcome, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;
 
 use crate::cause::Cause;
-use crate::machine::{Machine, Observer};
+use crate::machine::Observer;
 use crate::monitor::link::{Link, Step};
 use crate::server::{ServerId, TopologyVersion};
 use crate::storage::table::Serial;
 use crate::time::Instant;
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 
 /// What follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -94,8 +100,8 @@ enum Phase {
     Waiting { ended: Instant, due: Option<Instant> },
     /// A check is in flight on the check line.
     Checking,
-    /// A check has ended, and its outcome is not applied yet.
-    Settling { ended: Instant, outcome: CheckOutcome, next: Next },
+    /// A check has ended; `next` is due.
+    Ended { at: Instant, next: Next },
     /// Final.
     Closed,
 }
@@ -109,8 +115,8 @@ pub enum MonitorState {
     Waiting,
     /// A check is in flight.
     Checking,
-    /// A check has ended, and its outcome is not applied yet.
-    Settling,
+    /// A check has ended, and [`Monitor::handle_timeout`] is due.
+    Ended,
     /// Closed for good.
     Closed,
 }
@@ -135,8 +141,6 @@ pub struct Monitor {
     clock: Instant,
     /// The number of the last connection.
     serial_last: Serial,
-    /// Whether the server's type is known, as far as this monitor was told.
-    known: bool,
     /// When a check was last retried at once.
     retried: Option<Instant>,
     /// When the check line was dialed last.
@@ -162,7 +166,6 @@ impl Monitor {
             phase: Phase::New,
             clock: Instant::ORIGIN,
             serial_last: Serial(0),
-            known: false,
             retried: None,
             check_dialed: None,
             check: Link::new(),
@@ -214,7 +217,7 @@ impl Monitor {
     /// Asks for a check as soon as it may be.
     ///
     /// In `Waiting` the next check becomes due [`MIN_HEARTBEAT_FREQUENCY`] after the end of the last one, or now if that
-    /// has passed; [`Machine::handle_timeout`] begins it. In any other state the request is dropped, not remembered: a
+    /// has passed; [`Monitor::handle_timeout`] begins it. In any other state the request is dropped, not remembered: a
     /// thousand requests make one check.
     ///
     /// - `now`: the clock of every other call.
@@ -237,12 +240,12 @@ impl Monitor {
     /// network error other than a timeout, or could not be established.
     ///
     /// `Checking -> Waiting`, for heartbeatFrequencyMS as after a failure and never a retry at once; `Waiting` stays,
-    /// without its connection; `Settling` stays, and its connection is not used further; otherwise a no-op.
-    /// The next check uses a new connection. RTT samples are forgotten, the server counts as unknown.
+    /// without its connection; `Ended` stays, and its connection is not used further; otherwise a no-op.
+    /// The next check uses a new connection. RTT samples are forgotten.
     ///
     /// - `now`: the clock of every other call.
     ///
-    /// Cost: O(1), no allocation. Owes at most two `Hangup`s. Leaves no outcome: whoever calls has marked the server.
+    /// Cost: O(1), no allocation. Owes at most two `Hangup`s. No outcome: the caller has marked the server.
     /// Events: `HeartbeatFailed` with [`Cause::Cancelled`] if a check was in flight.
     ///
     /// Source: Server Monitoring, "hello or legacy hello Cancellation" (MON-50).
@@ -251,7 +254,7 @@ impl Monitor {
         match &mut self.phase {
             Phase::New | Phase::Closed => return,
             Phase::Waiting { .. } => {}
-            Phase::Settling { next, .. } => *next = Next::Wait,
+            Phase::Ended { next, .. } => *next = Next::Wait,
             Phase::Checking => {
                 self.emit_failed(now, Cause::Cancelled, observer);
                 self.phase = Phase::Waiting { ended: now, due: later(now, self.config.heartbeat_frequency()) };
@@ -260,7 +263,6 @@ impl Monitor {
         self.check.hang_up();
         self.stop_streaming();
         self.rtt.reset();
-        self.known = false;
     }
 
     /// The check in flight: whether its connection is still being dialed, and since when it waits for that or for the reply.
@@ -270,19 +272,9 @@ impl Monitor {
         Some(CheckInFlight { is_dialing: matches!(exchange.step, Step::Dial), since: exchange.since.0 })
     }
 
-    /// Tells whether the server is known, when something else than this monitor's checks has changed that: an error of
-    /// an application, or the hello of an application's connection.
-    ///
-    /// Only the retry at once after a network error depends on it (MON-55).
-    ///
-    /// Cost: O(1). Events: none.
-    pub const fn set_server_known(&mut self, known: bool) {
-        self.known = known;
-    }
-
     /// Ends the monitor at once: nothing is waited for.
     ///
-    /// `any -> Closed`, which is final. An outcome that is not applied yet is dropped.
+    /// `any -> Closed`, which is final.
     ///
     /// - `now`: the clock of every other call.
     ///
@@ -300,117 +292,70 @@ impl Monitor {
         self.phase = Phase::Closed;
     }
 
-    /// Goes on after an outcome was applied.
-    ///
-    /// `Settling -> Checking` when the server streams or when one retry is due, else `Settling -> Waiting`; a no-op in
-    /// any other state, so also after a `close` that the outcome brought about.
-    ///
-    /// - `now`: the instant of the input that ended the check.
-    /// - `known`: whether the server's type is known now. (A good reply may have been too old to count, or may have come
-    ///   from a server that does not belong to the topology.)
-    ///
-    /// Cost: O(1), no allocation. Owes at most one action on each line.
-    /// Events: `HeartbeatStarted` if the next check begins now.
-    ///
-    /// Source: Server Monitoring, "Monitor thread" (MON-26, MON-32, MON-33, MON-36, MON-55, MON-56).
-    pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
-        let now = self.hold_clock(now);
-        let Phase::Settling { ended, next, .. } = self.phase else { return };
-        self.known = known;
-        match next {
-            Next::Wait => {
-                self.phase = Phase::Waiting { ended, due: later(ended, self.config.heartbeat_frequency()) };
-            }
-            Next::WaitBriefly => {
-                self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
-            }
-            Next::Retry => {
-                self.retried = Some(now);
-                self.begin_check(now, observer);
-            }
-            Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
-            Next::Await(topology_version) => {
-                let hello = HelloKind::Awaitable {
-                    legacy: self.check.conn().is_none_or(|conn| !conn.hello_ok),
-                    topology_version,
-                    max_await_time: self.config.heartbeat_frequency(),
-                };
-                self.begin_awaited(now, Step::Hello(hello), observer);
-            }
-        }
-    }
-
     /// A dial has succeeded.
     ///
     /// The handshake's hello follows, within the deadline of the dial. At or after that deadline it is too late, and
     /// counts as a timeout.
     ///
-    /// - `now`: the clock of every other call. `line`: from the `Dial`.
+    /// - `now`: the clock of every other call. `line`: from the `Dial`. `known`: whether the server's type is known.
     ///
     /// Cost: O(1), no allocation. Owes `SendHello`, or `Hangup`.
-    /// Events: none, or `HeartbeatFailed` when it is too late. May leave an outcome.
+    /// Events: none, or `HeartbeatFailed` when it is too late. Returns the outcome then.
     ///
     /// # Errors
     ///
     /// [`Stale`]: this dial is given up, or has been answered; nothing changed, drop the socket.
-    ///
-    /// # Panics
-    ///
-    /// When an outcome was not settled.
     ///
     /// Source: Server Monitoring, "Socket timeout" (MON-07, MON-34).
     pub fn handle_dialed(
         &mut self,
         now: Instant,
         line: LineId,
+        known: bool,
         observer: &mut impl Observer<MonitorEvent>,
-    ) -> Result<(), Stale> {
+    ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.hold_clock(now);
-        self.assert_settled();
         let link = self.link_mut(line);
         link.check(line)?;
         if !link.is_dialing() {
             return Err(Stale);
         }
         if link.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-            self.fail(now, line.line, Cause::NetworkTimeout, observer);
-        } else {
-            link.dialed(now);
+            return Ok(self.fail(now, line.line, Cause::NetworkTimeout, known, observer));
         }
-        Ok(())
+        link.dialed(now);
+        Ok(None)
     }
 
     /// A reply to a hello has come.
     ///
-    /// On the check line it ends the check: `Checking -> Settling`. On the RTT line only its time counts; a reply that is
+    /// On the check line it ends the check: `Checking -> Ended`. On the RTT line only its time counts; a reply that is
     /// not ok closes that connection. A reply that nobody asked for, or one that promises another without having been
     /// allowed to, is a breach of protocol and closes the connection; so is one that comes between two checks, which
     /// is no failed check. At or after the deadline it is too late, and counts as a timeout.
     ///
     /// - `now`: the clock of every other call. `line`: from the `SendHello` or `ReadNext`.
-    /// - `reply`: every reply, in the order of arrival (MON-30).
+    /// - `reply`: every reply, in the order of arrival (MON-30). `matched`: whether another one follows.
+    /// - `known`: whether the server's type is known, before this reply.
     ///
     /// Cost: O(1), no allocation. Owes at most two `Hangup`s.
-    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if the check line was being waited for. May leave an outcome.
+    /// Events: `HeartbeatSucceeded` or `HeartbeatFailed` if the check line was being waited for. Returns the outcome then.
     ///
     /// # Errors
     ///
     /// [`Stale`]: the connection is given up; nothing changed.
-    ///
-    /// # Panics
-    ///
-    /// When an outcome was not settled.
     ///
     /// Source: Server Monitoring, "Streaming Protocol" and "Measuring RTT" (MON-19, MON-26, MON-31, MON-40, MON-42).
     pub fn handle_reply(
         &mut self,
         now: Instant,
         line: LineId,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
+        known: bool,
         observer: &mut impl Observer<MonitorEvent>,
-    ) -> Result<(), Stale> {
+    ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.hold_clock(now);
-        self.assert_settled();
         let link = self.link_mut(line);
         link.check(line)?;
         let failure = link.exchange().map_or(Some(Cause::Protocol), |exchange| {
@@ -420,38 +365,37 @@ impl Monitor {
                 Some(Cause::Protocol)
             } else if !reply.ok {
                 Some(Cause::Command { code: reply.code })
-            } else if reply.more_to_come && !exchange.step.is_awaited() {
+            } else if matched == Matched::MoreComes && !exchange.step.is_awaited() {
                 Some(Cause::Protocol)
             } else {
                 None
             }
         });
-        match (failure, line.line) {
-            (Some(cause), _) => self.fail(now, line.line, cause, observer),
-            (None, Line::Check) => self.succeed_check(now, reply, observer),
-            (None, Line::Rtt) => self.succeed_ping(now, reply),
-        }
-        Ok(())
+        Ok(match (failure, line.line) {
+            (Some(cause), _) => self.fail(now, line.line, cause, known, observer),
+            (None, Line::Check) => Some(self.succeed_check(now, reply, matched, observer)),
+            (None, Line::Rtt) => {
+                self.succeed_ping(now, reply);
+                None
+            }
+        })
     }
 
     /// A dial, a write or a read has failed, or the peer has closed the connection.
     ///
-    /// On the check line it ends the check: `Checking -> Settling`; between two checks the connection is gone and that is
+    /// On the check line it ends the check: `Checking -> Ended`; between two checks the connection is gone and that is
     /// all. On the RTT line the connection is dropped, and dialed again for the next measurement. At or after the deadline
     /// the cause is the timeout.
     ///
     /// - `now`: the clock of every other call. `line`: any that was given. `cause`: what happened.
+    /// - `known`: whether the server's type is known, before this failure.
     ///
     /// Cost: O(1), no allocation. Owes `Hangup` unless it was the dial that failed.
-    /// Events: `HeartbeatFailed` if the check line was being waited for. May leave an outcome.
+    /// Events: `HeartbeatFailed` if the check line was being waited for. Returns the outcome then.
     ///
     /// # Errors
     ///
     /// [`Stale`]: the connection is given up; nothing changed.
-    ///
-    /// # Panics
-    ///
-    /// When an outcome was not settled.
     ///
     /// Source: Server Monitoring, "Network or command error during server check" (MON-43, MON-53..MON-56).
     pub fn handle_failed(
@@ -459,22 +403,92 @@ impl Monitor {
         now: Instant,
         line: LineId,
         cause: Cause,
+        known: bool,
         observer: &mut impl Observer<MonitorEvent>,
-    ) -> Result<(), Stale> {
+    ) -> Result<Option<CheckOutcome>, Stale> {
         let now = self.hold_clock(now);
-        self.assert_settled();
         let link = self.link_mut(line);
         link.check(line)?;
         let late = link.exchange().is_some_and(|exchange| exchange.is_late(now));
         let dialing = link.is_dialing();
-        self.fail(now, line.line, if late { Cause::NetworkTimeout } else { cause }, observer);
+        let outcome = self.fail(now, line.line, if late { Cause::NetworkTimeout } else { cause }, known, observer);
         if dialing {
             self.link_mut(line).waive_hangup(line);
         }
-        Ok(())
+        Ok(outcome)
     }
 
-    /// The next action of one line: [`Machine::poll_action`] for hosts that drive each line by a task of its own.
+    /// Begins what is due: after a check the next streamed reply, the retry or the wait; else the check that is due. Fails what is too late: a
+    /// dial with its hello after connectTimeoutMS, a reply that is waited for after connectTimeoutMS + heartbeatFrequencyMS. Then measures the
+    /// round-trip time if that is due.
+    ///
+    /// `Ended -> Checking` when the server streams or when one retry is due, else `Ended -> Waiting`; `Waiting -> Checking`, `Checking -> Ended`.
+    /// A call before [`Monitor::poll_timeout`] changes nothing.
+    ///
+    /// - `now`: the clock of every other call. `known`: whether the server's type is known.
+    ///
+    /// Cost: O(1), no allocation. Owes at most one action on each line, and two `Hangup`s.
+    /// Events: `HeartbeatStarted` if a check begins, `HeartbeatFailed` if one is too late. Returns the outcome then.
+    ///
+    /// Source: Server Monitoring, "Monitor thread", "Socket timeout" and "Measuring RTT" (MON-13, MON-26, MON-32..36, MON-38, MON-55, MON-56).
+    pub fn handle_timeout(
+        &mut self,
+        now: Instant,
+        known: bool,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Option<CheckOutcome> {
+        let now = self.hold_clock(now);
+        let mut outcome = None;
+        match self.phase {
+            Phase::Ended { at, next } => {
+                self.go_on(now, at, next, observer);
+                return None;
+            }
+            Phase::Checking => {
+                if self.check.exchange().is_some_and(|exchange| exchange.is_late(now)) {
+                    outcome = self.fail(now, Line::Check, Cause::NetworkTimeout, known, observer);
+                }
+            }
+            Phase::Waiting { due, .. } => {
+                if due.is_some_and(|due| due <= now) {
+                    self.begin_check(now, observer);
+                }
+            }
+            Phase::New | Phase::Closed => {}
+        }
+        if self.ping.exchange().is_some_and(|exchange| exchange.is_late(now)) {
+            let none = self.fail(now, Line::Rtt, Cause::NetworkTimeout, known, observer);
+            assert!(none.is_none(), "a measurement is no check");
+        }
+        self.begin_ping_if_due(now);
+        outcome
+    }
+
+    /// The next action owed to the host, or `None`: hang-ups first.
+    ///
+    /// Cost: O(1).
+    pub fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
+        let now = self.hold_clock(now);
+        self.check
+            .take_hangup()
+            .or_else(|| self.ping.take_hangup())
+            .or_else(|| self.check.take_action(now))
+            .or_else(|| self.ping.take_action(now))
+    }
+
+    /// The earliest instant at which something is due; `None` exactly when nothing is. After a check has ended it has passed.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let check = match self.phase {
+            Phase::Waiting { due, .. } => due,
+            Phase::Checking => self.check.deadline(),
+            Phase::Ended { at, .. } => Some(at),
+            Phase::New | Phase::Closed => None,
+        };
+        [check, self.ping.deadline(), self.ping_due].into_iter().flatten().min()
+    }
+
+    /// The next action of one line: [`Monitor::poll_action`] for hosts that drive each line by a task of its own.
     pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
         let now = self.hold_clock(now);
         let link = match line {
@@ -490,15 +504,6 @@ impl Monitor {
         match line {
             Line::Check => self.check.owes(),
             Line::Rtt => self.ping.owes(),
-        }
-    }
-
-    /// The outcome of the check that has just ended, until [`Monitor::settle`].
-    #[must_use]
-    pub const fn outcome(&self) -> Option<CheckOutcome> {
-        match &self.phase {
-            Phase::Settling { outcome, .. } => Some(*outcome),
-            Phase::New | Phase::Waiting { .. } | Phase::Checking | Phase::Closed => None,
         }
     }
 
@@ -520,11 +525,6 @@ impl Monitor {
         &self.rtt
     }
 
-    /// Whether the server is known, as far as the monitor was told.
-    pub(crate) const fn is_server_known(&self) -> bool {
-        self.known
-    }
-
     /// Whether the check in flight is one of a stream, so that the RTT connection is in use.
     #[must_use]
     pub const fn is_streaming(&self) -> bool {
@@ -538,84 +538,17 @@ impl Monitor {
             Phase::New => MonitorState::New,
             Phase::Waiting { .. } => MonitorState::Waiting,
             Phase::Checking => MonitorState::Checking,
-            Phase::Settling { .. } => MonitorState::Settling,
+            Phase::Ended { .. } => MonitorState::Ended,
             Phase::Closed => MonitorState::Closed,
         }
     }
 
-    /// The latest instant seen: `now`, unless the clock has gone back.
-    fn hold_clock(&mut self, now: Instant) -> Instant {
-        self.clock = self.clock.max(now);
-        self.clock
-    }
-
-    fn assert_settled(&self) {
-        assert!(self.outcome().is_none(), "an outcome is applied and settled before the next input");
-    }
-
-    const fn link_mut(&mut self, line: LineId) -> &mut Link {
-        match line.line {
-            Line::Check => &mut self.check,
-            Line::Rtt => &mut self.ping,
-        }
-    }
-}
-
-impl Machine for Monitor {
-    type Action = MonitorAction;
-    type Event = MonitorEvent;
-
-    /// Begins the check that is due, and fails what is too late: a dial with its hello after connectTimeoutMS, a reply
-    /// that is waited for after connectTimeoutMS + heartbeatFrequencyMS. Then measures the round-trip time if that is due.
-    ///
-    /// May leave an outcome.
+    /// Checks every internal invariant. For tests, fuzzing and simulation.
     ///
     /// # Panics
     ///
-    /// When an outcome was not settled.
-    ///
-    /// Source: Server Monitoring, "Socket timeout" and "Measuring RTT" (MON-13, MON-34, MON-35, MON-38).
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        let now = self.hold_clock(now);
-        self.assert_settled();
-        match self.phase {
-            Phase::Checking => {
-                if self.check.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-                    self.fail(now, Line::Check, Cause::NetworkTimeout, observer);
-                }
-            }
-            Phase::Waiting { due, .. } => {
-                if due.is_some_and(|due| due <= now) {
-                    self.begin_check(now, observer);
-                }
-            }
-            Phase::New | Phase::Settling { .. } | Phase::Closed => {}
-        }
-        if self.ping.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-            self.fail(now, Line::Rtt, Cause::NetworkTimeout, observer);
-        }
-        self.begin_ping_if_due(now);
-    }
-
-    fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
-        let now = self.hold_clock(now);
-        self.check
-            .take_hangup()
-            .or_else(|| self.ping.take_hangup())
-            .or_else(|| self.check.take_action(now))
-            .or_else(|| self.ping.take_action(now))
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let check = match self.phase {
-            Phase::Waiting { due, .. } => due,
-            Phase::Checking => self.check.deadline(),
-            Phase::New | Phase::Settling { .. } | Phase::Closed => None,
-        };
-        [check, self.ping.deadline(), self.ping_due].into_iter().flatten().min()
-    }
-
-    fn assert_invariants(&self) {
+    /// Panics when an invariant is broken, which is a bug in this crate.
+    pub fn assert_invariants(&self) {
         self.check.assert_invariants(Line::Check, self.serial_last.0);
         self.ping.assert_invariants(Line::Rtt, self.serial_last.0);
         self.rtt.assert_invariants();
@@ -641,12 +574,9 @@ impl Machine for Monitor {
                 let awaited = in_flight.is_some_and(|exchange| exchange.step.is_awaited());
                 assert_eq!(awaited, self.streaming, "a check is awaited exactly while streaming");
             }
-            Phase::Settling { next, outcome, .. } => match next {
-                Next::Wait => {}
-                Next::Retry | Next::WaitBriefly => {
-                    assert!(matches!(outcome, CheckOutcome::Failed { .. }), "only a failure is retried");
-                    assert!(self.check.is_down(), "only on a new connection");
-                }
+            Phase::Ended { at, next } => match next {
+                Next::Wait => assert!(at <= self.clock, "the check has ended"),
+                Next::Retry | Next::WaitBriefly => assert!(self.check.is_down(), "retried only on a new connection"),
                 Next::ReadOn | Next::Await(_) => assert!(self.check.is_idle(), "a stream goes on on its connection"),
             },
         }
@@ -658,6 +588,19 @@ impl Machine for Monitor {
         );
         assert!(self.ping_due.is_none() || self.streaming, "nothing is measured while not streaming");
         assert!(self.retried.is_none() || self.serial_last.0 > 1, "a retry has made a second connection");
+    }
+
+    /// The latest instant seen: `now`, unless the clock has gone back.
+    fn hold_clock(&mut self, now: Instant) -> Instant {
+        self.clock = self.clock.max(now);
+        self.clock
+    }
+
+    const fn link_mut(&mut self, line: LineId) -> &mut Link {
+        match line.line {
+            Line::Check => &mut self.check,
+            Line::Rtt => &mut self.ping,
+        }
     }
 }
 

@@ -52,7 +52,7 @@ mod select;
 #[cfg(test)]
 mod tests;
 
-pub use action::{ScanAction, ScanHello, ScanReply, ScanStep, SocketId};
+pub use action::{ScanAction, ScanStep, SocketId};
 pub use options::{COOLDOWN, SOCKET_CHECK_INTERVAL, ScanConfig, ScanOptions};
 pub use select::Selecting;
 
@@ -62,9 +62,11 @@ use crate::machine::Stale;
 use crate::pool::Health;
 use crate::storage::{Full, Store};
 use crate::topology::{
-    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, Memory, Topology, TopologyAction, TopologyConfig,
-    TopologyId, TopologyType, Verdict,
+    AppError, AppErrorKind, HandshakePhase, Memory, Topology, TopologyAction, TopologyConfig, TopologyId, TopologyType,
+    Verdict,
 };
+use crate::wire::Labels;
+use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId};
 use check::Check;
 use core::fmt;
@@ -208,8 +210,6 @@ impl<M: Memory> Scan<M> {
 
     /// News: a hello was answered.
     ///
-    /// - `hello`: what the topology needs; `None` when the reply is not ok.
-    ///
     /// A reply that comes at or after the deadline is a timeout; one that nobody asked for is a breach of protocol.
     ///
     /// Cost: that of [`Topology::handle_hello`] and O(servers). Owes what the next check wants. Events: `HeartbeatSucceeded` or
@@ -220,24 +220,25 @@ impl<M: Memory> Scan<M> {
     /// [`Stale`]: the connection is given up; nothing changed.
     ///
     /// Source: Server Monitoring, "Scanning" and "Handling of backpressure labels" (MON-53, MON-59, MON-63).
-    pub fn handle_reply<L: HelloLists>(
+    pub fn handle_reply(
         &mut self,
         now: Instant,
         socket: SocketId,
-        reply: &ScanReply,
-        hello: Option<&HelloInfo<'_, L>>,
+        reply: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
         let now = self.advance(now);
         let check = self.check_of(socket)?;
         let open = self.link_mut(socket.server).and_then(|link| link.socket_mut(socket)).ok_or(Stale)?;
         let asked = matches!(open.step, Step::Hello { owed: false, .. });
-        match hello {
+        match reply {
             _ if check.is_late(now) => self.fail(now, Cause::NetworkTimeout, observer),
             _ if !asked => self.fail(now, Cause::Protocol, observer),
-            Some(hello) => self.succeed(now, &check, reply, hello, observer),
-            None if reply.overloaded => self.pass_over(now, &check, reply.code, observer),
-            None => self.fail(now, Cause::Command { code: reply.code }, observer),
+            HelloReply { ok: true, .. } => self.succeed(now, &check, reply, observer),
+            _ if reply.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR) => {
+                self.pass_over(now, &check, reply.code, observer);
+            }
+            _ => self.fail(now, Cause::Command { code: reply.code }, observer),
         }
         Ok(())
     }

@@ -87,51 +87,6 @@ impl ServerType {
     }
 }
 
-/// What a server says of its roles, in a hello reply with `ok: 1`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Roles {
-    /// `isreplicaset`: a member without a configuration.
-    pub is_replica_set: bool,
-    /// Whether `msg` is `isdbgrid`: a router.
-    pub is_db_grid: bool,
-    /// Whether it has a `setName`.
-    pub has_set_name: bool,
-    /// `hidden`.
-    pub hidden: bool,
-    /// `isWritablePrimary`, or `ismaster` in a reply that lacks it (SDAM-13).
-    pub is_writable_primary: bool,
-    /// `secondary`.
-    pub secondary: bool,
-    /// `arbiterOnly`.
-    pub arbiter_only: bool,
-}
-
-impl Roles {
-    /// What the server is. Contradictory roles are settled in this order: ghost, router, standalone, hidden, primary, secondary, arbiter.
-    ///
-    /// Source: SDAM, "type" under "Parsing a hello or legacy hello response" (SDAM-15..19).
-    #[must_use]
-    pub const fn server_type(self) -> ServerType {
-        if self.is_replica_set {
-            ServerType::RsGhost
-        } else if self.is_db_grid {
-            ServerType::Mongos
-        } else if !self.has_set_name {
-            ServerType::Standalone
-        } else if self.hidden {
-            ServerType::RsOther
-        } else if self.is_writable_primary {
-            ServerType::RsPrimary
-        } else if self.secondary {
-            ServerType::RsSecondary
-        } else if self.arbiter_only {
-            ServerType::RsArbiter
-        } else {
-            ServerType::RsOther
-        }
-    }
-}
-
 impl fmt::Display for ServerType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

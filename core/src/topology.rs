@@ -14,7 +14,6 @@
 //! ```text
 //! topology.handle_hello(now, server, &hello, Some(round_trip), observer);   // ServerDescriptionChanged, ..
 //! while let Some(action) = topology.poll_action() { .. }                    // Pool(server, Ready), .., WakeSelectors
-//! monitor.settle(now, known, ..);
 //! ```
 //!
 //! What is owed is kept with the server that it concerns, not in a queue: what was revoked meanwhile (a pool that was to
@@ -58,7 +57,6 @@ mod action;
 mod description;
 mod error;
 mod event;
-mod hello;
 mod judge;
 mod memory;
 mod options;
@@ -73,14 +71,14 @@ mod texts;
 mod update;
 
 pub use action::{
-    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
+    AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, RoundTrip,
+    TopologyAction, Verdict,
 };
 pub use description::{ServerDescription, TopologyDescription};
 pub use error::{
     AddressField, ElectionTuple, Incompatibility, Limit, ServerError, StateChange, TopologyConfigError, WireMismatch,
 };
 pub use event::{SdamEvent, SdamObserver};
-pub use hello::{HelloInfo, HelloLists, RoundTrip};
 #[cfg(feature = "alloc")]
 pub use memory::OnHeap;
 pub use memory::{Fixed, Memory};
@@ -91,6 +89,7 @@ pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription
 use crate::address::{Address, is_path};
 use crate::hooks::origin;
 use crate::storage::{Full, Store};
+use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::num::NonZeroU32;
@@ -313,9 +312,10 @@ impl<M: Memory> Topology<M> {
         observer.on_event(now, &SdamEvent::TopologyClosed { topology: self.id });
     }
 
-    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection.
+    /// News: a server answered a hello with `ok: 1`, on a monitor's or on an application's connection. A reply that is not ok
+    /// is ignored: a monitor's is news for [`Topology::handle_failed`].
     ///
-    /// Returns whether the server is a member and known now: what a monitor's `settle` asks for. News of a server that
+    /// Returns whether the server is a member and known now. News of a server that
     /// is no member changes nothing, nor does a reply whose topologyVersion is older than what is known.
     ///
     /// - `now`: the clock of every other call. `hello`: the reply.
@@ -331,7 +331,7 @@ impl<M: Memory> Topology<M> {
         &mut self,
         now: Instant,
         server: ServerId,
-        hello: &HelloInfo<'_, impl HelloLists>,
+        hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
         observer: &mut impl SdamObserver,
     ) -> bool {
@@ -341,7 +341,7 @@ impl<M: Memory> Topology<M> {
             return true;
         }
         let known = self.servers.slots()[place].description.data;
-        if is_older(hello.topology_version, known.topology_version) {
+        if !hello.ok || is_older(hello.topology_version, known.topology_version) {
             return known.server_type.is_known();
         }
         self.begin();

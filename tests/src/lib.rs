@@ -23,6 +23,7 @@ pub mod mongod;
 pub mod oracle;
 pub mod patience;
 pub mod proxy;
+pub mod reply;
 pub mod report;
 pub mod requirements;
 pub mod rng;

@@ -170,7 +170,8 @@ impl<M: Memory> Client<M> {
         if reply.as_object().is_some_and(serde_json::Map::is_empty) {
             self.topology.handle_failed(self.now, server, Cause::Network, &mut self.events);
         } else if input::is_ok(reply) {
-            let hello = input::hello(reply)?;
+            let lists = input::lists(reply);
+            let hello = input::hello(reply, &lists)?;
             let round_trip = RoundTrip { average: core::time::Duration::from_millis(5), ..RoundTrip::default() };
             self.topology.handle_hello(self.now, server, &hello, Some(round_trip), &mut self.events);
         } else {

@@ -7,7 +7,7 @@ use core::cell::Cell;
 use core::time::Duration;
 use poolhouse_core::control::Control;
 use poolhouse_core::machine::Machine;
-use poolhouse_core::monitor::{CheckReply, Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::observe::log::{LogOptions, LogQueue, Logs};
 use poolhouse_core::observe::metrics::PoolMetrics;
 use poolhouse_core::observe::{EventContext, Tee, Within};
@@ -16,10 +16,12 @@ use poolhouse_core::pool::{
     WaiterId,
 };
 use poolhouse_core::shell::{EventRef, Publish};
-use poolhouse_core::topology::{self, HelloInfo, HelloLists, RoundTrip, Topology, TopologyId, TopologyOptions};
+use poolhouse_core::topology::{self, RoundTrip, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, Unpacked};
-use poolhouse_core::wire::message::Limits;
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::{Limits, Matched};
 use poolhouse_core::{Cause, Instant, Observer};
+use poolhouse_tests::reply::Lists;
 use std::alloc::System;
 
 /// The system's allocator, counting the calls of each thread that ask for memory.
@@ -375,26 +377,9 @@ fn closing_with_a_thousand_waiters_allocates_nothing() {
     });
 }
 
-/// The lists of a reply.
-#[derive(Clone, Copy, Default)]
-struct Members<'a>(&'a [&'a str]);
-
-impl HelloLists for Members<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        [("dc", "ny"), ("use", "reporting")].into_iter()
-    }
+/// The lists of a member's reply.
+fn members(hosts: &[&str]) -> Lists {
+    Lists::new(hosts, &[""; 0], &[""; 0], &[("dc", "ny"), ("use", "reporting")])
 }
 
 /// A set of fifty whose members all answer as before; the first hello after each change included. Nor do failures allocate, nor
@@ -403,16 +388,18 @@ impl HelloLists for Members<'_> {
 fn hello_that_changes_nothing_allocates_nothing() {
     let names: Vec<String> = (0..50).map(|number| format!("member{number}.example.net:27017")).collect();
     let hosts: Vec<&str> = names.iter().map(String::as_str).collect();
-    let of = |number: usize| HelloInfo {
-        is_writable_primary: number == 0,
-        secondary: number > 0,
-        set_name: Some("rs"),
-        me: Some(hosts[number]),
-        primary: Some(hosts[0]),
-        max_wire_version: 21,
-        set_version: Some(2),
-        lists: Members(&hosts),
-        ..HelloInfo::default()
+    let lists = members(&hosts);
+    let of = |number: usize| {
+        lists.of(HelloReply {
+            is_writable_primary: number == 0,
+            secondary: number > 0,
+            set_name: Some("rs"),
+            me: Some(hosts[number]),
+            primary: Some(hosts[0]),
+            max_wire_version: 21,
+            set_version: Some(2),
+            ..HelloReply::OK
+        })
     };
     let config = TopologyOptions { seeds: &hosts[..1], ..TopologyOptions::default() }.validate().expect("one seed");
     let now = Instant::ORIGIN;
@@ -431,7 +418,7 @@ fn hello_that_changes_nothing_allocates_nothing() {
         }
     }
     let primary = topology.find(hosts[0]).expect("a member");
-    let stale = HelloInfo { is_writable_primary: true, secondary: false, set_version: Some(1), ..of(1) };
+    let stale = HelloReply { is_writable_primary: true, secondary: false, set_version: Some(1), ..of(1) };
     let server = topology.find(hosts[1]).expect("a member");
     for _ in 0..2 {
         topology.handle_hello(now, server, &stale, times, &mut ());
@@ -459,6 +446,7 @@ fn checks_that_change_nothing_allocate_nothing() {
     let mut control =
         Control::<topology::OnHeap>::new(now, TopologyId::new(1), config, monitor, &mut ()).expect("room");
     let servers: Vec<_> = hosts.iter().map(|host| control.topology().find(host).expect("a member")).collect();
+    let lists = members(&hosts);
     let mut actions = 0;
     let mut round = |control: &mut Control<topology::OnHeap>, now: Instant| {
         let mut answered = 0;
@@ -472,15 +460,14 @@ fn checks_that_change_nothing_allocate_nothing() {
                     MonitorAction::SendHello { line, .. } => line,
                     MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => unreachable!("it polls, and is well"),
                 };
-                let hello = HelloInfo {
+                let hello = lists.of(HelloReply {
                     is_writable_primary: number == 0,
                     secondary: number > 0,
                     set_name: Some("rs"),
                     max_wire_version: 21,
-                    lists: Members(&hosts),
-                    ..HelloInfo::default()
-                };
-                control.handle_reply(now, *server, line, &CheckReply::OK, Some(&hello), &mut ()).expect("asked for");
+                    ..HelloReply::OK
+                });
+                control.handle_reply(now, *server, line, &hello, Matched::Last, &mut ()).expect("asked for");
                 while control.poll_action().is_some() {
                     actions += 1;
                 }

@@ -5,7 +5,7 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use poolhouse_core::shell::{EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
-use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
+use poolhouse_core::topology::{OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::compress::{Compressor, Compressors, Packer};
@@ -15,6 +15,7 @@ use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, decode_mes
 use poolhouse_core::{Instant, Observer};
 use poolhouse_tests::fuzz::TARGETS;
 use poolhouse_tests::hunt::files;
+use poolhouse_tests::reply::Lists;
 use std::alloc::System;
 use std::path::Path;
 
@@ -125,36 +126,6 @@ fn envelopes_hold_what_has_come() {
     }
 }
 
-/// The lists of a reply.
-struct Lists {
-    hosts: Vec<String>,
-    tags: Vec<(String, String)>,
-}
-
-impl Default for &Lists {
-    fn default() -> Self {
-        const { &Lists { hosts: Vec::new(), tags: Vec::new() } }
-    }
-}
-
-impl HelloLists for Lists {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().map(String::as_str)
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
 /// Publishes the events of a topology.
 struct Told<'s>(&'s Subscribers);
 
@@ -164,15 +135,14 @@ impl Observer<SdamEvent<'_>> for Told<'_> {
     }
 }
 
-fn secondary(lists: &Lists, set_version: i64) -> HelloInfo<'static, &Lists> {
-    HelloInfo {
+fn secondary(lists: &Lists, set_version: i64) -> HelloReply<'_> {
+    lists.of(HelloReply {
         secondary: true,
         set_name: Some("rs"),
         set_version: Some(set_version),
         max_wire_version: 21,
-        lists,
-        ..HelloInfo::default()
-    }
+        ..HelloReply::OK
+    })
 }
 
 /// One member sends one large reply; another member sends many small replies.
@@ -183,13 +153,13 @@ fn security_5_unread_events_hold_no_more_than_their_limit() {
         let mut subscription = subscribers.subscribe(SUBSCRIPTION_EVENTS, |_| true);
         let config = TopologyOptions { seeds: &["a", "b"], ..TopologyOptions::default() }.validate().expect("valid");
         let now = Instant::ORIGIN;
+        let name = |number: usize| (format!("{number}"), "x".repeat(bytes));
+        let reply = |tags: Vec<(String, String)>| Lists::new(&["a", "b"], &[""; 0], &[""; 0], &tags);
+        let large = reply((0..count).map(name).collect());
         let held = most(|| {
             let told = &mut Told(&subscribers);
             let mut topology = Topology::<OnHeap>::new(now, TopologyId::new(1), config, told).expect("room for seeds");
             let [a, b] = ["a", "b"].map(|address| topology.find(address).expect("a seed"));
-            let name = |number: usize| (format!("{number}"), "x".repeat(bytes));
-            let reply = |tags| Lists { hosts: vec!["a".to_owned(), "b".to_owned()], tags };
-            let large = reply((0..count).map(name).collect());
             topology.handle_hello(now, a, &secondary(&large, 1), None, told);
             for version in 0..1_000 {
                 let small = reply(vec![("round".to_owned(), format!("{version}"))]);

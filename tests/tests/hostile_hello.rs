@@ -1,11 +1,13 @@
 //! Hello replies with names that an attacker chose cost about as much as honest replies of the same size.
 
 use core::time::Duration;
-use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
+use poolhouse_core::topology::{OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
+use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Instant, ServerId};
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, Role, ServerState};
 use poolhouse_tests::flood::{colliding, honest};
+use poolhouse_tests::reply;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Names of hosts and of tags.
@@ -13,30 +15,6 @@ use rustix::time::{ClockId, clock_gettime};
 struct Lists {
     hosts: Vec<String>,
     tags: Vec<String>,
-}
-
-impl Default for &Lists {
-    fn default() -> Self {
-        const { &Lists { hosts: Vec::new(), tags: Vec::new() } }
-    }
-}
-
-impl HelloLists for Lists {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        core::iter::once("a").chain(self.hosts.iter().map(String::as_str))
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().map(|name| (name.as_str(), "1"))
-    }
 }
 
 /// A replica set with a primary that sends one hello reply after another.
@@ -54,13 +32,16 @@ impl Set {
     }
 
     fn hello(&mut self, lists: &Lists) {
-        let hello = HelloInfo {
+        let hosts: Vec<_> = core::iter::once("a").chain(lists.hosts.iter().map(String::as_str)).collect();
+        let tags: Vec<_> = lists.tags.iter().map(|name| (name, "1")).collect();
+        let none = [""; 0];
+        let lists = reply::Lists::new(&hosts, &none, &none, &tags);
+        let hello = lists.of(HelloReply {
             is_writable_primary: true,
             set_name: Some("rs"),
             max_wire_version: 21,
-            lists,
-            ..HelloInfo::default()
-        };
+            ..HelloReply::OK
+        });
         assert!(
             self.topology.handle_hello(Instant::ORIGIN, self.server, &hello, None, &mut ()),
             "the reply is accepted"

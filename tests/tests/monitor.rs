@@ -2,12 +2,13 @@
 
 use core::time::Duration;
 
-use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions,
-};
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions};
+use poolhouse_core::wire::message::Matched;
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::model::monitor::Counts;
+use poolhouse_tests::oracle::monitor::Hosted;
+use poolhouse_tests::reply::CheckReply;
 
 /// splitmix64.
 struct Random(u64);
@@ -61,7 +62,7 @@ fn ten_thousand_random_lives_agree_with_the_model() {
 #[test]
 fn a_copy_goes_on_like_the_original() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
-    let mut monitor = Monitor::new(ServerId::new(1), config);
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     monitor.start(Instant::ORIGIN, &mut ());
     let mut copy = monitor.clone();
     assert_eq!(monitor, copy);
@@ -95,7 +96,7 @@ struct Dials {
 /// dialed.
 fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
     let options = MonitorOptions { heartbeat_frequency: Duration::from_millis(500), ..MonitorOptions::DEFAULT };
-    let mut monitor = Monitor::new(ServerId::new(1), options.validate().expect("valid"));
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), options.validate().expect("valid")));
     let mut dials = Dials::default();
     let mut greeted: Vec<LineId> = Vec::new();
     let mut breaks: Option<(u64, LineId)> = None;
@@ -141,7 +142,7 @@ fn dials_of(behaviour: Behaviour, seconds: u64) -> Dials {
                         breaks = Some((ms + 10, line));
                     } else if first {
                         greeted.push(line);
-                        monitor.handle_reply(now, line, &reply, &mut ()).expect("current");
+                        monitor.handle_reply(now, line, &reply.hello(), reply.matched(), &mut ()).expect("current");
                     }
                 }
                 Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
@@ -182,7 +183,7 @@ fn a_server_that_greets_and_resets_is_not_checked_in_a_circle() {
 #[test]
 fn a_healthy_server_is_checked_for_ever() {
     let config = MonitorOptions::DEFAULT.validate().expect("valid");
-    let mut monitor = Monitor::new(ServerId::new(1), config);
+    let mut monitor = Hosted::new(Monitor::new(ServerId::new(1), config));
     let mut seen: Vec<(Instant, MonitorEvent)> = Vec::new();
     let mut now = Instant::ORIGIN;
     monitor.start(now, &mut seen);
@@ -192,7 +193,9 @@ fn a_healthy_server_is_checked_for_ever() {
                 MonitorAction::Dial(line) => monitor.handle_dialed(now, line, &mut seen).expect("dialing"),
                 MonitorAction::SendHello { line, .. } => {
                     now = now.saturating_add(Duration::from_millis(3));
-                    monitor.handle_reply(now, line, &CheckReply::OK, &mut seen).expect("current");
+                    monitor
+                        .handle_reply(now, line, &CheckReply::OK.hello(), Matched::Last, &mut seen)
+                        .expect("current");
                     monitor.settle(now, true, &mut seen);
                 }
                 MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_) => panic!("nothing of the kind: {action:?}"),

@@ -3,33 +3,12 @@
 use core::hint::black_box;
 use core::time::Duration;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{
-    CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode,
-};
-use poolhouse_core::topology::{HelloInfo, HelloLists, OnHeap, TopologyId, TopologyOptions};
+use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::topology::{OnHeap, TopologyId, TopologyOptions};
+use poolhouse_core::wire::bson::{DocumentWriter, RawArray, RawDocument};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Instant, ObjectId, ServerId, TopologyVersion};
-
-/// `hosts` of a reply.
-#[derive(Clone, Copy, Default)]
-struct Hosts<'a>(&'a [&'a str]);
-
-impl HelloLists for Hosts<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
 
 fn control(seeds: &[&str], mode: ServerMonitoringMode) -> Control<OnHeap> {
     let config = TopologyOptions { seeds, ..TopologyOptions::default() }.validate().expect("valid");
@@ -93,15 +72,8 @@ impl Fleet {
 
     fn answer(&mut self, server: ServerId, line: LineId) {
         let topology_version = if self.streaming { version(1) } else { None };
-        let reply = CheckReply { topology_version, ..CheckReply::OK };
-        let hello = HelloInfo {
-            is_db_grid: true,
-            max_wire_version: 21,
-            topology_version,
-            lists: Hosts::default(),
-            ..HelloInfo::default()
-        };
-        self.control.handle_reply(self.now, server, line, &reply, Some(&hello), &mut ()).expect("it was asked");
+        let hello = HelloReply { is_db_grid: true, max_wire_version: 21, topology_version, ..HelloReply::OK };
+        self.control.handle_reply(self.now, server, line, &hello, Matched::Last, &mut ()).expect("it was asked");
         while let Some(action) = self.control.poll_action() {
             black_box(action);
         }
@@ -154,7 +126,11 @@ impl Set {
         self.now = self.now.saturating_add(Duration::from_micros(1));
         let hosts: Vec<&str> = self.names[..49].iter().chain([&self.names[last - 1]]).map(String::as_str).collect();
         let server = self.control.topology().find(hosts[member]).expect("a member");
-        let hello = HelloInfo {
+        let mut bytes = Vec::new();
+        let written =
+            DocumentWriter::write(&mut bytes, |list| hosts.iter().try_for_each(|host| list.str("", host).map(drop)));
+        written.expect("memory");
+        let hello = HelloReply {
             is_writable_primary: member == 0,
             secondary: member > 0,
             set_name: Some("rs"),
@@ -163,8 +139,8 @@ impl Set {
             primary: Some(hosts[0]),
             max_wire_version: 21,
             topology_version: version(self.counter),
-            lists: Hosts(&hosts),
-            ..HelloInfo::default()
+            hosts: RawArray::from_document(RawDocument::new(&bytes).expect("it was written")),
+            ..HelloReply::OK
         };
         self.control.handle_app_hello(self.now, server, &hello, &mut ());
         while let Some(action) = self.control.poll_action() {

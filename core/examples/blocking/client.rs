@@ -3,10 +3,9 @@
 use core::fmt;
 use core::hash::BuildHasher;
 use core::time::Duration;
-use poolhouse_core::convert::hello_info;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_core::pool::Health;
-use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanHello, ScanOptions, ScanReply, ScanStep, SocketId};
+use poolhouse_core::scan::{Scan, ScanAction, ScanConfig, ScanOptions, ScanStep, SocketId};
 use poolhouse_core::selection::{DetailedSelectionError, SelectionCriteria};
 use poolhouse_core::topology::{
     AppErrorKind, CommandError, HandshakePhase, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
@@ -15,7 +14,7 @@ use poolhouse_core::topology::{
 use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::hello::{
-    ClientMetadata, HandshakeHello, HelloCommand, HelloReply, MetadataOptions, encode_handshake_hello, encode_hello,
+    ClientMetadata, HandshakeHello, HelloKind, HelloReply, MetadataOptions, encode_hello,
 };
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, RequestIds, encode_command};
 use poolhouse_core::wire::{EncodeError, Labels};
@@ -229,24 +228,15 @@ impl Client {
         };
     }
 
-    fn check(&mut self, socket: SocketId, hello: ScanHello, deadline: Option<Instant>) {
+    fn check(&mut self, socket: SocketId, hello: HelloKind, deadline: Option<Instant>) {
         let Some(mut connection) = self.sockets.remove(&socket) else {
             let _ = self.scan.handle_failed(self.now(), socket, Cause::Network, &mut self.events);
             return;
         };
         let answered = self.exchange_hello(&mut connection, hello, deadline).and_then(|()| {
             let body = connection.reply()?;
-            let common = CommandReply::parse(body).map_err(|_| Cause::Protocol)?;
-            // A reply that is not ok has none of hello's fields; one that is must have them right.
-            let hello = if common.ok { Some(HelloReply::parse(body).map_err(|_| Cause::Protocol)?) } else { None };
-            let reply = ScanReply {
-                code: common.code.unwrap_or(0),
-                overloaded: common.labels().contains(Labels::SYSTEM_OVERLOADED_ERROR),
-                hello_ok: hello.is_some_and(|hello| hello.hello_ok),
-                server_connection: hello.and_then(|hello| hello.connection_id),
-            };
-            let info = hello.as_ref().map(hello_info);
-            let _ = self.scan.handle_reply(self.now(), socket, &reply, info.as_ref(), &mut self.events);
+            let hello = HelloReply::parse(body).map_err(|_| Cause::Protocol)?;
+            let _ = self.scan.handle_reply(self.now(), socket, &hello, &mut self.events);
             Ok(())
         });
         self.sockets.insert(socket, connection);
@@ -258,19 +248,11 @@ impl Client {
     fn exchange_hello(
         &self,
         connection: &mut Socket,
-        hello: ScanHello,
+        hello: HelloKind,
         deadline: Option<Instant>,
     ) -> Result<(), Cause> {
-        let sent = connection.send(deadline, self.origin, |sink, id| match hello {
-            ScanHello::Handshake { .. } => {
-                encode_handshake_hello(sink, id, &HandshakeHello::new(&self.metadata))?;
-                Ok(Flags::NONE)
-            }
-            ScanHello::Poll { legacy } => {
-                let name = if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
-                Ok(encode_hello(sink, id, name, None, None)?.1)
-            }
-        });
+        let first = HandshakeHello::new(&self.metadata);
+        let sent = connection.send(deadline, self.origin, |sink, id| Ok(encode_hello(sink, id, hello, &first)?.1));
         match sent {
             Ok(()) => connection.receive(deadline, self.origin),
             Err(Error::Connection(cause)) => Err(cause),

@@ -11,60 +11,39 @@ mod time;
 use super::*;
 use crate::monitor::{MonitorOptions, ServerMonitoringMode};
 use crate::topology::{Fixed, OnHeap, SdamEvent, TopologyOptions};
+use crate::wire::hello::tests::texts;
 use crate::{ObjectId, ServerType, TopologyVersion};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The members of the set "rs".
-#[derive(Clone, Copy, Debug, Default)]
-struct Hosts<'a>(&'a [&'a str]);
-
-impl HelloLists for Hosts<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
-
-type Hello<'a> = HelloInfo<'a, Hosts<'a>>;
+type Hello<'a> = HelloReply<'a>;
 
 fn standalone<'a>() -> Hello<'a> {
-    HelloInfo { max_wire_version: 21, ..HelloInfo::default() }
+    HelloReply { max_wire_version: 21, ..HelloReply::OK }
 }
 
 fn mongos<'a>() -> Hello<'a> {
-    HelloInfo { is_db_grid: true, ..standalone() }
+    HelloReply { is_db_grid: true, ..standalone() }
 }
 
 fn member<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo { set_name: Some("rs"), lists: Hosts(hosts), ..standalone() }
+    HelloReply { set_name: Some("rs"), hosts: texts(hosts), ..standalone() }
 }
 
 fn secondary<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo { secondary: true, ..member(hosts) }
+    HelloReply { secondary: true, ..member(hosts) }
 }
 
 fn primary<'a>(hosts: &'a [&'a str], election: u8) -> Hello<'a> {
     let election_id = Some(ObjectId([election; 12]));
-    HelloInfo { is_writable_primary: true, election_id, set_version: Some(1), ..member(hosts) }
+    HelloReply { is_writable_primary: true, election_id, set_version: Some(1), ..member(hosts) }
 }
 
 fn versioned(hello: Hello<'_>, counter: i64) -> Hello<'_> {
     let topology_version = Some(TopologyVersion { process_id: ObjectId([7; 12]), counter });
-    HelloInfo { topology_version, ..hello }
+    HelloReply { topology_version, ..hello }
 }
 
 /// Events as lines, and their instants.
@@ -182,8 +161,7 @@ impl<M: Memory> Rig<M> {
     }
 
     fn reply(&mut self, server: ServerId, line: LineId, hello: &Hello<'_>) -> Result<(), Stale> {
-        let reply = CheckReply { topology_version: hello.topology_version, ..CheckReply::OK };
-        let result = self.control.handle_reply(self.now, server, line, &reply, Some(hello), &mut self.log);
+        let result = self.control.handle_reply(self.now, server, line, hello, Matched::Last, &mut self.log);
         self.control.assert_invariants();
         result
     }

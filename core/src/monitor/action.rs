@@ -5,8 +5,8 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use crate::cause::Cause;
-use crate::server::TopologyVersion;
 use crate::storage::table::Serial;
+use crate::wire::hello::HelloKind;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,32 +44,6 @@ impl LineId {
     }
 }
 
-/// Which hello to send. None of them carries credentials or `saslSupportedMechs` (MON-12), none is subject to
-/// timeoutMS (MON-25).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HelloKind {
-    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It is also the check (MON-19).
-    Handshake {
-        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
-        legacy: bool,
-    },
-    /// A later one, answered at once and without the handshake's arguments (MON-06).
-    Poll {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-    },
-    /// A later one, answered when the server has changed or `max_await_time` has passed, and then again and again:
-    /// to be sent with both arguments and the exhaustAllowed flag (MON-28).
-    Awaitable {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-        /// `topologyVersion`: what the monitor knows already.
-        topology_version: TopologyVersion,
-        /// `maxAwaitTimeMS`: heartbeatFrequencyMS (MON-29).
-        max_await_time: Duration,
-    },
-}
-
 /// What the host must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MonitorAction {
@@ -93,37 +67,8 @@ pub enum MonitorAction {
     Hangup(LineId),
 }
 
-/// What a monitor must know of a reply to a hello.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CheckReply {
-    /// Whether `ok` is 1.
-    pub ok: bool,
-    /// `code`, for a reply that is not ok; 0 when it has none.
-    pub code: i32,
-    /// Whether the reply has `helloOk: true`.
-    pub hello_ok: bool,
-    /// Whether the message has the moreToCome flag.
-    pub more_to_come: bool,
-    /// `topologyVersion`, if the reply has it.
-    pub topology_version: Option<TopologyVersion>,
-    /// `connectionId`, if the reply has it.
-    pub server_connection: Option<i64>,
-}
-
-impl CheckReply {
-    /// `ok: 1` and nothing else that concerns a monitor.
-    pub const OK: Self = Self {
-        ok: true,
-        code: 0,
-        hello_ok: false,
-        more_to_come: false,
-        topology_version: None,
-        server_connection: None,
-    };
-}
-
-/// How a check ended: what the composer must apply to the server's description and to its pool before it calls
-/// [`Monitor::settle`](super::Monitor::settle).
+/// How a check ended: what the host must apply to the server's description and to its pool before the next call.
+#[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckOutcome {
     /// The server answered `ok: 1`. Update the description by the reply, then mark the pool ready (MON-52).

@@ -1,9 +1,9 @@
 //! One connection at a time of a monitor: dialed, busy with one exchange, idle, or down.
 
 use crate::machine::Stale;
-use crate::monitor::action::{CheckReply, HelloKind, Line, LineId, MonitorAction};
-use crate::time::Instant;
-use crate::time::Past;
+use crate::monitor::action::{Line, LineId, MonitorAction};
+use crate::time::{Instant, Past};
+use crate::wire::hello::{HelloKind, HelloReply};
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -107,12 +107,12 @@ impl Link {
     }
 
     /// `Busy -> Idle`: the reply was good. Takes from it what concerns the connection.
-    pub(super) fn answered(&mut self, reply: &CheckReply) {
+    pub(super) fn answered(&mut self, reply: &HelloReply<'_>) {
         let State::Busy(exchange) = &self.state else { panic!("only an exchange is answered") };
         assert!(exchange.expects_reply(), "a reply was due");
         let mut conn = exchange.conn;
         conn.hello_ok |= reply.hello_ok;
-        conn.server_connection = conn.server_connection.or(reply.server_connection);
+        conn.server_connection = conn.server_connection.or(reply.connection_id);
         self.state = State::Idle(conn);
     }
 

@@ -6,11 +6,13 @@ use crate::cause::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::{Conn, Step};
 use crate::monitor::{
-    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent,
-    Next, Phase, later,
+    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, MIN_HEARTBEAT_FREQUENCY, Monitor, MonitorEvent, Next, Phase,
+    later,
 };
 use crate::storage::table::Serial;
 use crate::time::Instant;
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 
 impl Monitor {
     /// A fresh name for the next connection of `line`.
@@ -59,6 +61,37 @@ impl Monitor {
         }
     }
 
+    /// Begins what follows a check that ended at `ended`.
+    pub(super) fn go_on(
+        &mut self,
+        now: Instant,
+        ended: Instant,
+        next: Next,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) {
+        match next {
+            Next::Wait => {
+                self.phase = Phase::Waiting { ended, due: later(ended, self.config.heartbeat_frequency()) };
+            }
+            Next::WaitBriefly => {
+                self.phase = Phase::Waiting { ended, due: later(ended, MIN_HEARTBEAT_FREQUENCY) };
+            }
+            Next::Retry => {
+                self.retried = Some(now);
+                self.begin_check(now, observer);
+            }
+            Next::ReadOn => self.begin_awaited(now, Step::ReadNext, observer),
+            Next::Await(topology_version) => {
+                let hello = HelloKind::Awaitable {
+                    legacy: self.check.conn().is_none_or(|conn| !conn.hello_ok),
+                    topology_version,
+                    max_await_time: self.config.heartbeat_frequency(),
+                };
+                self.begin_awaited(now, Step::Hello(hello), observer);
+            }
+        }
+    }
+
     /// The check line no longer streams: the RTT connection goes.
     pub(super) fn stop_streaming(&mut self) {
         self.streaming = false;
@@ -87,7 +120,7 @@ impl Monitor {
         }
     }
 
-    pub(super) fn succeed_ping(&mut self, now: Instant, reply: &CheckReply) {
+    pub(super) fn succeed_ping(&mut self, now: Instant, reply: &HelloReply<'_>) {
         let since = self.ping.exchange().map(|exchange| exchange.since.0).expect("the reply was due");
         self.ping.answered(reply);
         self.rtt.add_sample(now.saturating_since(since));
@@ -97,9 +130,10 @@ impl Monitor {
     pub(super) fn succeed_check(
         &mut self,
         now: Instant,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
-    ) {
+    ) -> CheckOutcome {
         assert!(matches!(self.phase, Phase::Checking), "the reply was due");
         let exchange = *self.check.exchange().expect("the reply was due");
         let awaited = exchange.step.is_awaited();
@@ -112,46 +146,62 @@ impl Monitor {
         let id = self.heartbeat_id(conn);
         let next = match reply.topology_version {
             _ if !self.config.streaming_enabled() => Next::Wait,
-            _ if reply.more_to_come => Next::ReadOn,
+            _ if matched == Matched::MoreComes => Next::ReadOn,
             Some(version) => Next::Await(version),
             None => Next::Wait,
         };
         if next == Next::Wait {
             self.stop_streaming();
         }
-        let sample = if awaited { None } else { Some(duration) };
-        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Succeeded { awaited, sample }, next };
+        self.phase = Phase::Ended { at: now, next };
         observer.on_event(now, &MonitorEvent::HeartbeatSucceeded { id, awaited, duration });
+        CheckOutcome::Succeeded { awaited, sample: if awaited { None } else { Some(duration) } }
     }
 
     /// The connection of `line` has failed. Closes it, and ends the check if there was one on it.
-    pub(super) fn fail(&mut self, now: Instant, line: Line, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
+    pub(super) fn fail(
+        &mut self,
+        now: Instant,
+        line: Line,
+        cause: Cause,
+        known: bool,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Option<CheckOutcome> {
         match line {
             Line::Rtt => {
                 assert!(self.streaming, "the RTT connection exists only while streaming");
                 self.ping.hang_up();
                 self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
+                None
             }
-            Line::Check if matches!(self.phase, Phase::Checking) => self.fail_check(now, cause, observer),
-            Line::Check => self.check.hang_up(),
+            Line::Check if matches!(self.phase, Phase::Checking) => Some(self.fail_check(now, cause, known, observer)),
+            Line::Check => {
+                self.check.hang_up();
+                None
+            }
         }
     }
 
-    fn fail_check(&mut self, now: Instant, cause: Cause, observer: &mut impl Observer<MonitorEvent>) {
+    fn fail_check(
+        &mut self,
+        now: Instant,
+        cause: Cause,
+        known: bool,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> CheckOutcome {
         self.emit_failed(now, cause, observer);
         self.check.hang_up();
         self.stop_streaming();
         self.rtt.reset();
-        let next = if !(cause.is_network() && self.known) {
+        let next = if !(cause.is_network() && known) {
             Next::Wait
         } else if self.retried.is_some_and(|at| now.saturating_since(at) < MIN_HEARTBEAT_FREQUENCY) {
             Next::WaitBriefly
         } else {
             Next::Retry
         };
-        self.known = false;
-        let interrupt = cause == Cause::NetworkTimeout;
-        self.phase = Phase::Settling { ended: now, outcome: CheckOutcome::Failed { cause, interrupt }, next };
+        self.phase = Phase::Ended { at: now, next };
+        CheckOutcome::Failed { cause, interrupt: cause == Cause::NetworkTimeout }
     }
 
     const fn heartbeat_id(&self, conn: &Conn) -> HeartbeatId {

@@ -36,12 +36,22 @@ struct Rig {
     monitor: Monitor,
     now: Instant,
     log: Log,
+    /// Whether the server is known.
+    known: bool,
+    /// Of the last input, until it is applied.
+    outcome: Option<CheckOutcome>,
 }
 
 impl Rig {
     fn new(options: MonitorOptions) -> Self {
         let config = options.validate().expect("valid options");
-        Self { monitor: Monitor::new(ServerId::new(7), config), now: at(0), log: Log::default() }
+        Self {
+            monitor: Monitor::new(ServerId::new(7), config),
+            now: at(0),
+            log: Log::default(),
+            known: false,
+            outcome: None,
+        }
     }
 
     fn polling() -> Self {
@@ -95,31 +105,38 @@ impl Rig {
     }
 
     fn dialed(&mut self, line: LineId) -> Result<(), Stale> {
-        let result = self.monitor.handle_dialed(self.now, line, &mut self.log);
+        let result = self.monitor.handle_dialed(self.now, line, self.known, &mut self.log);
         self.monitor.assert_invariants();
-        result
+        self.note(result)
     }
 
-    fn reply(&mut self, line: LineId, reply: &CheckReply) -> Result<(), Stale> {
-        let result = self.monitor.handle_reply(self.now, line, reply, &mut self.log);
+    fn reply(&mut self, line: LineId, reply: &Answer) -> Result<(), Stale> {
+        let result = self.monitor.handle_reply(self.now, line, &reply.0, reply.1, self.known, &mut self.log);
         self.monitor.assert_invariants();
-        result
+        self.note(result)
     }
 
     fn fail(&mut self, line: LineId, cause: Cause) -> Result<(), Stale> {
-        let result = self.monitor.handle_failed(self.now, line, cause, &mut self.log);
+        let result = self.monitor.handle_failed(self.now, line, cause, self.known, &mut self.log);
         self.monitor.assert_invariants();
-        result
+        self.note(result)
     }
 
     fn timeout(&mut self) {
-        self.monitor.handle_timeout(self.now, &mut self.log);
+        self.outcome = self.monitor.handle_timeout(self.now, self.known, &mut self.log);
         self.monitor.assert_invariants();
-        assert!(self.monitor.poll_timeout().is_none_or(|due| due > self.now), "nothing due is left over");
+        let is_left = self.outcome.is_none() && self.monitor.poll_timeout().is_some_and(|due| due <= self.now);
+        assert!(!is_left, "nothing due is left over");
+    }
+
+    fn note(&mut self, result: Result<Option<CheckOutcome>, Stale>) -> Result<(), Stale> {
+        self.outcome = result?;
+        Ok(())
     }
 
     fn cancel(&mut self) {
         self.monitor.cancel_check(self.now, &mut self.log);
+        self.known = false;
         self.monitor.assert_invariants();
     }
 
@@ -130,13 +147,19 @@ impl Rig {
 
     /// Applies the outcome: a good check makes the server known, a failed one unknown.
     fn settle(&mut self) -> Option<CheckOutcome> {
-        let outcome = self.monitor.outcome();
+        let outcome = self.outcome.take();
         if let Some(outcome) = outcome {
-            let known = matches!(outcome, CheckOutcome::Succeeded { .. });
-            self.monitor.settle(self.now, known, &mut self.log);
-            self.monitor.assert_invariants();
+            self.settle_as(matches!(outcome, CheckOutcome::Succeeded { .. }));
         }
         outcome
+    }
+
+    /// The host has applied the outcome; the server is known then, or not.
+    fn settle_as(&mut self, known: bool) {
+        self.known = known;
+        let none = self.monitor.handle_timeout(self.now, known, &mut self.log);
+        assert_eq!(none, None, "what follows a check is no outcome");
+        self.monitor.assert_invariants();
     }
 
     fn actions(&mut self) -> heapless::Vec<MonitorAction, 8> {
@@ -177,12 +200,17 @@ impl Rig {
     }
 }
 
+/// A reply, and whether another one follows.
+type Answer = (HelloReply<'static>, Matched);
+
+/// A good reply without other fields.
+const OK: Answer = (HelloReply::OK, Matched::Last);
 /// A good reply of a server that can stream.
-const VERSIONED: CheckReply = CheckReply { topology_version: Some(version(1)), ..CheckReply::OK };
+const VERSIONED: Answer = (HelloReply { topology_version: Some(version(1)), ..HelloReply::OK }, Matched::Last);
 /// A good reply, with another one to come.
-const STREAMED: CheckReply = CheckReply { more_to_come: true, ..VERSIONED };
+const STREAMED: Answer = (VERSIONED.0, Matched::MoreComes);
 /// A reply with `ok: 0`.
-const REFUSED: CheckReply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
+const REFUSED: Answer = (HelloReply { ok: false, code: 91, ..HelloReply::OK }, Matched::Last);
 
 const fn version(counter: i64) -> TopologyVersion {
     TopologyVersion { process_id: ObjectId([1; 12]), counter }

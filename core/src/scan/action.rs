@@ -1,5 +1,6 @@
 //! What passes between a scan and its host.
 
+use crate::wire::hello::HelloKind;
 use crate::{Instant, ServerId};
 use core::num::NonZeroU64;
 
@@ -24,21 +25,6 @@ impl SocketId {
     }
 }
 
-/// Which hello to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScanHello {
-    /// With client metadata and all else that a connection says once; with `loadBalanced` in such a topology.
-    Handshake {
-        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
-        legacy: bool,
-    },
-    /// A later one, without the handshake's arguments.
-    Poll {
-        /// Legacy hello, instead of `hello`.
-        legacy: bool,
-    },
-}
-
 /// What the host must do, one after the other, each with its answer before the next is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanAction {
@@ -55,29 +41,11 @@ pub enum ScanAction {
     SendHello {
         /// The connection.
         socket: SocketId,
-        /// What to write.
-        hello: ScanHello,
+        /// What to write: never an awaitable one; the first one with `loadBalanced` in a load-balanced topology.
+        hello: HelloKind,
         /// When it is too late; no limit if `None`.
         deadline: Option<Instant>,
     },
-}
-
-/// What a scan must know of a reply to a hello, besides the topology's part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ScanReply {
-    /// `code`, for a reply that is not ok; 0 when it has none.
-    pub code: i32,
-    /// Whether a reply that is not ok has the label `SystemOverloadedError`.
-    pub overloaded: bool,
-    /// Whether the reply has `helloOk: true`.
-    pub hello_ok: bool,
-    /// `connectionId`, if the reply has it.
-    pub server_connection: Option<i64>,
-}
-
-impl ScanReply {
-    /// A good reply without anything else that concerns a scan.
-    pub const OK: Self = Self { code: 0, overloaded: false, hello_ok: false, server_connection: None };
 }
 
 /// What a selection wants next.

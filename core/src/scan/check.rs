@@ -2,14 +2,15 @@
 //!
 //! Read first: Server Monitoring, "Scanning order", "cooldownMS", "Network or command error during server check".
 
-use super::action::{ScanReply, SocketId};
+use super::action::SocketId;
 use super::link::{Socket, Step};
 use super::{CHECKS_PER_SERVER_MAX, COOLDOWN, Link, Running, Scan};
 use crate::control::ControlObserver;
 use crate::machine::Stale;
 use crate::monitor::{HeartbeatId, MonitorEvent};
 use crate::observe::EventContext;
-use crate::topology::{HelloInfo, HelloLists, Memory, RoundTrip};
+use crate::topology::{Memory, RoundTrip};
+use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId, ServerType};
 use core::num::NonZeroU64;
 
@@ -149,12 +150,11 @@ impl<M: Memory> Scan<M> {
     }
 
     /// The check in flight was answered well.
-    pub(super) fn succeed<L: HelloLists>(
+    pub(super) fn succeed(
         &mut self,
         now: Instant,
         check: &Check,
-        reply: &ScanReply,
-        hello: &HelloInfo<'_, L>,
+        reply: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
         let duration = now.saturating_since(check.since);
@@ -171,7 +171,7 @@ impl<M: Memory> Scan<M> {
             &MonitorEvent::HeartbeatSucceeded { id, awaited: false, duration },
             &self.context(check.server),
         );
-        self.topology.handle_hello(now, check.server, hello, round_trip, observer);
+        self.topology.handle_hello(now, check.server, reply, round_trip, observer);
         self.route();
         self.go_on(now, observer);
     }

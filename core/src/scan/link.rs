@@ -1,7 +1,8 @@
 //! The one connection to a server, and what its checks have left.
 
-use super::action::{ScanAction, ScanHello, ScanReply, SocketId};
+use super::action::{ScanAction, SocketId};
 use crate::monitor::{HeartbeatId, Rtt};
+use crate::wire::hello::{HelloKind, HelloReply};
 use crate::{Instant, ServerId};
 
 /// What a connection is doing.
@@ -10,7 +11,7 @@ pub(super) enum Step {
     /// It is being connected; `owed`: the host has not begun.
     Dial { owed: bool },
     /// A hello is under way; `owed`: the host has not sent it.
-    Hello { hello: ScanHello, owed: bool },
+    Hello { hello: HelloKind, owed: bool },
     /// Nothing, since then.
     Idle { since: Instant },
     /// It is checked out.
@@ -30,16 +31,16 @@ pub(super) struct Socket {
 
 impl Socket {
     /// The hello that it says next.
-    pub(super) const fn hello(&self) -> ScanHello {
+    pub(super) const fn hello(&self) -> HelloKind {
         let legacy = !self.hello_ok;
-        if self.greeted { ScanHello::Poll { legacy } } else { ScanHello::Handshake { legacy } }
+        if self.greeted { HelloKind::Poll { legacy } } else { HelloKind::Handshake { legacy } }
     }
 
     /// Takes from a good reply what concerns the connection.
-    pub(super) fn answered(&mut self, now: Instant, reply: &ScanReply) {
+    pub(super) fn answered(&mut self, now: Instant, reply: &HelloReply<'_>) {
         self.greeted = true;
         self.hello_ok |= reply.hello_ok;
-        self.server_connection = self.server_connection.or(reply.server_connection);
+        self.server_connection = self.server_connection.or(reply.connection_id);
         self.step = Step::Idle { since: now };
     }
 

@@ -3,6 +3,7 @@ use crate::monitor::MonitorEvent;
 use crate::selection::tests::{Lists, hello};
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria, SelectionError, SelectionFailure};
 use crate::topology::{CommandError, Fixed, ReplyError, SdamEvent, TopologyOptions};
+use crate::wire::hello::HelloKind;
 use crate::{Observer, ServerType};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
@@ -125,10 +126,11 @@ impl World {
         }
     }
 
-    fn send(&mut self, socket: SocketId, sent: ScanHello, deadline: Option<Instant>) {
+    fn send(&mut self, socket: SocketId, sent: HelloKind, deadline: Option<Instant>) {
         let (kind, legacy) = match sent {
-            ScanHello::Handshake { legacy } => ("greet", legacy),
-            ScanHello::Poll { legacy } => ("check", legacy),
+            HelloKind::Handshake { legacy } => ("greet", legacy),
+            HelloKind::Awaitable { .. } => unreachable!("a scan polls"),
+            HelloKind::Poll { legacy } => ("check", legacy),
         };
         // The servers here say helloOk with each good reply, after which nothing else is said on that connection.
         assert_eq!(legacy, kind == "greet");
@@ -144,14 +146,18 @@ impl World {
                 self.scan.handle_timeout(self.time(), &mut self.events);
             }
             Is::Failing(code, overloaded) => {
-                let reply = ScanReply { code, overloaded, ..ScanReply::OK };
-                self.scan.handle_reply(now, socket, &reply, None::<&HelloInfo<'_>>, &mut self.events).expect("asked");
+                let labels = if overloaded { Labels::SYSTEM_OVERLOADED_ERROR } else { Labels::NONE };
+                let reply = HelloReply { ok: false, code, labels, ..HelloReply::OK };
+                self.scan.handle_reply(now, socket, &reply, &mut self.events).expect("asked");
             }
             Is::Good(server_type, hosts, primary) => {
                 self.now += 1;
-                let hello = HelloInfo { primary, ..hello(server_type, Lists { hosts, tags: &[] }) };
-                let reply = ScanReply { hello_ok: true, ..ScanReply::OK };
-                self.scan.handle_reply(self.time(), socket, &reply, Some(&hello), &mut self.events).expect("asked");
+                let hello = HelloReply {
+                    primary,
+                    hello_ok: true,
+                    ..hello(server_type, Lists { hosts, tags: &[], ..Lists::default() })
+                };
+                self.scan.handle_reply(self.time(), socket, &hello, &mut self.events).expect("asked");
             }
         }
     }

@@ -1,8 +1,9 @@
 use super::*;
 use crate::topology::{
-    Fixed, HelloInfo, HelloLists, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType,
-    WireMismatch,
+    Fixed, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType, WireMismatch,
 };
+use crate::wire::hello::HelloReply;
+pub(crate) use crate::wire::hello::tests::Lists;
 use crate::{Cause, ConfigError, Instant, ServerId, ServerType};
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -11,38 +12,13 @@ use core::time::Duration;
 
 type Memory = Fixed<8, 16, 64, 2048>;
 
-/// The lists of a reply.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lists<'a> {
-    pub(crate) hosts: &'a [&'a str],
-    pub(crate) tags: &'a [(&'a str, &'a str)],
-}
-
-impl HelloLists for Lists<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().copied()
-    }
-}
-
 /// A reply of a server of this type, of the set `rs` if it is a member.
-pub(crate) fn hello<'a>(server_type: ServerType, lists: Lists<'a>) -> HelloInfo<'a, Lists<'a>> {
+pub(crate) fn hello<'a>(server_type: ServerType, lists: Lists<'a>) -> HelloReply<'a> {
     let is_member = matches!(
         server_type,
         ServerType::RsPrimary | ServerType::RsSecondary | ServerType::RsArbiter | ServerType::RsOther
     );
-    HelloInfo {
+    lists.of(HelloReply {
         is_writable_primary: matches!(server_type, ServerType::RsPrimary | ServerType::Standalone | ServerType::Mongos),
         secondary: server_type == ServerType::RsSecondary,
         arbiter_only: server_type == ServerType::RsArbiter,
@@ -60,8 +36,8 @@ pub(crate) fn hello<'a>(server_type: ServerType, lists: Lists<'a>) -> HelloInfo<
         last_write_date_ms: Some(1_000_000),
         logical_session_timeout_minutes: Some(30),
         topology_version: None,
-        lists,
-    }
+        ..HelloReply::OK
+    })
 }
 
 fn at_ms(ms: u64) -> Instant {
@@ -74,7 +50,7 @@ fn topology(seeds: &[&str], options: TopologyOptions<'_>) -> Topology<Memory> {
 }
 
 /// Tells a topology what the server of this address is.
-fn tell(topology: &mut Topology<Memory>, address: &str, rtt_ms: u64, hello: &HelloInfo<'_, Lists<'_>>) {
+fn tell(topology: &mut Topology<Memory>, address: &str, rtt_ms: u64, hello: &HelloReply<'_>) {
     let server = topology.find(address).expect("a member");
     let average = Duration::from_millis(rtt_ms);
     let round_trip = RoundTrip { average, minimum: Duration::ZERO };
@@ -86,7 +62,7 @@ const HOSTS: [&str; 3] = ["a:1", "b:1", "c:1"];
 /// A primary at `a:1` and secondaries at `b:1` and `c:1`.
 fn set() -> Topology<Memory> {
     let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
-    let of = |server_type, tags| hello(server_type, Lists { hosts: &HOSTS, tags });
+    let of = |server_type, tags| hello(server_type, Lists { hosts: &HOSTS, tags, ..Lists::default() });
     tell(&mut set, "a:1", 5, &of(ServerType::RsPrimary, &[("dc", "ny")]));
     tell(&mut set, "b:1", 10, &of(ServerType::RsSecondary, &[("dc", "ny"), ("rack", "1")]));
     tell(&mut set, "c:1", 30, &of(ServerType::RsSecondary, &[("dc", "sf")]));
@@ -184,8 +160,8 @@ fn of_two_servers_the_less_busy_one_is_taken_whatever_the_entropy() {
 #[test]
 fn staleness_is_measured_against_the_primary_even_if_it_is_deprioritized() {
     let mut set = topology(&HOSTS, TopologyOptions { replica_set: Some("rs"), ..TopologyOptions::default() });
-    let lists = Lists { hosts: &HOSTS, tags: &[] };
-    let of = |server_type, date_ms| HelloInfo { last_write_date_ms: date_ms, ..hello(server_type, lists) };
+    let lists = Lists { hosts: &HOSTS, tags: &[], ..Lists::default() };
+    let of = |server_type, date_ms| HelloReply { last_write_date_ms: date_ms, ..hello(server_type, lists) };
     tell(&mut set, "a:1", 5, &of(ServerType::RsPrimary, Some(1_000_000)));
     tell(&mut set, "b:1", 5, &of(ServerType::RsSecondary, Some(920_000)));
     tell(&mut set, "c:1", 5, &of(ServerType::RsSecondary, Some(919_999)));
@@ -262,7 +238,7 @@ fn criteria_show_all_that_they_want() {
 /// LOG-18, and the same of the topology's own accessors.
 #[test]
 fn readable_and_writable_by_topology_type() {
-    let lists = Lists { hosts: &HOSTS, tags: &[] };
+    let lists = Lists { hosts: &HOSTS, tags: &[], ..Lists::default() };
     let readable = |topology: &Topology<Memory>, mode| {
         has_readable_server(topology.description(), &SelectionCriteria::read(ReadPreference::of(mode)))
     };
@@ -327,7 +303,7 @@ fn a_direct_connection_reaches_any_server_that_answers() {
 #[test]
 fn an_incompatible_topology_is_an_error_at_once() {
     let mut single = topology(&["a:1"], TopologyOptions { direct_connection: true, ..TopologyOptions::default() });
-    let old = HelloInfo { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
+    let old = HelloReply { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
     tell(&mut single, "a:1", 1, &old);
     let error = select(single.description(), &SelectionCriteria::write(), &[], |_| 0, 0).expect_err("incompatible");
     assert!(matches!(error.failure(), SelectionFailure::Incompatible(_)));

@@ -63,7 +63,7 @@ impl<R: Runtime> Hub<R> {
         let _waker = self.step_state(|state, now, tap| {
             let origin = server.origin(conn)?;
             let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
-            let kind = crate::convert::establish_error(error);
+            let kind = AppErrorKind::from(error);
             let report = AppError {
                 generation: origin.generation,
                 pool_generation: origin.pool_generation,
@@ -88,7 +88,7 @@ impl<R: Runtime> Hub<R> {
     pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
         self.step(|control, now, tap| {
             if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
-                control.handle_app_hello(now, server.id(), &crate::convert::hello_info(hello), tap);
+                control.handle_app_hello(now, server.id(), hello, tap);
             }
         });
     }

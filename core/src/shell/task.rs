@@ -8,17 +8,14 @@ use super::hub::Hub;
 use super::login::Speaker;
 use super::runtime::{ConnectError, Runtime};
 use super::server::{ClockState, is_earlier};
-use crate::convert::{check_reply, hello_info};
-use crate::monitor::{HelloKind, Line, LineId, MonitorAction};
+use crate::monitor::{Line, LineId, MonitorAction};
 use crate::observe::{EventContext, Within};
 use crate::pool::{ConnId, PoolOptions, ServiceError};
 use crate::storage::Full;
 use crate::topology::TopologyType;
 use crate::wire::Phase;
-use crate::wire::command::CommandReply;
 use crate::wire::handshake::{Established, Handshake, HandshakeError};
-use crate::wire::hello::{AwaitHello, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello};
-use crate::wire::message::Flags;
+use crate::wire::hello::{HandshakeHello, HelloKind, HelloReply, encode_hello};
 use crate::{Cause, HostAddress, Instant, Reason, ServerId};
 use core::future::poll_fn;
 use core::pin::{Pin, pin};
@@ -149,7 +146,8 @@ impl<R: Runtime> Hub<R> {
             }
             MonitorAction::SendHello { line, hello } => match connection {
                 Some(connected) => {
-                    let sent = self.send_hello(connected, hello).await;
+                    let first = HandshakeHello::new(&self.config().metadata);
+                    let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
                     let answered = match sent {
                         Ok(()) => self.receive_hello(connected, server, line).await,
                         Err(error) => Err(error),
@@ -169,24 +167,6 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    async fn send_hello(&self, connection: &mut Connection<R>, hello: HelloKind) -> Result<(), ExchangeError> {
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
-        connection
-            .send(|sink, id, _| match hello {
-                HelloKind::Handshake { .. } => {
-                    encode_handshake_hello(sink, id, &HandshakeHello::new(&self.config().metadata))?;
-                    Ok(Flags::NONE)
-                }
-                HelloKind::Poll { legacy } => Ok(encode_hello(sink, id, name(legacy), None, None)?.1),
-                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                    let max_await_time_ms = crate::config::millis_of(max_await_time);
-                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                    Ok(encode_hello(sink, id, name(legacy), None, Some(wait))?.1)
-                }
-            })
-            .await
-    }
-
     async fn receive_hello(
         &self,
         connection: &mut Connection<R>,
@@ -195,20 +175,15 @@ impl<R: Runtime> Hub<R> {
     ) -> Result<(), ExchangeError> {
         let matched = connection.receive().await?;
         let body = connection.reply()?;
-        let common = CommandReply::parse(body).map_err(ExchangeError::Wire)?;
-        let code = common.code.unwrap_or(0);
-        // A reply that is not ok has none of hello's fields; one that is must have them right.
-        let hello =
-            if common.ok { HelloReply::parse(body).map_err(ExchangeError::Wire)? } else { HelloReply::default() };
-        let reply = check_reply(&hello, code, matched);
+        let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
         let id = server.id();
         // Late news changes nothing.
         let _ = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
-            control.handle_reply(now, id, line, &reply, common.ok.then(|| hello_info(&hello)).as_ref(), &mut tap)
+            control.handle_reply(now, id, line, &hello, matched, &mut tap)
         });
         #[cfg(feature = "alloc")]
-        if common.ok && line.line() == Line::Check {
+        if hello.ok && line.line() == Line::Check {
             self.note_reply(server, &hello);
         }
         // The next hello may be a whole heartbeat away.

@@ -1,7 +1,18 @@
 //! What a topology owes its host, and what it is told of an application's errors.
 
 use crate::pool::Clear;
+use crate::wire::handshake::HandshakeError;
 use crate::{Cause, ObjectId, ServerId, TopologyVersion};
+use core::time::Duration;
+
+/// The round-trip times that go with a good check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RoundTrip {
+    /// The moving average.
+    pub average: Duration,
+    /// The minimum of the last samples; zero until there are two.
+    pub minimum: Duration,
+}
 
 /// What must be done after an input, in the same step, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +88,25 @@ impl AppErrorKind<'_> {
                 Cause::Command { code: error.and_then(|error| error.code).unwrap_or(0) }
             }
             Self::Other(cause) => *cause,
+        }
+    }
+}
+
+/// The failure of an establishment: of the socket, a server's error, or one that says nothing of the server.
+///
+/// Source: SDAM, "Error handling".
+impl From<&HandshakeError> for AppErrorKind<'_> {
+    fn from(error: &HandshakeError) -> Self {
+        if error.cause == Cause::Network {
+            Self::Network
+        } else if error.cause == Cause::NetworkTimeout {
+            Self::NetworkTimeout
+        } else if let Cause::Command { code } = error.cause {
+            let command = Some(ReplyError { code: Some(code), message: "" });
+            let topology_version = error.topology_version;
+            Self::Command(CommandError { command, write_concern: None, topology_version })
+        } else {
+            Self::Other(error.cause)
         }
     }
 }

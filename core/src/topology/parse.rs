@@ -3,15 +3,16 @@
 //! Read first: SDAM, "Parsing a hello or legacy hello response" (SDAM-13..32).
 
 use super::Topology;
+use super::action::RoundTrip;
 use super::description::Data;
 use super::error::{AddressField, Limit, ServerError};
-use super::hello::{HelloInfo, HelloLists, RoundTrip};
 use super::memory::{Memory, Place};
 use super::texts::TextId;
 use crate::Instant;
 use crate::address::Address;
 use crate::storage::{Full, Store};
 use crate::time::Past;
+use crate::wire::hello::HelloReply;
 use core::time::Duration;
 
 /// The longest set name, and the longest tag (its name and its value together), in bytes.
@@ -25,7 +26,7 @@ impl<M: Memory> Topology<M> {
         &mut self,
         now: Instant,
         place: usize,
-        hello: &HelloInfo<'_, impl HelloLists>,
+        hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
     ) -> bool {
         let description = &self.servers.slots()[place].description;
@@ -35,7 +36,7 @@ impl<M: Memory> Topology<M> {
             && known.wire == (hello.min_wire_version, hello.max_wire_version)
             && known.set_version == hello.set_version
             && known.election_id == hello.election_id
-            && known.session_timeout == hello.logical_session_timeout_minutes
+            && known.session_timeout == hello.logical_session_timeout_minutes.map(i64::from)
             && known.topology_version == hello.topology_version
             && known.is_cryptd == hello.is_cryptd
             && self.is_text(known.set_name, hello.set_name)
@@ -45,10 +46,10 @@ impl<M: Memory> Topology<M> {
             return false;
         }
         let [hosts, passives, arbiters, tags] = known.parts(description.names.slots());
-        let same = self.are_addresses(hosts, hello.lists.hosts())
-            && self.are_addresses(passives, hello.lists.passives())
-            && self.are_addresses(arbiters, hello.lists.arbiters())
-            && self.are_tags(tags, kept_tags::<M>(&hello.lists, usize::from(known.ends[2])));
+        let same = self.are_addresses(hosts, hello.hosts.strings())
+            && self.are_addresses(passives, hello.passives.strings())
+            && self.are_addresses(arbiters, hello.arbiters.strings())
+            && self.are_tags(tags, kept_tags::<M>(hello, usize::from(known.ends[2])));
         if !same {
             return false;
         }
@@ -64,7 +65,7 @@ impl<M: Memory> Topology<M> {
         &mut self,
         now: Instant,
         place: usize,
-        hello: &HelloInfo<'_, impl HelloLists>,
+        hello: &HelloReply<'_>,
         round_trip: Option<RoundTrip>,
     ) {
         let known = self.servers.slots()[place].description.data.round_trip;
@@ -81,13 +82,12 @@ impl<M: Memory> Topology<M> {
     }
 
     /// Checks that a reply has not too many hosts, and sweeps texts away if it needs the room. Returns how many hosts it has.
-    fn room_for(&mut self, hello: &HelloInfo<'_, impl HelloLists>) -> Result<usize, ServerError> {
+    fn room_for(&mut self, hello: &HelloReply<'_>) -> Result<usize, ServerError> {
         let limit = u32::from(M::NAMES_MAX);
-        let lists = &hello.lists;
         let mut count = 0;
         let mut bytes =
             3 * 6 + [hello.set_name, hello.me, hello.primary].into_iter().flatten().map(str::len).sum::<usize>();
-        for host in lists.hosts().chain(lists.passives()).chain(lists.arbiters()) {
+        for host in hello.hosts.strings().chain(hello.passives.strings()).chain(hello.arbiters.strings()) {
             count += 1;
             // `host` becomes `host:27017`.
             bytes = bytes.saturating_add(host.len() + 6);
@@ -96,7 +96,7 @@ impl<M: Memory> Topology<M> {
             }
         }
         let hosts = count as usize;
-        for (name, value) in kept_tags::<M>(lists, hosts) {
+        for (name, value) in kept_tags::<M>(hello, hosts) {
             count += 1;
             bytes = bytes.saturating_add(name.len() + value.len() + 1);
         }
@@ -106,13 +106,7 @@ impl<M: Memory> Topology<M> {
         Ok(hosts)
     }
 
-    fn parse(
-        &mut self,
-        now: Instant,
-        place: usize,
-        hello: &HelloInfo<'_, impl HelloLists>,
-        hosts: usize,
-    ) -> Result<Data, ServerError> {
+    fn parse(&mut self, now: Instant, place: usize, hello: &HelloReply<'_>, hosts: usize) -> Result<Data, ServerError> {
         // Most replies repeat these three.
         let before = self.servers.slots()[place].saved.map(|saved| self.spares[usize::from(saved)].data);
         let mut data = Data {
@@ -121,7 +115,7 @@ impl<M: Memory> Topology<M> {
             set_version: hello.set_version,
             election_id: hello.election_id,
             last_write_date_ms: hello.last_write_date_ms,
-            session_timeout: hello.logical_session_timeout_minutes,
+            session_timeout: hello.logical_session_timeout_minutes.map(i64::from),
             topology_version: hello.topology_version,
             is_cryptd: hello.is_cryptd,
             ..Data::unknown(None, now)
@@ -141,11 +135,11 @@ impl<M: Memory> Topology<M> {
             let known = before.and_then(|before| before.primary);
             data.primary = Some(self.intern_again(known, primary, AddressField::Primary)?);
         }
-        data.ends[0] = self.parse_hosts(place, hello.lists.hosts(), AddressField::Hosts)?;
-        data.ends[1] = self.parse_hosts(place, hello.lists.passives(), AddressField::Passives)?;
-        data.ends[2] = self.parse_hosts(place, hello.lists.arbiters(), AddressField::Arbiters)?;
+        data.ends[0] = self.parse_hosts(place, hello.hosts.strings(), AddressField::Hosts)?;
+        data.ends[1] = self.parse_hosts(place, hello.passives.strings(), AddressField::Passives)?;
+        data.ends[2] = self.parse_hosts(place, hello.arbiters.strings(), AddressField::Arbiters)?;
         self.texts.unmark_all();
-        for (name, value) in kept_tags::<M>(&hello.lists, hosts) {
+        for (name, value) in kept_tags::<M>(hello, hosts) {
             let tag = self.intern([name.as_bytes(), b"\0", value.as_bytes()])?;
             if self.texts.mark(tag) {
                 self.push_name(place, tag)?;
@@ -284,9 +278,9 @@ impl<M: Memory> Topology<M> {
 }
 
 /// The tags that are kept of a reply with this number of hosts: those that are short enough, up to the limit on names.
-fn kept_tags<M: Memory>(lists: &impl HelloLists, hosts: usize) -> impl Iterator<Item = (&str, &str)> {
+fn kept_tags<'a, M: Memory>(hello: &HelloReply<'a>, hosts: usize) -> impl Iterator<Item = (&'a str, &'a str)> {
     let is_short = |(name, value): &(&str, &str)| name.len() + value.len() <= usize::from(NAME_BYTES_MAX);
-    lists.tags().filter(is_short).take(usize::from(M::NAMES_MAX).saturating_sub(hosts))
+    hello.tags().filter(is_short).take(usize::from(M::NAMES_MAX).saturating_sub(hosts))
 }
 
 fn times(round_trip: RoundTrip) -> Past<(Duration, Duration)> {

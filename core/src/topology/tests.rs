@@ -10,69 +10,38 @@ mod table;
 mod update;
 
 use super::*;
+use crate::wire::hello::tests::{Lists, texts};
 use crate::{HostAddress, ObjectId, Observer};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// The lists of a reply.
-#[derive(Clone, Copy, Debug, Default)]
-struct Lists<'a> {
-    hosts: &'a [&'a str],
-    passives: &'a [&'a str],
-    arbiters: &'a [&'a str],
-    tags: &'a [(&'a str, &'a str)],
-}
-
-impl HelloLists for Lists<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        self.passives.iter().copied()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.arbiters.iter().copied()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().copied()
-    }
-}
-
-type Hello<'a> = HelloInfo<'a, Lists<'a>>;
+type Hello<'a> = HelloReply<'a>;
 
 /// A member of the set "rs" that is nothing in particular.
 fn member<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo {
-        set_name: Some("rs"),
-        max_wire_version: 21,
-        lists: Lists { hosts, ..Lists::default() },
-        ..HelloInfo::default()
-    }
+    HelloReply { set_name: Some("rs"), max_wire_version: 21, hosts: texts(hosts), ..HelloReply::OK }
 }
 
 fn primary<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo { is_writable_primary: true, ..member(hosts) }
+    HelloReply { is_writable_primary: true, ..member(hosts) }
 }
 
 fn secondary<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo { secondary: true, ..member(hosts) }
+    HelloReply { secondary: true, ..member(hosts) }
 }
 
 fn standalone<'a>() -> Hello<'a> {
-    HelloInfo { max_wire_version: 21, ..HelloInfo::default() }
+    HelloReply { max_wire_version: 21, ..HelloReply::OK }
 }
 
 fn mongos<'a>() -> Hello<'a> {
-    HelloInfo { is_db_grid: true, ..standalone() }
+    HelloReply { is_db_grid: true, ..standalone() }
 }
 
 fn elected<'a>(hosts: &'a [&'a str], election: u8, version: i64) -> Hello<'a> {
-    HelloInfo { election_id: Some(ObjectId([election; 12])), set_version: Some(version), ..primary(hosts) }
+    HelloReply { election_id: Some(ObjectId([election; 12])), set_version: Some(version), ..primary(hosts) }
 }
 
 /// Events as lines.

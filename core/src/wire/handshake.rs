@@ -12,7 +12,6 @@ mod tests;
 use core::fmt;
 
 use super::authenticator::{AuthError, Authenticator, Round, Unauthenticated};
-use super::bson::RawDocument;
 use super::command::CommandReply;
 use super::compress::Compressors;
 use super::error::{EncodeError, WireError};
@@ -237,31 +236,28 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         };
         let consumed_bytes = before.saturating_sub(rest.len());
         let step = core::mem::replace(&mut self.step, Step::Ended(phase));
-        let reply = CommandReply::parse(message.body()).map_err(|wire| wire_error(phase, wire))?;
-        if reply.ok {
-            let hello = match step {
-                Step::AwaitsReply => None,
-                Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Works | Step::Ended(_) => {
-                    Some(self.handle_hello(message.body())?)
+        let (hello, round) = match step {
+            Step::AwaitsReply => {
+                let reply = CommandReply::parse(message.body()).map_err(|wire| wire_error(phase, wire))?;
+                if !reply.ok {
+                    let code = reply.code.unwrap_or(0);
+                    return Err(command_error(phase, code, reply.labels(), reply.topology_version));
                 }
-            };
-            let round = match &hello {
-                Some(hello) if self.arbiters_exempt && hello.server_type() == ServerType::RsArbiter => Ok(Round::Done),
-                Some(hello) => self.authenticator.handle_hello(hello),
-                None => self.authenticator.handle_reply(message.body()),
-            };
-            let next = self.go_on(round)?;
-            return Ok(Handled { consumed_bytes, hello, next });
-        }
-        let code = reply.code.unwrap_or(0);
-        let authenticating = phase == Phase::Authentication;
-        let cause =
-            if authenticating && REFUSALS.contains(&code) { Cause::Authentication } else { Cause::Command { code } };
-        let mut error = HandshakeError::new(phase, cause);
-        error.authentication = authenticating.then_some(AuthError::Refused { code });
-        error.labels |= reply.labels();
-        error.topology_version = reply.topology_version;
-        Err(error)
+                (None, self.authenticator.handle_reply(message.body()))
+            }
+            Step::OwesHello | Step::AwaitsHello | Step::OwesCommand | Step::Works | Step::Ended(_) => {
+                let hello = HelloReply::parse(message.body()).map_err(|wire| wire_error(phase, wire))?;
+                if !hello.ok {
+                    return Err(command_error(phase, hello.code, hello.labels, hello.topology_version));
+                }
+                self.keep(&hello)?;
+                let is_exempt = self.arbiters_exempt && hello.server_type() == ServerType::RsArbiter;
+                let round = if is_exempt { Ok(Round::Done) } else { self.authenticator.handle_hello(&hello) };
+                (Some(hello), round)
+            }
+        };
+        let next = self.go_on(round)?;
+        Ok(Handled { consumed_bytes, hello, next })
     }
 
     /// Writes what is to be sent now at the end of `sink`. Returns whether there was anything.
@@ -327,9 +323,8 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
         Self { hello, authenticator, step: Step::OwesHello, exchange, ids, established: None, arbiters_exempt }
     }
 
-    /// Reads the reply to hello and keeps what [`Established`] tells of it.
-    fn handle_hello<'b>(&mut self, body: RawDocument<'b>) -> Result<HelloReply<'b>, HandshakeError> {
-        let hello = HelloReply::parse(body).map_err(|wire| wire_error(Phase::Hello, wire))?;
+    /// Keeps the part of the reply to hello that [`Established`] returns.
+    fn keep(&mut self, hello: &HelloReply<'_>) -> Result<(), HandshakeError> {
         if self.hello.load_balanced && hello.service_id.is_none() {
             return Err(HandshakeError::new(Phase::Hello, Cause::MissingServiceId));
         }
@@ -344,7 +339,7 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
             hello_command: self.hello.command().after(hello.hello_ok),
             request_ids: self.ids,
         });
-        Ok(hello)
+        Ok(())
     }
 
     /// What follows a good reply.
@@ -381,6 +376,18 @@ impl<'a, A: Authenticator> Handshake<'a, A> {
 /// The codes by which servers refuse credentials: `UserNotFound`, `AuthenticationFailed`, `MechanismUnavailable`.
 /// Any other code says nothing of them, and keeps its own meaning.
 const REFUSALS: [i32; 3] = [11, 18, 334];
+
+/// The error of a reply with `ok: 0`.
+fn command_error(phase: Phase, code: i32, labels: Labels, topology_version: Option<TopologyVersion>) -> HandshakeError {
+    let authenticating = phase == Phase::Authentication;
+    let cause =
+        if authenticating && REFUSALS.contains(&code) { Cause::Authentication } else { Cause::Command { code } };
+    let mut error = HandshakeError::new(phase, cause);
+    error.authentication = authenticating.then_some(AuthError::Refused { code });
+    error.labels |= labels;
+    error.topology_version = topology_version;
+    error
+}
 
 fn wire_error(phase: Phase, wire: WireError) -> HandshakeError {
     HandshakeError { wire: Some(wire), ..HandshakeError::new(phase, Cause::Protocol) }

@@ -4,14 +4,16 @@
 //! legacy hello"; SDAM, "Parsing a hello or legacy hello response".
 
 mod environment;
+mod exchange;
 mod metadata;
 mod reply;
 mod request;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use environment::{Environment, Faas};
+pub use exchange::HelloExchange;
 pub use metadata::{APPLICATION_NAME_BYTES_MAX, ClientMetadata, METADATA_BYTES_MAX, MetadataError, MetadataOptions};
-pub use reply::{HelloReply, LastWrite, Sizes};
+pub use reply::{HelloReply, Sizes};
 pub(crate) use request::encode_handshake_hello_with;
-pub use request::{AwaitHello, HandshakeHello, HelloCommand, ServerApi, encode_handshake_hello, encode_hello};
+pub use request::{HandshakeHello, HelloCommand, HelloKind, ServerApi, encode_hello};

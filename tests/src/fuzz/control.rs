@@ -3,17 +3,20 @@
 
 use crate::choices::{Bytes, Choices};
 use crate::oracle::control::Watched;
+use crate::reply::Lists;
 use crate::world::Kind;
 use crate::world::log::Log;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
+use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloInfo, HelloLists, Memory, OnHeap, PoolCommand,
-    ReplyError, ServerError, TopologyId, TopologyOptions, TopologyType,
+    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, ServerError,
+    TopologyId, TopologyOptions, TopologyType,
 };
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// Who may be named, and names that are none.
@@ -32,30 +35,6 @@ pub fn control(data: &[u8]) {
         0 => Life::<Fixed<3, 4, 10, 96>>::begin(&mut choices),
         1 => Life::<Fixed<8, 8, 32, 512>>::begin(&mut choices),
         _ => Life::<OnHeap>::begin(&mut choices),
-    }
-}
-
-struct Lists<'a> {
-    hosts: Vec<&'a str>,
-    arbiters: Vec<&'a str>,
-    tags: Vec<(&'a str, &'a str)>,
-}
-
-impl HelloLists for Lists<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.arbiters.iter().copied()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().copied()
     }
 }
 
@@ -221,16 +200,10 @@ impl<M: Memory> Life<M> {
         with_hello(
             choices,
             |hello, log, control: &mut Watched<M>| {
-                let reply = CheckReply {
-                    ok,
-                    code: 91,
-                    hello_ok,
-                    more_to_come,
-                    topology_version: hello.topology_version,
-                    server_connection: None,
-                };
+                let reply = HelloReply { ok, code: 91, hello_ok, ..*hello };
+                let matched = if more_to_come { Matched::MoreComes } else { Matched::Last };
                 let before = control.topology().description().topology_type();
-                if control.handle_reply(now, server, line, &reply, ok.then_some(hello), log).is_err() {
+                if control.handle_reply(now, server, line, &reply, matched, log).is_err() {
                     assert_eq!(control.topology().description().topology_type(), before, "late news changes nothing");
                 }
             },
@@ -366,24 +339,24 @@ fn version(choices: &mut Bytes<'_>) -> Option<TopologyVersion> {
 /// Draws a hello, and does something with it.
 fn with_hello<M: Memory>(
     choices: &mut Bytes<'_>,
-    act: impl FnOnce(&HelloInfo<'_, Lists<'_>>, &mut Log, &mut Watched<M>),
+    act: impl FnOnce(&HelloReply<'_>, &mut Log, &mut Watched<M>),
     log: &mut Log,
     control: &mut Watched<M>,
 ) {
     let name = |choices: &mut Bytes<'_>| if choices.one_in(16) { choices.index(HOSTS.len()) } else { choices.index(5) };
-    let hosts = (0..choices.below(5)).map(|_| HOSTS[name(choices)]).collect();
-    let arbiters = (0..choices.below(2)).map(|_| HOSTS[name(choices)]).collect();
-    let tags = (0..choices.below(2)).map(|_| ("dc", choices.one_of(&["x", "y"]))).collect();
+    let hosts: Vec<_> = (0..choices.below(5)).map(|_| HOSTS[name(choices)]).collect();
+    let arbiters: Vec<_> = (0..choices.below(2)).map(|_| HOSTS[name(choices)]).collect();
+    let tags: Vec<_> = (0..choices.below(2)).map(|_| ("dc", choices.one_of(&["x", "y"]))).collect();
+    let lists = Lists::new(&hosts, &[""; 0], &arbiters, &tags);
     let role = choices.below(10);
     let odd = choices.one_in(16);
-    let hello = HelloInfo {
+    let hello = lists.of(HelloReply {
         is_writable_primary: role < 4 || odd,
         secondary: (4..6).contains(&role) || odd,
         arbiter_only: role == 6 || odd,
         hidden: choices.one_in(16),
         is_replica_set: role == 7,
         is_db_grid: role == 8,
-        is_cryptd: false,
         set_name: (role < 7).then_some(choices.one_of(&["rs", "rs", "rs", "rs", "other"])),
         set_version: choices.one_of(&[None, Some(1), Some(2), Some(2), Some(-1), Some(i64::MAX)]),
         election_id: choices.one_of(&[None, Some(ObjectId([1; 12])), Some(ObjectId([2; 12]))]),
@@ -391,10 +364,9 @@ fn with_hello<M: Memory>(
         primary: choices.one_in(3).then(|| HOSTS[name(choices)]),
         min_wire_version: choices.one_of(&[0, 0, 0, 99]),
         max_wire_version: choices.one_of(&[21, 21, 16, 2]),
-        last_write_date_ms: None,
         logical_session_timeout_minutes: choices.one_of(&[None, Some(30)]),
         topology_version: version(choices),
-        lists: Lists { hosts, arbiters, tags },
-    };
+        ..HelloReply::OK
+    });
     act(&hello, log, control);
 }

@@ -3,9 +3,8 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "most types of values are wrong for a field, and there are many")]
 
 use bson::{RawBsonRef, RawDocument as Theirs};
-use poolhouse_core::convert::hello_info;
 use poolhouse_core::topology::{
-    Fixed, HelloInfo, HelloLists, Memory, OnHeap, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
+    Fixed, Memory, OnHeap, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::wire::bson::RawDocument;
 use poolhouse_core::wire::hello::HelloReply;
@@ -77,34 +76,27 @@ pub fn read(bytes: &[u8]) -> Read {
         return Read::Failed;
     }
     assert!(naive.is_good, "accepted although a field has the wrong type");
-    let info = hello_info(&reply);
-    assert_eq!(info.server_type(), naive.server_type);
     assert_eq!(reply.server_type(), naive.server_type);
-    assert_eq!(info.set_name, naive.set_name);
-    assert_eq!(info.me, naive.me);
-    assert_eq!(info.primary, naive.primary);
-    assert_eq!((info.min_wire_version, info.max_wire_version), naive.wire);
-    assert!(info.lists.hosts().eq(naive.hosts.iter().copied()));
-    assert!(info.lists.passives().eq(naive.passives.iter().copied()));
-    assert!(info.lists.arbiters().eq(naive.arbiters.iter().copied()));
+    assert_eq!(reply.set_name, naive.set_name);
+    assert_eq!(reply.me, naive.me);
+    assert_eq!(reply.primary, naive.primary);
+    assert_eq!((reply.min_wire_version, reply.max_wire_version), naive.wire);
+    assert!(reply.hosts.strings().eq(naive.hosts.iter().copied()));
+    assert!(reply.passives.strings().eq(naive.passives.iter().copied()));
+    assert!(reply.arbiters.strings().eq(naive.arbiters.iter().copied()));
     assert!((1..=i32::MAX.unsigned_abs()).contains(&reply.sizes.max_message_bytes));
     assert!((1..=i32::MAX.unsigned_abs()).contains(&reply.sizes.max_bson_object_bytes));
     assert!((1..=i32::MAX.unsigned_abs()).contains(&reply.sizes.max_write_batch_count));
     let _ = format!("{reply:?}");
     for (replica_set, direct) in [(None, true), (None, false), (Some("rs"), false)] {
-        describes::<OnHeap, _>(&info, &naive, replica_set, direct);
-        describes::<Fixed<3, 4, 10, 96>, _>(&info, &naive, replica_set, direct);
+        describes::<OnHeap>(&reply, &naive, replica_set, direct);
+        describes::<Fixed<3, 4, 10, 96>>(&reply, &naive, replica_set, direct);
     }
     Read::Described(naive.server_type)
 }
 
 /// Gives it to a topology of one seed, twice: what is seen of it is what the reply says, or why it is not.
-fn describes<M: Memory, L: HelloLists>(
-    info: &HelloInfo<'_, L>,
-    naive: &Naive<'_>,
-    replica_set: Option<&str>,
-    direct: bool,
-) {
+fn describes<M: Memory>(reply: &HelloReply<'_>, naive: &Naive<'_>, replica_set: Option<&str>, direct: bool) {
     let options = TopologyOptions { seeds: &["a:27017"], replica_set, direct_connection: direct, load_balanced: false };
     let config = options.validate().expect("options that go together");
     let mut topology: Topology<M> =
@@ -112,14 +104,14 @@ fn describes<M: Memory, L: HelloLists>(
     let server = topology.servers().next().expect("the seed").server();
     for times in 1..=2 {
         let now = Instant::from_nanos(times * 1_000_000);
-        let known = topology.handle_hello(now, server, info, None, &mut ());
+        let known = topology.handle_hello(now, server, reply, None, &mut ());
         topology.assert_invariants();
         assert_eq!(known, topology.server(server).is_some_and(|server| server.server_type().is_known()));
         if let Some(described) = topology.server(server).filter(|server| server.server_type().is_known()) {
             assert_eq!(described.server_type(), naive.server_type);
             assert_eq!(described.set_name(), naive.set_name);
             assert!(described.me().is_none_or(|me| naive.me.is_some_and(|said| is_same_address(me, said))));
-            assert_eq!(described.topology_version(), info.topology_version);
+            assert_eq!(described.topology_version(), reply.topology_version);
         }
         if direct {
             assert_eq!(topology.description().topology_type(), TopologyType::Single, "a direct connection stays one");

@@ -2,11 +2,11 @@
 
 use core::time::Duration;
 
+use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode,
-    Stale,
+    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, ServerMonitoringMode, Stale,
 };
-use poolhouse_core::{Cause, CertificateFault, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, ServerId, TopologyVersion};
 
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::monitor::Watched;
@@ -148,7 +148,8 @@ impl Life {
         self.told = now;
         self.monitor.handle_timeout(now, &mut self.events);
         self.model.timeout(now);
-        assert!(self.monitor.poll_timeout().is_none_or(|due| due > now), "S21: nothing due is left over");
+        let is_left = self.monitor.outcome().is_none() && self.monitor.poll_timeout().is_some_and(|due| due <= now);
+        assert!(!is_left, "S21: something due is left over");
     }
 
     fn jump_to_due(&mut self) {
@@ -217,21 +218,21 @@ impl Life {
     }
 
     fn dialed(&mut self, id: LineId) {
-        let before = Monitor::clone(&self.monitor);
+        let before = self.monitor.monitor().clone();
         let result = self.monitor.handle_dialed(self.now, id, &mut self.events);
         let current = self.model.dialed(self.now, id);
         self.check_stale(&before, result, current);
     }
 
     fn reply(&mut self, id: LineId, reply: &CheckReply) {
-        let before = Monitor::clone(&self.monitor);
-        let result = self.monitor.handle_reply(self.now, id, reply, &mut self.events);
+        let before = self.monitor.monitor().clone();
+        let result = self.monitor.handle_reply(self.now, id, &reply.hello(), reply.matched(), &mut self.events);
         let current = self.model.reply(self.now, id, reply);
         self.check_stale(&before, result, current);
     }
 
     fn failed(&mut self, id: LineId, cause: Cause) {
-        let before = Monitor::clone(&self.monitor);
+        let before = self.monitor.monitor().clone();
         let result = self.monitor.handle_failed(self.now, id, cause, &mut self.events);
         let current = self.model.failed(self.now, id, cause);
         self.check_stale(&before, result, current);
@@ -301,16 +302,16 @@ fn foreign_ids() -> Vec<LineId> {
         match other.poll_action(now) {
             Some(MonitorAction::Dial(line)) => {
                 ids.push(line);
-                let _ = other.handle_dialed(now, line, &mut ());
+                let _ = other.handle_dialed(now, line, true, &mut ());
             }
             Some(MonitorAction::SendHello { line, .. }) => {
                 let reply = CheckReply { topology_version: Some(version(0, 0)), ..CheckReply::OK };
-                let _ = other.handle_reply(now, line, &reply, &mut ());
+                let _ = other.handle_reply(now, line, &reply.hello(), reply.matched(), true, &mut ());
             }
             Some(MonitorAction::ReadNext { .. } | MonitorAction::Hangup(_)) => {}
-            None => other.handle_timeout(now, &mut ()),
+            None => {}
         }
-        other.settle(now, true, &mut ());
+        let _ = other.handle_timeout(now, true, &mut ());
     }
     ids
 }

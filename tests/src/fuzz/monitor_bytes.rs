@@ -4,12 +4,10 @@ use core::fmt::Write;
 use core::time::Duration;
 
 use poolhouse_core::control::Control;
-use poolhouse_core::convert::{check_reply, hello_info};
 use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::topology::{Fixed, TopologyId, TopologyOptions};
 use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::hello::{AwaitHello, HelloCommand, HelloReply, encode_hello};
+use poolhouse_core::wire::hello::{HandshakeHello, HelloReply, encode_hello};
 use poolhouse_core::wire::message::{
     Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, Matched, OP_MSG, RequestIds, decode_message,
 };
@@ -256,21 +254,13 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
     }
 
     fn send(&mut self, hello: HelloKind) {
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
-        let (name, wait) = match hello {
-            HelloKind::Handshake { legacy } | HelloKind::Poll { legacy } => (name(legacy), None),
-            HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                let max_await_time_ms = u64::try_from(max_await_time.as_millis()).unwrap_or(u64::MAX);
-                (name(legacy), Some(AwaitHello { topology_version, max_await_time_ms, exhaust: true }))
-            }
-        };
         let id = self.check.ids.next_id();
-        let mut sent = Vec::new();
-        let (length, flags) = encode_hello(&mut sent, id, name, None, wait).expect("it grows");
+        let (client, mut sent) = (crate::handshake::client(), Vec::new());
+        let (length, flags) = encode_hello(&mut sent, id, hello, &HandshakeHello::new(&client)).expect("it grows");
         assert_eq!(length, sent.len());
         assert!(matches!(decode_message(&sent, &Limits::DEFAULT), Ok(Decoded::Done { rest: [], .. })));
         self.check.exchange.begin(id, flags);
-        self.check.answer(id, wait.is_some());
+        self.check.answer(id, matches!(hello, HelloKind::Awaitable { .. }));
     }
 
     /// Reads a reply and tells the monitor; or that there is none, or none that can be read.
@@ -284,13 +274,9 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Life<'a, I> {
             None => return self.failed(line, Cause::Network),
         };
         let document = RawDocument::new(&body).expect("it was read");
-        let Ok(common) = CommandReply::parse(document) else { return self.failed(line, Cause::Protocol) };
-        let hello = if common.ok { HelloReply::parse(document) } else { Ok(HelloReply::default()) };
-        let Ok(hello) = hello else { return self.failed(line, Cause::Protocol) };
+        let Ok(hello) = HelloReply::parse(document) else { return self.failed(line, Cause::Protocol) };
         self.watched.replies += 1;
-        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-        let info = common.ok.then(|| hello_info(&hello));
-        let _ = self.control.handle_reply(self.now, self.server, line, &reply, info.as_ref(), &mut self.log);
+        let _ = self.control.handle_reply(self.now, self.server, line, &hello, matched, &mut self.log);
         true
     }
 

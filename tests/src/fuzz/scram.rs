@@ -73,7 +73,7 @@ fn replies(document: RawDocument<'_>) {
     if document.validate().is_err() {
         return;
     }
-    let mut hello = HelloReply::default();
+    let mut hello = HelloReply::OK;
     hello.ok = true;
     hello.speculative_authenticate = Some(document);
     let mechanisms = [None, Some(Mechanism::SCRAM_SHA_1), Some(Mechanism::SCRAM_SHA_256), Some(Mechanism::Plain)];

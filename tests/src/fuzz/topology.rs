@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use poolhouse_core::pool::Clear;
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, HelloLists, Memory, OnHeap, PoolCommand, ReplyError,
-    RoundTrip, SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
+    AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, RoundTrip,
+    SdamEvent, ServerDescription, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::{Cause, CertificateFault, Instant, ObjectId, Observer, ServerId, TopologyVersion};
 
@@ -202,7 +202,13 @@ impl<M: Memory> Life<M> {
                 let reply = reply(address, self.calm, choices);
                 let spelled = if choices.one_in(4) { respelled(&reply) } else { reply.clone() };
                 let times = choices.one_in(2).then_some(RoundTrip::default());
-                let known = self.topology.handle_hello(self.now, server, &spelled.info(), times, &mut self.told);
+                let known = self.topology.handle_hello(
+                    self.now,
+                    server,
+                    &spelled.hello(&spelled.lists()),
+                    times,
+                    &mut self.told,
+                );
                 assert_eq!(known, self.model.hello(address, &reply), "whether the server is known");
             }
         }
@@ -370,7 +376,7 @@ fn compare_server(found: ServerDescription<'_>, wanted: &Server) {
     assert_eq!(found.me(), reply.me.as_deref());
     assert_eq!(found.primary(), reply.primary.as_deref());
     assert_eq!(found.min_wire_version().zip(found.max_wire_version()), Some(reply.wire));
-    assert_eq!(found.logical_session_timeout_minutes(), reply.session_timeout);
+    assert_eq!(found.logical_session_timeout_minutes(), reply.session_timeout.map(i64::from));
     assert_eq!(found.topology_version(), reply.version);
     let set = |list: &[String]| list.iter().cloned().collect::<BTreeSet<_>>();
     let of = |list: &mut dyn Iterator<Item = &str>| list.map(str::to_owned).collect::<BTreeSet<_>>();
@@ -378,7 +384,7 @@ fn compare_server(found: ServerDescription<'_>, wanted: &Server) {
     assert_eq!(of(&mut found.passives()), set(&reply.passives));
     assert_eq!(of(&mut found.arbiters()), set(&reply.arbiters));
     let tags: BTreeSet<_> = found.tags().collect();
-    assert_eq!(tags, reply.tags().collect());
+    assert_eq!(tags, reply.tags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect());
 }
 
 fn version(choices: &mut Choices<'_>) -> Option<TopologyVersion> {
@@ -475,7 +481,7 @@ fn hostile(data: &[u8]) {
             ..Reply::default()
         };
         let Some(server) = topology.servers().map(|server| server.server()).nth(kind % 3) else { continue };
-        topology.handle_hello(Instant::ORIGIN, server, &reply.info(), None, &mut ());
+        topology.handle_hello(Instant::ORIGIN, server, &reply.hello(&reply.lists()), None, &mut ());
         topology.assert_invariants();
         if kind % 4 != 0 {
             while topology.poll_action().is_some() {}

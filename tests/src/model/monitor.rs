@@ -9,11 +9,13 @@ mod trace;
 
 use core::time::Duration;
 
+use crate::oracle::monitor::Hosted;
+use crate::reply::CheckReply;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, HeartbeatId, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorEvent,
-    MonitorOptions, ServerMonitoringMode,
+    CheckOutcome, HeartbeatId, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorOptions,
+    ServerMonitoringMode,
 };
-use poolhouse_core::{Cause, Instant, Machine, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, Instant, ServerId, TopologyVersion};
 pub use trace::{Counts, Trace};
 
 /// minHeartbeatFrequencyMS, in nanoseconds.
@@ -594,7 +596,7 @@ impl From<MonitorAction> for ModelAction {
 ///
 /// When something differs.
 pub(crate) fn assert_same(
-    monitor: &Monitor,
+    monitor: &Hosted,
     model: &mut ModelMonitor,
     events: &mut Vec<(Instant, MonitorEvent)>,
     trace: &mut Trace,

@@ -4,7 +4,9 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
-use poolhouse_core::topology::{HelloInfo, HelloLists, MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType};
+use crate::reply::Lists;
+use poolhouse_core::topology::{MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType};
+use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Cause, CertificateFault, ObjectId, ServerType, TopologyVersion};
 
 /// A reply to a hello, with texts of its own. Addresses are as in the normal form.
@@ -35,7 +37,7 @@ pub struct Reply {
     /// `minWireVersion` and `maxWireVersion`.
     pub wire: (i32, i32),
     /// `logicalSessionTimeoutMinutes`.
-    pub session_timeout: Option<i64>,
+    pub session_timeout: Option<i32>,
     /// `topologyVersion`.
     pub version: Option<TopologyVersion>,
     /// `hosts`.
@@ -48,36 +50,23 @@ pub struct Reply {
     pub tags: Vec<(String, String)>,
 }
 
-impl HelloLists for Reply {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.hosts.iter().map(String::as_str)
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        self.passives.iter().map(String::as_str)
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.arbiters.iter().map(String::as_str)
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.tags.iter().map(|(name, value)| (name.as_str(), value.as_str()))
-    }
-}
-
 impl Reply {
+    /// The bytes of its lists.
+    #[must_use]
+    pub fn lists(&self) -> Lists {
+        Lists::new(&self.hosts, &self.passives, &self.arbiters, &self.tags)
+    }
+
     /// The reply as a topology takes it.
     #[must_use]
-    pub fn info(&self) -> HelloInfo<'_, &Self> {
-        HelloInfo {
+    pub fn hello<'a>(&'a self, lists: &'a Lists) -> HelloReply<'a> {
+        lists.of(HelloReply {
             is_writable_primary: self.writable,
             secondary: self.secondary,
             arbiter_only: self.arbiter,
             hidden: self.hidden,
             is_replica_set: self.ghost,
             is_db_grid: self.mongos,
-            is_cryptd: false,
             set_name: self.set_name.as_deref(),
             set_version: self.set_version,
             election_id: self.election_id,
@@ -85,11 +74,10 @@ impl Reply {
             primary: self.primary.as_deref(),
             min_wire_version: self.wire.0,
             max_wire_version: self.wire.1,
-            last_write_date_ms: None,
             logical_session_timeout_minutes: self.session_timeout,
             topology_version: self.version,
-            lists: self,
-        }
+            ..HelloReply::OK
+        })
     }
 
     /// SDAM-15..19.
@@ -183,7 +171,7 @@ impl State {
     #[must_use]
     pub fn session_timeout(&self) -> Option<i64> {
         let bearing = self.servers.values().filter(|server| server.server_type.is_data_bearing());
-        let timeouts: Vec<_> = bearing.map(|server| server.reply.session_timeout).collect();
+        let timeouts: Vec<_> = bearing.map(|server| server.reply.session_timeout.map(i64::from)).collect();
         if timeouts.contains(&None) { None } else { timeouts.into_iter().flatten().min() }
     }
 

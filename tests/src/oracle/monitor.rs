@@ -2,6 +2,7 @@
 
 mod about;
 mod book;
+mod host;
 mod lines;
 mod result;
 #[cfg(test)]
@@ -10,6 +11,7 @@ mod watched;
 
 pub use about::{Action, Answer, Input, Outputs, Seen, Wire};
 pub use book::Oracle;
+pub use host::Hosted;
 pub use watched::Watched;
 
 /// What this oracle checks in the steps of a life with every kind of input.

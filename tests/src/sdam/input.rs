@@ -1,38 +1,20 @@
 //! From the tests' extended JSON to what a topology takes.
 
-use poolhouse_core::topology::{
-    AppError, AppErrorKind, CommandError, HandshakePhase, HelloInfo, HelloLists, ReplyError,
-};
+use crate::reply::Lists;
+use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
+use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{ObjectId, TopologyVersion};
 use serde_json::Value;
 
 /// The lists of a reply, read from its JSON.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lists<'a>(&'a Value);
-
-impl Lists<'_> {
-    fn texts(&self, key: &str) -> impl Iterator<Item = &str> {
-        self.0.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-    }
-}
-
-impl HelloLists for Lists<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.texts("hosts")
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        self.texts("passives")
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        self.texts("arbiters")
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        let tags = self.0.get("tags").and_then(Value::as_object).into_iter().flatten();
-        tags.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)))
-    }
+pub(super) fn lists(reply: &Value) -> Lists {
+    let texts = |key| {
+        let texts = reply.get(key).and_then(Value::as_array).into_iter().flatten();
+        texts.filter_map(Value::as_str).collect::<Vec<_>>()
+    };
+    let tags = reply.get("tags").and_then(Value::as_object).into_iter().flatten();
+    let tags: Vec<_> = tags.filter_map(|(name, value)| Some((name, value.as_str()?))).collect();
+    Lists::new(&texts("hosts"), &texts("passives"), &texts("arbiters"), &tags)
 }
 
 /// Whether `ok` is 1.
@@ -42,10 +24,10 @@ pub(super) fn is_ok(reply: &Value) -> bool {
 }
 
 /// A hello reply.
-pub(super) fn hello(reply: &Value) -> Result<HelloInfo<'_, Lists<'_>>, String> {
+pub(super) fn hello<'a>(reply: &'a Value, lists: &'a Lists) -> Result<HelloReply<'a>, String> {
     let flag = |key: &str| reply.get(key).and_then(Value::as_bool);
     let text = |key: &str| reply.get(key).and_then(Value::as_str);
-    Ok(HelloInfo {
+    Ok(lists.of(HelloReply {
         is_writable_primary: flag("isWritablePrimary").or_else(|| flag("ismaster")).unwrap_or(false),
         secondary: flag("secondary").unwrap_or(false),
         arbiter_only: flag("arbiterOnly").unwrap_or(false),
@@ -61,10 +43,10 @@ pub(super) fn hello(reply: &Value) -> Result<HelloInfo<'_, Lists<'_>>, String> {
         min_wire_version: int32(reply.get("minWireVersion"))?.unwrap_or(0),
         max_wire_version: int32(reply.get("maxWireVersion"))?.unwrap_or(0),
         last_write_date_ms: date(reply.get("lastWrite").and_then(|write| write.get("lastWriteDate")))?,
-        logical_session_timeout_minutes: int64(reply.get("logicalSessionTimeoutMinutes"))?,
+        logical_session_timeout_minutes: int32(reply.get("logicalSessionTimeoutMinutes"))?,
         topology_version: topology_version(reply.get("topologyVersion"))?,
-        lists: Lists(reply),
-    })
+        ..HelloReply::OK
+    }))
 }
 
 /// An error of an application.

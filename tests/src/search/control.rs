@@ -2,18 +2,18 @@
 
 use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::oracle::Checks;
+use crate::reply::Lists;
 use alloc::collections::BTreeMap;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
-use poolhouse_core::monitor::{
-    CheckReply, Line, LineId, MonitorAction, MonitorOptions, MonitorState, ServerMonitoringMode,
-};
+use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions, MonitorState, ServerMonitoringMode};
 use poolhouse_core::sim::begin_near_end;
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, Fixed, HandshakePhase, HelloInfo, HelloLists, PoolCommand, ServerError, TopologyId,
-    TopologyOptions, TopologyType,
+    AppError, AppErrorKind, Fixed, HandshakePhase, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, ServerType};
 
 /// With room for two servers and one that is being replaced.
@@ -113,42 +113,21 @@ pub struct State {
     marks: u64,
 }
 
-struct Hosts(&'static [&'static str]);
-
-impl HelloLists for Hosts {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
-
-fn hello(role: Role, address: &str) -> HelloInfo<'static, Hosts> {
-    let hosts: &'static [&'static str] = match (role, address) {
+fn lists(role: Role, address: &str) -> Lists {
+    Lists::of_hosts(match (role, address) {
         (Role::Alone, "a:1") => &["a:1"],
         (Role::Alone, _) => &["b:1"],
         _ => &["a:1", "b:1"],
-    };
+    })
+}
+
+fn hello(role: Role, lists: &Lists) -> HelloReply<'_> {
     let election = |number: u8| Some(ObjectId([number; 12]));
     let is_member = role != Role::Ghost;
-    HelloInfo {
+    lists.of(HelloReply {
         is_writable_primary: matches!(role, Role::Primary(_) | Role::Alone),
         secondary: role == Role::Secondary,
-        arbiter_only: false,
-        hidden: false,
         is_replica_set: !is_member,
-        is_db_grid: false,
-        is_cryptd: false,
         set_name: is_member.then_some("rs"),
         set_version: is_member.then_some(1),
         election_id: match role {
@@ -156,15 +135,9 @@ fn hello(role: Role, address: &str) -> HelloInfo<'static, Hosts> {
             Role::Alone => election(2),
             Role::Secondary | Role::Ghost => None,
         },
-        me: None,
-        primary: None,
-        min_wire_version: 0,
         max_wire_version: 21,
-        last_write_date_ms: None,
-        logical_session_timeout_minutes: None,
-        topology_version: None,
-        lists: Hosts(hosts),
-    }
+        ..HelloReply::OK
+    })
 }
 
 impl Shape {
@@ -245,10 +218,11 @@ impl Scope for Shape {
             Input::Reply(place, role) => {
                 let (server, line) = state.line(place);
                 let address = state.control.topology().server(server).expect("a member").address().to_owned();
-                let hello = hello(role, &address);
+                let lists = lists(role, &address);
+                let hello = hello(role, &lists);
                 let monitor = state.control.monitor(server).expect("a member");
                 let is_awaited = monitor.state() == MonitorState::Checking;
-                let told = state.control.handle_reply(now, server, line, &CheckReply::OK, Some(&hello), &mut ());
+                let told = state.control.handle_reply(now, server, line, &hello, Matched::Last, &mut ());
                 told.expect("the monitor waits for it");
                 if is_awaited {
                     state.elected(server, role);
@@ -256,8 +230,8 @@ impl Scope for Shape {
             }
             Input::NotOk(place) => {
                 let (server, line) = state.line(place);
-                let reply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
-                let told = state.control.handle_reply::<Hosts>(now, server, line, &reply, None, &mut ());
+                let reply = HelloReply { ok: false, code: 91, ..HelloReply::OK };
+                let told = state.control.handle_reply(now, server, line, &reply, Matched::Last, &mut ());
                 told.expect("the monitor waits for it");
             }
             Input::Failed(place) => {

@@ -4,13 +4,14 @@ use super::{Canon, Figures, Limits, Scope, Stopped, search};
 use crate::model::monitor::{Counts, ModelAction, ModelMonitor, Trace, assert_same};
 use crate::oracle::Checks;
 use crate::oracle::monitor::Watched;
+use crate::reply::CheckReply;
 use core::hash::Hash;
 use core::time::Duration;
 use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
+    CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions, MonitorState,
     ServerMonitoringMode, Stale,
 };
-use poolhouse_core::{Cause, Instant, Machine, ObjectId, ServerId, TopologyVersion};
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// A scope of the monitor.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +196,7 @@ impl Scope for Shape {
         match state.monitor.state() {
             MonitorState::New => inputs.push(Input::Start),
             MonitorState::Closed => {}
-            MonitorState::Waiting | MonitorState::Checking | MonitorState::Settling => {
+            MonitorState::Waiting | MonitorState::Checking | MonitorState::Ended => {
                 inputs.extend([Input::Request, Input::Cancel, Input::Tick, Input::Close]);
             }
         }
@@ -246,7 +247,8 @@ impl Scope for Shape {
                 state.now = state.now.saturating_add(TICK);
                 state.monitor.handle_timeout(state.now, &mut state.events);
                 state.model.timeout(state.now);
-                assert!(state.monitor.poll_timeout().is_none_or(|due| due > state.now), "S21: what is due is not done");
+                let is_due = state.monitor.poll_timeout().is_some_and(|due| due <= state.now);
+                assert!(state.monitor.outcome().is_some() || !is_due, "S21: what is due is not done");
             }
             Input::Take => state.take(),
             Input::Dialed(line) => {
@@ -258,7 +260,8 @@ impl Scope for Shape {
             Input::Reply(line, answer, is_known) => {
                 known = is_known;
                 let (id, reply) = (state.lines[place(line)].expect("the host has one"), reply(answer));
-                let told = state.monitor.handle_reply(state.now, id, &reply, &mut state.events);
+                let told =
+                    state.monitor.handle_reply(state.now, id, &reply.hello(), reply.matched(), &mut state.events);
                 let expected = state.model.reply(state.now, id, &reply);
                 state.note(told, expected);
             }
@@ -284,8 +287,8 @@ impl Scope for Shape {
 
     fn print(&self, state: &State) -> u128 {
         let mut canon = Canon::new(state.now.as_nanos(), HORIZON, None);
-        let monitor: &Monitor = &state.monitor;
-        monitor.hash(&mut canon);
+        let monitor: &Monitor = state.monitor.monitor();
+        (monitor, state.monitor.is_known()).hash(&mut canon);
         let is_there = |id: &Option<LineId>| id.is_some();
         (state.lines.each_ref().map(is_there), state.before.each_ref().map(is_there)).hash(&mut canon);
         // Of a connection that the monitor has given up and the host not yet.

@@ -6,22 +6,22 @@ use super::monitors::{Call, Monitors};
 use super::truth::HOSTS;
 use crate::oracle::pool::{Bounded, Watched};
 use crate::oracle::{Checks, control};
+use crate::reply::CheckReply;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 use poolhouse_core::control::ControlAction;
-use poolhouse_core::convert::{establish_error, hello_info};
-use poolhouse_core::monitor::{CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorConfig};
+use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorConfig};
 use poolhouse_core::pool::{
     CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, ForeignLease, Health, Lease, PoolAction, PoolConfig,
     PoolCounts, PoolId, PoolState, WaiterId,
 };
 use poolhouse_core::topology::{
-    AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, OnHeap, PoolCommand, ServerError, TopologyId,
-    TopologyOptions, TopologyType,
+    AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
 use poolhouse_core::wire::Labels;
 use poolhouse_core::wire::handshake::HandshakeError;
 use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
 
 /// What the client wants of the network.
@@ -181,18 +181,16 @@ impl<M: Bounded> Client<M> {
         result
     }
 
-    pub(super) fn replied<L: HelloLists>(
+    pub(super) fn replied(
         &mut self,
         server: ServerId,
         line: LineId,
-        reply: &CheckReply,
-        hello: Option<&HelloInfo<'_, L>>,
+        reply: &HelloReply<'_>,
+        matched: Matched,
     ) -> Result<(), Stale> {
         self.touched = true;
-        let result = self.control.handle_reply(self.now, server, line, reply, hello, &mut self.log);
-        // A reply that tells nothing of its server is not ok.
-        let reply = CheckReply { ok: reply.ok && hello.is_some(), ..*reply };
-        self.follow(self.now, Some(server), Some(Call::Reply(line, reply)));
+        let result = self.control.handle_reply(self.now, server, line, reply, matched, &mut self.log);
+        self.follow(self.now, Some(server), Some(Call::Reply(line, CheckReply::of(reply, matched))));
         self.settle();
         result
     }
@@ -217,7 +215,7 @@ impl<M: Bounded> Client<M> {
         let Some(at) = self.servers.get(&server) else { return };
         if at.pool.conn_generation(conn).is_some_and(|generation| generation == at.pool.generation()) {
             self.touched = true;
-            self.control.handle_app_hello(self.now, server, &hello_info(hello), &mut self.log);
+            self.control.handle_app_hello(self.now, server, hello, &mut self.log);
             self.follow(self.now, None, None);
             self.settle();
         }
@@ -245,7 +243,7 @@ impl<M: Bounded> Client<M> {
                 generation: generation.get(),
                 pool_generation: at.pool.generation().get(),
                 phase: HandshakePhase::Before,
-                kind: establish_error(error),
+                kind: error.into(),
                 overloaded,
                 service_id: None,
             };

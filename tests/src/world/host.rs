@@ -6,7 +6,6 @@ use super::plan::MS;
 use crate::choices::Choices;
 use crate::oracle::pool::Bounded;
 use poolhouse_core::Cause;
-use poolhouse_core::convert::{check_reply, hello_info};
 use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::wire::message::Matched;
 
@@ -49,12 +48,7 @@ impl<M: Bounded> World<'_, M> {
             let late = match self.draws.host.below(3) {
                 0 => self.client.dialed(server, line),
                 1 => self.client.failed(server, line, Cause::NetworkTimeout),
-                _ => {
-                    let mut hello = HelloReply::default();
-                    hello.ok = true;
-                    let reply = check_reply(&hello, 0, Matched::Last);
-                    self.client.replied(server, line, &reply, Some(&hello_info(&hello)))
-                }
+                _ => self.client.replied(server, line, &HelloReply::OK, Matched::Last),
             };
             assert!(late.is_err(), "late news of #{server} was taken");
             self.note(Kind::LateNews, u64::from(server.number()));

@@ -2,12 +2,13 @@
 //! out by their effect, and made once more on a monitor that is watched.
 
 use crate::oracle::Checks;
-use crate::oracle::monitor::Watched;
+use crate::oracle::monitor::{Hosted, Watched};
+use crate::reply::CheckReply;
 use alloc::collections::BTreeMap;
 use poolhouse_core::control::Control;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorState};
+use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorConfig, MonitorState};
 use poolhouse_core::topology::OnHeap;
-use poolhouse_core::{Cause, Instant, Machine, ServerId};
+use poolhouse_core::{Cause, Instant, ServerId};
 
 /// A call of a monitor.
 #[derive(Clone, Copy, Debug)]
@@ -18,24 +19,20 @@ pub(super) enum Call {
     Timeout,
     Request,
     Cancel,
-    /// Whether its server is known is said.
-    Known,
     Settle,
     Close,
 }
 
 /// What may come of a call of the control machine, besides that which it is for.
-const MORE: [&[Call]; 10] = [
+const MORE: [&[Call]; 8] = [
     &[],
     &[Call::Settle],
-    &[Call::Known],
-    &[Call::Known, Call::Request],
-    &[Call::Known, Call::Cancel],
-    &[Call::Known, Call::Cancel, Call::Request],
+    &[Call::Request],
+    &[Call::Cancel],
+    &[Call::Cancel, Call::Request],
     &[Call::Close],
-    &[Call::Known, Call::Settle],
-    &[Call::Known, Call::Request, Call::Settle],
-    &[Call::Known, Call::Cancel, Call::Settle],
+    &[Call::Request, Call::Settle],
+    &[Call::Cancel, Call::Settle],
 ];
 
 /// Calls a monitor, or one that is watched.
@@ -43,16 +40,24 @@ macro_rules! tell {
     ($call:expr, $monitor:expr, $now:expr, $known:expr) => {
         match $call {
             Call::Dialed(line) => drop($monitor.handle_dialed($now, line, &mut ())),
-            Call::Reply(line, reply) => drop($monitor.handle_reply($now, line, &reply, &mut ())),
+            Call::Reply(line, reply) => {
+                let _ = $monitor.handle_reply($now, line, &reply.hello(), reply.matched(), &mut ());
+            }
             Call::Failed(line, cause) => drop($monitor.handle_failed($now, line, cause, &mut ())),
             Call::Timeout => $monitor.handle_timeout($now, &mut ()),
             Call::Request => $monitor.request_check($now),
             Call::Cancel => $monitor.cancel_check($now, &mut ()),
-            Call::Known => $monitor.set_server_known($known),
             Call::Settle => $monitor.settle($now, $known, &mut ()),
             Call::Close => $monitor.close($now, &mut ()),
         }
     };
+}
+
+/// Whether the server is known after a step is what its monitor is told in the next one.
+fn note_known(watched: &mut Watched, known: bool) {
+    if watched.is_known() != known {
+        watched.set_server_known(known);
+    }
 }
 
 pub(super) struct Monitors {
@@ -107,19 +112,21 @@ impl Monitors {
                 Call::Timeout => is_due,
                 _ => about.is_none_or(|about| about == server),
             });
-            if first.is_none() && **watched == *real {
+            if first.is_none() && *watched.monitor() == *real {
+                note_known(watched, known);
                 return true;
             }
             let becomes_real = |more: &&[Call]| {
-                let mut monitor: Monitor = (**watched).clone();
+                let mut monitor: Hosted = (**watched).clone();
                 first.iter().chain(*more).for_each(|call| tell!(*call, monitor, now, known));
-                monitor == *real
+                *monitor.monitor() == *real
             };
             let more = MORE.into_iter().find(becomes_real);
             let more = more.unwrap_or_else(|| {
                 panic!("S21: nobody knows what {server:?} was told by {call:?}:\n  {:?}\n  {real:?}", **watched)
             });
             first.iter().chain(more).for_each(|call| tell!(*call, watched, now, known));
+            note_known(watched, known);
             true
         });
     }

@@ -12,16 +12,12 @@ use core::time::Duration;
 use poolhouse_core::auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, ScramKeys, ScramMechanism,
 };
-use poolhouse_core::convert::{check_reply, hello_info};
 use poolhouse_core::monitor::{HelloKind, LineId};
 use poolhouse_core::pool::ConnId;
 use poolhouse_core::wire::Phase;
-use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::handshake::{Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::{
-    AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, encode_handshake_hello, encode_hello,
-};
-use poolhouse_core::wire::message::{Decoded, Flags, Limits};
+use poolhouse_core::wire::hello::{ClientMetadata, HandshakeHello, HelloReply, encode_hello};
+use poolhouse_core::wire::message::{Decoded, Limits};
 use poolhouse_core::{Cause, CertificateFault, ServerId};
 use std::sync::LazyLock;
 
@@ -176,23 +172,11 @@ impl<M: Bounded> World<'_, M> {
         let id = self.net.find(server, Owner::Line(line)).expect("the line stands");
         let link = self.net.links.get_mut(&id).expect("found");
         assert!(link.up && !link.near.reads, "S15: one exchange at a time");
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
         let request = link.near.ids.next_id();
         let mut bytes = Vec::new();
-        let flags = match hello {
-            HelloKind::Handshake { .. } => {
-                encode_handshake_hello(&mut bytes, request, &HandshakeHello::new(&METADATA)).map(|_| Flags::NONE)
-            }
-            HelloKind::Poll { legacy } => {
-                encode_hello(&mut bytes, request, name(legacy), None, None).map(|(_, flags)| flags)
-            }
-            HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                let max_await_time_ms = u64::try_from(max_await_time.as_millis()).expect("short");
-                let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                encode_hello(&mut bytes, request, name(legacy), None, Some(wait)).map(|(_, flags)| flags)
-            }
-        };
-        link.near.exchange.begin(request, flags.expect("a hello is short"));
+        let (_, flags) =
+            encode_hello(&mut bytes, request, hello, &HandshakeHello::new(&METADATA)).expect("a hello is short");
+        link.near.exchange.begin(request, flags);
         link.near.reads = true;
         self.send(id, bytes);
         // What came unasked is read now.
@@ -262,18 +246,11 @@ impl<M: Bounded> World<'_, M> {
             Ok(Decoded::Done { value: (message, matched), rest }) => {
                 let consumed = input.len() - rest.len();
                 let body = message.body();
-                let common = CommandReply::parse(body);
-                let hello = common.and_then(|common| {
-                    let hello = if common.ok { HelloReply::parse(body)? } else { HelloReply::default() };
-                    Ok((common, hello))
-                });
-                match hello {
+                match HelloReply::parse(body) {
                     Err(_) => Cause::Protocol,
-                    Ok((common, hello)) => {
+                    Ok(hello) => {
                         near.reads = false;
-                        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-                        let info = common.ok.then(|| hello_info(&hello));
-                        client.replied(server, line, &reply, info.as_ref()).expect("the line was not given up");
+                        client.replied(server, line, &hello, matched).expect("the line was not given up");
                         near.input.drain(..consumed);
                         return self.settle();
                     }

@@ -35,9 +35,9 @@ fn after_a_good_check_ready_is_owed_in_the_same_step_and_selectors_wake_last() {
 fn pool_of_a_member_without_data_is_not_made_ready_but_for_a_direct_connection() {
     let hosts = ["a"];
     let others = [
-        HelloInfo { arbiter_only: true, ..member(&hosts) },
-        HelloInfo { hidden: true, ..member(&hosts) },
-        HelloInfo { is_replica_set: true, ..standalone() },
+        HelloReply { arbiter_only: true, ..member(&hosts) },
+        HelloReply { hidden: true, ..member(&hosts) },
+        HelloReply { is_replica_set: true, ..standalone() },
         member(&hosts),
     ];
     for hello in &others {
@@ -86,8 +86,8 @@ fn reply_that_is_not_ok_fails_the_check() {
     let mut rig = open(&["a"]);
     let a = rig.id("a");
     let line = rig.connect("a");
-    let reply = CheckReply { ok: false, code: 91, ..CheckReply::OK };
-    rig.control.handle_reply::<()>(rig.now, a, line, &reply, None, &mut rig.log).unwrap();
+    let reply = HelloReply { ok: false, code: 91, ..HelloReply::OK };
+    rig.control.handle_reply(rig.now, a, line, &reply, Matched::Last, &mut rig.log).unwrap();
     rig.control.assert_invariants();
     assert_eq!(rig.actions(), [clear(a, Cause::Command { code: 91 }), ControlAction::WakeSelectors]);
 }
@@ -193,10 +193,9 @@ fn round_trip_times_of_the_monitor_reach_the_description() {
 fn streamed_reply_is_applied_before_the_next_check_begins() {
     let (mut rig, line) = streaming(MonitorOptions::DEFAULT);
     let a = rig.id("a");
-    let reply = CheckReply { more_to_come: true, ..CheckReply::OK };
-    let hello = HelloInfo { max_wire_version: 20, ..versioned(standalone(), 6) };
+    let hello = HelloReply { max_wire_version: 20, ..versioned(standalone(), 6) };
     rig.now = at(40);
-    rig.control.handle_reply(rig.now, a, line, &reply, Some(&hello), &mut rig.log).unwrap();
+    rig.control.handle_reply(rig.now, a, line, &hello, Matched::MoreComes, &mut rig.log).unwrap();
     rig.control.assert_invariants();
     assert_eq!(
         rig.lines(),

@@ -20,9 +20,9 @@ fn mon_09_start_begins_the_first_check_before_there_is_a_socket() {
 fn mon_19_the_handshakes_reply_is_the_check() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.at(30).reply(line, &CheckReply::OK).expect("current");
+    rig.at(30).reply(line, &OK).expect("current");
     let outcome = Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(30)) });
-    assert_eq!(rig.monitor.outcome(), outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
+    assert_eq!(rig.outcome, outcome, "MON-18: each check ends in an outcome, MON-52: a good one too");
     assert_eq!(rig.settle(), outcome);
     assert_eq!(rig.seen()[..], [STARTED, Seen::Succeeded { awaited: false, ms: 30 }]);
     assert_eq!(rig.actions().len(), 0);
@@ -38,7 +38,7 @@ fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
     rig.at(100).dialed(line).expect("current");
     rig.at(120);
     assert_eq!(rig.actions().len(), 1, "the host writes the hello 20 ms after the dial");
-    rig.at(127).reply(line, &CheckReply::OK).expect("current");
+    rig.at(127).reply(line, &OK).expect("current");
     assert_eq!(rig.settle(), Some(CheckOutcome::Succeeded { awaited: false, sample: Some(ms(7)) }));
     assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 7 });
     assert_eq!(rig.monitor.rtt().average(), Some(ms(7)));
@@ -47,7 +47,7 @@ fn log_15_duration_is_from_sending_the_hello_and_is_the_rtt_sample() {
 /// MON-05.
 #[test]
 fn mon_05_legacy_hello_until_the_server_says_hello_ok_on_each_connection_anew() {
-    let hello_ok = CheckReply { hello_ok: true, ..CheckReply::OK };
+    let hello_ok = (HelloReply { hello_ok: true, ..OK.0 }, OK.1);
     let mut rig = Rig::polling();
     rig.start();
     let line = rig.only_dial();
@@ -71,7 +71,7 @@ fn mon_05_legacy_hello_until_the_server_says_hello_ok_on_each_connection_anew() 
 fn mon_05_legacy_hello_stays_without_hello_ok() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello: HelloKind::Poll { legacy: true } }]);
@@ -99,7 +99,7 @@ fn mon_05_stable_api_says_hello_from_the_start() {
 fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the_end() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.at(300).reply(line, &CheckReply::OK).expect("current");
+    rig.at(300).reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_300)));
     rig.seen();
@@ -108,7 +108,7 @@ fn mon_13_and_mon_51_the_next_check_is_exactly_one_heartbeat_frequency_after_the
     rig.at(10_300).timeout();
     assert_eq!(rig.seen()[..], [STARTED]);
     assert!(matches!(rig.actions()[..], [MonitorAction::SendHello { hello: HelloKind::Poll { .. }, .. }]));
-    rig.at(10_400).reply(line, &CheckReply::OK).expect("current");
+    rig.at(10_400).reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(20_400)));
 }
@@ -119,7 +119,7 @@ fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
     // MON-22: whatever heartbeatFrequencyMS is.
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.at(300).reply(line, &CheckReply::OK).expect("current");
+    rig.at(300).reply(line, &OK).expect("current");
     rig.settle();
     rig.monitor.request_check(at(310));
     assert_eq!(rig.due(), Some(at(800)));
@@ -134,7 +134,7 @@ fn mon_15_and_mon_17_a_request_wakes_the_monitor_500_ms_after_the_end() {
 fn mon_15_a_late_request_is_due_at_once_and_does_not_put_off_a_check() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.monitor.request_check(at(4_000));
     assert_eq!(rig.due(), Some(at(4_000)));
@@ -151,7 +151,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
         rig.monitor.request_check(at(5));
     }
     assert_eq!(rig.actions().len(), 0);
-    rig.at(10).reply(line, &CheckReply::OK).expect("current");
+    rig.at(10).reply(line, &OK).expect("current");
     rig.monitor.request_check(at(10));
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_010)), "not remembered");
@@ -160,7 +160,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
     }
     rig.at(510).timeout();
     assert_eq!(rig.actions().len(), 1);
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(10_510)));
 }
@@ -192,7 +192,7 @@ fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
     let options = MonitorOptions { connect_timeout: ms(800), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let line = rig.connect();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     assert_eq!(rig.due(), Some(at(10_800)));
@@ -209,7 +209,7 @@ fn mon_34_zero_connect_timeout_is_unlimited() {
     assert_eq!(rig.due(), None);
     rig.at(u64::from(u32::MAX)).timeout();
     assert_eq!(rig.settle(), None);
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     assert!(matches!(rig.settle(), Some(CheckOutcome::Succeeded { .. })));
 }
 
@@ -224,7 +224,7 @@ fn news_at_the_instant_of_the_deadline_is_too_late() {
 
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.at(10_000).reply(line, &CheckReply::OK).expect("current");
+    rig.at(10_000).reply(line, &OK).expect("current");
     assert_eq!(rig.settle(), failed(Cause::NetworkTimeout));
 
     let mut rig = Rig::polling();
@@ -240,7 +240,7 @@ fn mon_10_a_server_that_hangs_does_not_hold_up_another() {
     let mut other = Rig::polling();
     hung.connect();
     let line = other.connect();
-    other.reply(line, &CheckReply::OK).expect("current");
+    other.reply(line, &OK).expect("current");
     other.settle();
     other.at(10_000).timeout();
     assert_eq!(other.actions().len(), 1);
@@ -262,11 +262,11 @@ fn mon_11_and_mon_12_monitors_connections_are_their_own_and_no_hello_carries_cre
 fn log_16_events_name_server_and_connection() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.reply(line, &CheckReply { server_connection: Some(42), ..CheckReply::OK }).expect("current");
+    rig.reply(line, &(HelloReply { connection_id: Some(42), ..OK.0 }, OK.1)).expect("current");
     rig.settle();
     rig.at(10_000).timeout();
     rig.actions();
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     let told: heapless::Vec<_, 4> = rig.log.events.iter().map(|event| (*event.id(), event.awaited())).collect();
     let id = |server_connection| HeartbeatId { server: ServerId::new(7), connection: 1, server_connection };
     let known = (id(Some(42)), false);
@@ -277,7 +277,7 @@ fn log_16_events_name_server_and_connection() {
 fn a_clock_that_goes_back_is_held() {
     let mut rig = Rig::polling();
     let line = rig.at(5_000).connect();
-    rig.at(1_000).reply(line, &CheckReply::OK).expect("current");
+    rig.at(1_000).reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), Some(at(15_000)));
     assert_eq!(rig.seen()[1], Seen::Succeeded { awaited: false, ms: 0 });
@@ -293,7 +293,7 @@ fn an_instant_that_the_clock_cannot_say_never_comes() {
     rig.now = Instant::MAX;
     let line = rig.connect();
     assert_eq!(rig.due(), None);
-    rig.reply(line, &CheckReply::OK).expect("current");
+    rig.reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.due(), None);
     rig.monitor.request_check(Instant::MAX);

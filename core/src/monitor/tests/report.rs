@@ -41,7 +41,7 @@ fn monitor_tells_its_options_and_where_it_is() {
     let line = rig.connect();
     assert_eq!(rig.monitor.state(), MonitorState::Checking);
     rig.reply(line, &VERSIONED).expect("current");
-    assert_eq!(rig.monitor.state(), MonitorState::Settling);
+    assert_eq!(rig.monitor.state(), MonitorState::Ended);
     rig.settle();
     assert_eq!(rig.monitor.state(), MonitorState::Waiting);
 }

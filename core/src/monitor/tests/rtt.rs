@@ -74,8 +74,8 @@ fn mon_38_and_mon_42_the_rtt_line_says_hello_each_heartbeat_frequency_and_only_t
     rig.at(10).dialed(line).expect("current");
     let hello = HelloKind::Handshake { legacy: true };
     assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
-    rig.at(14).reply(line, &CheckReply { hello_ok: true, ..VERSIONED }).expect("current");
-    assert_eq!(rig.monitor.outcome(), None);
+    rig.at(14).reply(line, &(HelloReply { hello_ok: true, ..VERSIONED.0 }, VERSIONED.1)).expect("current");
+    assert_eq!(rig.outcome, None);
     assert_eq!(rig.monitor.rtt().sample_count(), 2, "the handshakes of both connections");
     assert_eq!(rig.due(), Some(at(10_014)));
     rig.at(10_000).reply(check, &STREAMED).expect("current");
@@ -85,7 +85,7 @@ fn mon_38_and_mon_42_the_rtt_line_says_hello_each_heartbeat_frequency_and_only_t
     rig.at(10_014).timeout();
     let hello = HelloKind::Poll { legacy: false };
     assert_eq!(rig.actions()[..], [MonitorAction::SendHello { line, hello }]);
-    rig.at(10_020).reply(line, &CheckReply::OK).expect("current");
+    rig.at(10_020).reply(line, &OK).expect("current");
     assert!(rig.monitor.is_streaming(), "a reply without topologyVersion is ignored");
     assert_eq!(rig.due(), Some(at(20_020)));
     assert_eq!(rig.monitor.rtt().average(), Some(Duration::from_micros(1_840)), "of 0, 4 and 6 ms");
@@ -100,7 +100,7 @@ fn mon_41_and_mon_45_streamed_replies_leave_the_round_trip_time_to_the_rtt_line(
     let line = rtt_line(&rig);
     rig.at(10).dialed(line).expect("current");
     rig.actions();
-    rig.at(15).reply(line, &CheckReply::OK).expect("current");
+    rig.at(15).reply(line, &OK).expect("current");
     let before = *rig.monitor.rtt();
     for round in 1..5 {
         rig.at(15 + round * 1_000).reply(check, &STREAMED).expect("current");
@@ -128,7 +128,7 @@ fn mon_43_errors_of_the_rtt_line_only_drop_its_connection() {
             2 => rig.reply(line, &REFUSED).expect("current"),
             _ => rig.reply(line, &STREAMED).expect("current"),
         }
-        assert_eq!(rig.monitor.outcome(), None);
+        assert_eq!(rig.outcome, None);
         assert_eq!(*rig.monitor.rtt(), before);
         assert_eq!(rig.seen().len(), 0);
         let hangup = [MonitorAction::Hangup(line)];
@@ -149,7 +149,7 @@ fn mon_43_a_dial_of_the_rtt_line_that_takes_too_long_is_given_up() {
     assert_eq!(rig.due(), Some(at(10_000)));
     rig.at(10_000).timeout();
     assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
-    assert_eq!(rig.monitor.outcome(), None);
+    assert_eq!(rig.outcome, None);
     assert_eq!(rig.dialed(line), Err(Stale));
     assert_eq!(rig.due(), Some(at(20_000)));
 }
@@ -160,7 +160,7 @@ fn mon_39_the_rtt_line_goes_when_the_server_stops_streaming() {
     let mut rig = Rig::streaming_from_the_start();
     let check = rig.monitor.check.conn().expect("connected").id;
     let line = rtt_line(&rig);
-    rig.reply(check, &CheckReply::OK).expect("current");
+    rig.reply(check, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
     assert_eq!(rig.dialed(line), Err(Stale));
@@ -172,7 +172,7 @@ fn mon_39_the_rtt_line_goes_when_the_server_stops_streaming() {
 fn mon_47_a_failed_check_forgets_the_samples() {
     let mut rig = Rig::polling();
     let line = rig.connect();
-    rig.at(5).reply(line, &CheckReply::OK).expect("current");
+    rig.at(5).reply(line, &OK).expect("current");
     rig.settle();
     assert_eq!(rig.monitor.rtt().sample_count(), 1);
     rig.at(10_005).timeout();
@@ -215,7 +215,7 @@ fn an_idle_rtt_line_that_breaks_is_dialed_when_the_next_measurement_is_due() {
     let line = rtt_line(&rig);
     rig.dialed(line).expect("current");
     rig.actions();
-    rig.at(5).reply(line, &CheckReply::OK).expect("current");
+    rig.at(5).reply(line, &OK).expect("current");
     rig.at(3_000).fail(line, Cause::Network).expect("current");
     assert_eq!(rig.actions()[..], [MonitorAction::Hangup(line)]);
     assert_eq!(rig.due(), Some(at(10_005)));

@@ -129,9 +129,9 @@ fn a_scan_of_servers_that_lead_to_ever_new_ones_ends() {
                 // Each is the primary of a newer election than the one before, and of a set with one more new member.
                 let mut election = [0; 12];
                 election[8..].copy_from_slice(&checks.to_be_bytes());
-                let mut info = hello(ServerType::RsPrimary, Lists { hosts: &hosts, tags: &[] });
+                let mut info = hello(ServerType::RsPrimary, Lists { hosts: &hosts, tags: &[], ..Lists::default() });
                 info.election_id = Some(crate::ObjectId(election));
-                scan.handle_reply(at_ms(ms), socket, &ScanReply::OK, Some(&info), &mut ()).expect("asked");
+                scan.handle_reply(at_ms(ms), socket, &info, &mut ()).expect("asked");
                 scan.assert_invariants();
             }
         }

@@ -152,8 +152,8 @@ fn an_incompatible_server_is_an_error_at_once() {
     let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
     world.scan.handle_dialed(at_ms(0), socket, &mut ()).expect("dialing");
     world.scan.poll_action(at_ms(0)).expect("a hello");
-    let old = HelloInfo { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
-    world.scan.handle_reply(at_ms(0), socket, &ScanReply::OK, Some(&old), &mut ()).expect("asked");
+    let old = HelloReply { max_wire_version: 6, ..hello(ServerType::Standalone, Lists::default()) };
+    world.scan.handle_reply(at_ms(0), socket, &old, &mut ()).expect("asked");
     let error = world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect_err("too old");
     assert!(matches!(error.failure(), SelectionFailure::Incompatible(_)));
 }

@@ -178,7 +178,7 @@ fn news_of_connections_that_are_given_up_is_stale() {
     assert!(!world.scan.is_busy(), "connectTimeoutMS has passed");
     assert_eq!(world.scan.handle_dialed(at_ms(10_001), socket, &mut ()), Err(Stale));
     assert_eq!(world.scan.handle_failed(at_ms(10_001), socket, Cause::Network, &mut ()), Err(Stale));
-    let reply = world.scan.handle_reply(at_ms(10_001), socket, &ScanReply::OK, None::<&HelloInfo<'_>>, &mut ());
+    let reply = world.scan.handle_reply(at_ms(10_001), socket, &HelloReply::OK, &mut ());
     assert_eq!(reply, Err(Stale));
     assert_eq!(world.scan.poll_action(at_ms(10_001)), Some(ScanAction::Hangup(socket)));
     world.scan.assert_invariants();
@@ -191,8 +191,8 @@ fn a_reply_before_the_hello_was_sent_is_a_breach_of_protocol() {
     world.scan.select(at_ms(0), &mut selecting, &WRITE, &[], 0, &mut ()).expect("work");
     let Some(ScanAction::Dial { socket, .. }) = world.scan.poll_action(at_ms(0)) else { panic!("a dial") };
     world.scan.handle_dialed(at_ms(0), socket, &mut ()).expect("dialing");
-    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
-    world.scan.handle_reply(at_ms(0), socket, &ScanReply::OK, Some(&info), &mut ()).expect("current");
+    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[], ..Lists::default() });
+    world.scan.handle_reply(at_ms(0), socket, &info, &mut ()).expect("current");
     assert_eq!(world.scan.poll_action(at_ms(0)), Some(ScanAction::Hangup(socket)));
     let server = world.scan.topology().server(socket.server()).expect("a member");
     assert_eq!(server.error(), Some(Cause::Protocol.into()));
@@ -248,10 +248,10 @@ fn without_a_limit_nothing_is_late() {
     world.scan.handle_dialed(days, socket, &mut ()).expect("dialing");
     assert_eq!(
         world.scan.poll_action(days),
-        Some(ScanAction::SendHello { socket, hello: ScanHello::Handshake { legacy: true }, deadline: None })
+        Some(ScanAction::SendHello { socket, hello: HelloKind::Handshake { legacy: true }, deadline: None })
     );
-    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
-    world.scan.handle_reply(days, socket, &ScanReply::OK, Some(&info), &mut ()).expect("asked");
+    let info = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[], ..Lists::default() });
+    world.scan.handle_reply(days, socket, &info, &mut ()).expect("asked");
     let shown = alloc::format!("{:?}", world.scan);
     assert!(shown.starts_with("Scan { topology: TopologyDescription") && shown.contains("busy: false"), "{shown}");
     assert!(shown.contains("RsPrimary"), "{shown}");
@@ -270,8 +270,8 @@ fn a_reply_after_the_deadline_is_told_as_a_failed_check() {
     };
     let late = deadline.expect("a limit");
     assert_eq!(world.scan.poll_timeout(), Some(late));
-    let hello = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[] });
-    world.scan.handle_reply(late, socket, &ScanReply::OK, Some(&hello), &mut world.events).expect("asked");
+    let hello = hello(ServerType::RsPrimary, Lists { hosts: &["a:1"], tags: &[], ..Lists::default() });
+    world.scan.handle_reply(late, socket, &hello, &mut world.events).expect("asked");
     assert_eq!(world.events.0.iter().filter(|event| event.starts_with("failed")).count(), 1);
     assert!(!world.events.0.iter().any(|event| event.starts_with("succeeded")));
     let error = world.scan.topology().server(socket.server()).expect("a member").error();

@@ -75,7 +75,7 @@ fn timed_out_check_out_reports_the_counts_of_the_pool() {
 #[test]
 fn server_of_another_deployment_is_named_if_no_server_is_known() {
     let (_bench, hub, server) = open();
-    let hello = |set_name| HelloReply { set_name, ..HelloReply::default() };
+    let hello = |set_name| HelloReply { set_name, ..HelloReply::OK };
     let hint = |replica_set| {
         let options = TopologyOptions { seeds: &["b"], replica_set, ..TopologyOptions::default() };
         let topology = Topology::<topology::OnHeap>::new(
@@ -95,7 +95,7 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
     assert_eq!(hint(Some("rs1")).as_deref(), Some(other));
     assert_eq!(hint(None), None, "the client requires no replica set");
     hub.note_fitness(&server, &hello(None), false);
-    let none = "the client looks for replica set \"rs1\"; a:27017 is not a member of one (its type is Unknown)";
+    let none = "the client looks for replica set \"rs1\"; a:27017 is not a member of one (its type is Standalone)";
     assert_eq!(hint(Some("rs1")).as_deref(), Some(none));
     hub.note_fitness(&server, &hello(Some("rs1")), false);
     assert_eq!(hint(Some("rs1")), None, "its set is the required one, and another member may be about to reply");
@@ -105,8 +105,8 @@ fn server_of_another_deployment_is_named_if_no_server_is_known() {
 #[test]
 fn errors_3_server_of_another_set_is_no_longer_named_after_a_member_replies() {
     let (_, hub, server) = open();
-    let other = HelloReply { set_name: Some("rs0"), ..HelloReply::default() };
-    let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::default() };
+    let other = HelloReply { set_name: Some("rs0"), ..HelloReply::OK };
+    let member = HelloReply { ok: true, is_writable_primary: true, set_name: Some("rs1"), ..HelloReply::OK };
     let is_kept = || hub.state.with(|state| state.misfit.is_some());
     hub.note_fitness(&server, &other, false);
     assert!(is_kept());

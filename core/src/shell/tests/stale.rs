@@ -132,19 +132,20 @@ fn socket_that_takes_no_bytes_has_failed() {
 /// Server Selection, "Determine compatibility": no server of it is given, not even the only one.
 #[test]
 fn deployment_that_is_too_old_gives_no_server_and_says_so() {
-    use crate::monitor::{CheckReply, Line, MonitorAction};
-    use crate::topology::HelloInfo;
+    use crate::monitor::{Line, MonitorAction};
+    use crate::wire::hello::HelloReply;
+    use crate::wire::message::Matched;
     use alloc::string::ToString;
     for (max_wire_version, is_good) in [(21, true), (1, false)] {
         let (_, hub, server) = open();
-        let hello: HelloInfo<'_> = HelloInfo { is_writable_primary: true, max_wire_version, ..HelloInfo::default() };
+        let hello = HelloReply { is_writable_primary: true, max_wire_version, ..HelloReply::OK };
         hub.step(|control, now, tap| {
             loop {
                 match control.poll_line(now, server.id(), Line::Check).expect("a check is due") {
                     MonitorAction::Hangup(_) => {}
                     MonitorAction::Dial(line) => control.handle_dialed(now, server.id(), line, tap).expect("wanted"),
                     MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
-                        let told = control.handle_reply(now, server.id(), line, &CheckReply::OK, Some(&hello), tap);
+                        let told = control.handle_reply(now, server.id(), line, &hello, Matched::Last, tap);
                         return told.expect("wanted");
                     }
                 }

@@ -1,5 +1,7 @@
-use super::super::{HelloInfo, HelloLists, OnHeap, Topology, TopologyOptions};
+use super::super::{OnHeap, Topology, TopologyOptions};
 use super::*;
+use crate::wire::hello::HelloReply;
+use crate::wire::hello::tests::{pairs, texts};
 use crate::{Instant, Observer};
 use alloc::format;
 use alloc::string::ToString;
@@ -16,35 +18,16 @@ impl Observer<SdamEvent<'_>> for Copies {
     }
 }
 
-#[derive(Default)]
-struct Tags(Vec<String>);
-
-impl HelloLists for Tags {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        ["a", "b"].into_iter()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|name| (name.as_str(), "1"))
-    }
-}
-
-fn secondary(tags: &[&str], set_version: i64) -> HelloInfo<'static, Tags> {
-    HelloInfo {
+fn secondary(tags: &[&str], set_version: i64) -> HelloReply<'static> {
+    let tags: Vec<_> = tags.iter().map(|name| (*name, "1")).collect();
+    HelloReply {
         secondary: true,
         set_name: Some("rs"),
         set_version: Some(set_version),
         max_wire_version: 21,
-        lists: Tags(tags.iter().copied().map(String::from).collect()),
-        ..HelloInfo::default()
+        hosts: texts(&["a", "b"]),
+        tags: pairs(&tags),
+        ..HelloReply::OK
     }
 }
 

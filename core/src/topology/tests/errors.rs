@@ -3,6 +3,8 @@
 use super::*;
 use crate::CertificateFault;
 use crate::pool::Clear;
+use crate::wire::Phase;
+use crate::wire::handshake::HandshakeError;
 use AppErrorKind::{Command, Network, NetworkTimeout, Other};
 use HandshakePhase::{After, Before};
 
@@ -55,7 +57,7 @@ fn error_with_a_topology_version_that_is_not_newer_changes_nothing() {
         [(version(1, 4), true), (version(1, 5), true), (version(1, 6), false), (version(2, 0), false), (None, false)]
     {
         let mut net = ready(&["a"]);
-        net.hello("a", &HelloInfo { topology_version: version(1, 5), ..primary(&["a"]) });
+        net.hello("a", &HelloReply { topology_version: version(1, 5), ..primary(&["a"]) });
         net.drain();
         let stale = Command(CommandError { topology_version, ..reply(Some(10_107), "") });
         let verdict = net.app("a", &error(stale, After));
@@ -242,4 +244,33 @@ fn limits_that_a_reply_exceeds_are_named_with_their_numbers() {
     let bad = |field, place| ServerError::BadAddress { field, place }.to_string();
     assert_eq!(bad(AddressField::Me, 0), "the hello reply's me is no address");
     assert_eq!(bad(AddressField::Hosts, 2), "the hello reply's hosts[2] is no address");
+}
+
+#[test]
+fn a_failed_handshake_is_to_a_topology_what_its_cause_says() {
+    let of = |cause| HandshakeError::new(Phase::Hello, cause);
+    assert_eq!(AppErrorKind::from(&of(Cause::Network)), AppErrorKind::Network);
+    assert_eq!(AppErrorKind::from(&of(Cause::NetworkTimeout)), AppErrorKind::NetworkTimeout);
+    let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 2 });
+    let refused = HandshakeError { topology_version, ..of(Cause::Command { code: 91 }) };
+    let command = Some(ReplyError { code: Some(91), message: "" });
+    let expected = CommandError { command, write_concern: None, topology_version };
+    assert_eq!(AppErrorKind::from(&refused), AppErrorKind::Command(expected));
+    for cause in [Cause::Dns, Cause::Authentication, Cause::Protocol, Cause::Certificate(CertificateFault::Expired)] {
+        assert_eq!(AppErrorKind::from(&of(cause)), AppErrorKind::Other(cause));
+        assert_eq!(AppErrorKind::from(&of(cause)).cause(), cause);
+    }
+}
+
+#[test]
+fn the_cause_of_a_reply_with_two_errors_is_that_of_the_command() {
+    let error = |code| Some(ReplyError { code, message: "not told" });
+    let cause = |command, write_concern| {
+        AppErrorKind::Command(CommandError { command, write_concern, topology_version: None }).cause()
+    };
+    assert_eq!(cause(error(Some(91)), error(Some(64))), Cause::Command { code: 91 });
+    assert_eq!(cause(None, error(Some(64))), Cause::Command { code: 64 });
+    assert_eq!(cause(error(None), None), Cause::Command { code: 0 });
+    assert_eq!(AppErrorKind::Network.cause(), Cause::Network);
+    assert_eq!(AppErrorKind::NetworkTimeout.cause(), Cause::NetworkTimeout);
 }

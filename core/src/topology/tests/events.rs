@@ -61,7 +61,7 @@ fn stale_primary_that_insists_makes_no_events() {
 #[test]
 fn possible_primary_alone_is_no_event() {
     let mut net = ready(&["a", "b"]);
-    let hello = HelloInfo { primary: Some("b"), ..secondary(&["a", "b"]) };
+    let hello = HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) };
     net.hello("a", &hello);
     assert_eq!(net.lines().len(), 2);
     net.fail("b", Cause::Network);

@@ -61,14 +61,14 @@ fn reply_with_a_bad_address_makes_its_server_unknown() {
         let listed = [long.as_str(), "b"];
         let listed = if bad == long { &listed[..] } else { &["b", bad][..] };
         let place = u16::from(bad != long);
-        let of = |lists| HelloInfo { lists, ..secondary(&[]) };
+        let of = |lists: Lists<'_>| lists.of(secondary(&[]));
         let none = Lists::default();
         for (hello, field, place) in [
             (of(Lists { hosts: listed, ..none }), AddressField::Hosts, place),
             (of(Lists { passives: listed, ..none }), AddressField::Passives, place),
             (of(Lists { arbiters: listed, ..none }), AddressField::Arbiters, place),
-            (HelloInfo { me: Some(bad), ..secondary(&["a"]) }, AddressField::Me, 0),
-            (HelloInfo { primary: Some(bad), ..secondary(&["a"]) }, AddressField::Primary, 0),
+            (HelloReply { me: Some(bad), ..secondary(&["a"]) }, AddressField::Me, 0),
+            (HelloReply { primary: Some(bad), ..secondary(&["a"]) }, AddressField::Primary, 0),
         ] {
             let mut net = ready(&["a"]);
             assert!(!net.hello("a", &hello));
@@ -82,7 +82,7 @@ fn reply_with_a_bad_address_makes_its_server_unknown() {
 
 #[test]
 fn contradictory_roles_are_settled_by_their_order() {
-    let all = HelloInfo {
+    let all = HelloReply {
         is_writable_primary: true,
         secondary: true,
         arbiter_only: true,
@@ -93,11 +93,11 @@ fn contradictory_roles_are_settled_by_their_order() {
     };
     for (hello, wanted) in [
         (all, ServerType::RsGhost),
-        (HelloInfo { is_replica_set: false, ..all }, ServerType::Mongos),
-        (HelloInfo { is_db_grid: false, is_replica_set: false, ..all }, ServerType::RsOther),
-        (HelloInfo { is_db_grid: false, is_replica_set: false, hidden: false, ..all }, ServerType::RsPrimary),
-        (HelloInfo { secondary: true, arbiter_only: true, ..member(&["a"]) }, ServerType::RsSecondary),
-        (HelloInfo { set_name: None, is_db_grid: false, is_replica_set: false, ..all }, ServerType::Standalone),
+        (HelloReply { is_replica_set: false, ..all }, ServerType::Mongos),
+        (HelloReply { is_db_grid: false, is_replica_set: false, ..all }, ServerType::RsOther),
+        (HelloReply { is_db_grid: false, is_replica_set: false, hidden: false, ..all }, ServerType::RsPrimary),
+        (HelloReply { secondary: true, arbiter_only: true, ..member(&["a"]) }, ServerType::RsSecondary),
+        (HelloReply { set_name: None, is_db_grid: false, is_replica_set: false, ..all }, ServerType::Standalone),
     ] {
         let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
         net.hello("a", &hello);
@@ -108,14 +108,14 @@ fn contradictory_roles_are_settled_by_their_order() {
 #[test]
 fn strange_numbers_are_taken_as_they_are() {
     let mut net = ready(&["a", "b"]);
-    net.hello("a", &HelloInfo { set_version: Some(-1), ..elected(&["a", "b"], 1, 0) });
+    net.hello("a", &HelloReply { set_version: Some(-1), ..elected(&["a", "b"], 1, 0) });
     assert_eq!(net.topology.description().max_set_version(), Some(-1));
-    net.hello("b", &HelloInfo { set_version: Some(i64::MIN), ..elected(&["a", "b"], 1, 0) });
+    net.hello("b", &HelloReply { set_version: Some(i64::MIN), ..elected(&["a", "b"], 1, 0) });
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
-    let wire = HelloInfo { min_wire_version: i32::MAX, max_wire_version: i32::MIN, ..primary(&["a", "b"]) };
+    let wire = HelloReply { min_wire_version: i32::MAX, max_wire_version: i32::MIN, ..primary(&["a", "b"]) };
     net.hello("a", &wire);
     assert!(!net.topology.description().is_compatible());
-    let odd = HelloInfo {
+    let odd = HelloReply {
         logical_session_timeout_minutes: Some(-5),
         last_write_date_ms: Some(i64::MIN),
         ..primary(&["a", "b"])
@@ -137,7 +137,7 @@ fn primary_without_hosts_empties_the_set() {
 #[test]
 fn ghost_that_names_hosts_is_not_believed() {
     let mut net = ready(&["a"]);
-    net.hello("a", &HelloInfo { is_replica_set: true, ..primary(&["x", "y"]) });
+    net.hello("a", &HelloReply { is_replica_set: true, ..primary(&["x", "y"]) });
     assert_eq!(net.types(), [("a:27017".into(), ServerType::RsGhost)]);
     assert_eq!(net.topology_type(), TopologyType::Unknown);
     assert_eq!(net.topology.description().set_name(), None);
@@ -171,8 +171,8 @@ fn what_is_beyond_fixed_memory_is_an_error_and_passes() {
         (primary(&["a", "b", "c", "d", "e"]), Limit::Names, 4),
         (primary(&["b", "c", "d", "e"]), Limit::Servers, 4),
         (primary(&["a", &long]), Limit::Texts, 8),
-        (HelloInfo { set_name: Some(&long), ..primary(&["a"]) }, Limit::Texts, 8),
-        (HelloInfo { set_name: Some(&longer), ..primary(&["a"]) }, Limit::SetName, 255),
+        (HelloReply { set_name: Some(&long), ..primary(&["a"]) }, Limit::Texts, 8),
+        (HelloReply { set_name: Some(&longer), ..primary(&["a"]) }, Limit::SetName, 255),
     ] {
         let mut net = small();
         assert!(!net.hello("a", &hello));
@@ -204,7 +204,7 @@ fn members_that_do_not_fit_beside_those_they_replace_come_with_the_next_check() 
     }
     // A stale primary removes nobody.
     let mut net = small();
-    let of = |version, hosts| HelloInfo {
+    let of = |version, hosts| HelloReply {
         set_version: Some(version),
         election_id: Some(ObjectId([9; 12])),
         ..primary(hosts)
@@ -234,7 +234,7 @@ fn fixed_memory_outlives_any_number_of_names() {
         let tag = format!("{round}");
         let listed = ["a", other.as_str()];
         let lists = Lists { hosts: &listed, tags: &[("t", &tag)], ..Lists::default() };
-        assert!(net.hello("a", &HelloInfo { lists, ..primary(&[]) }), "{round}");
+        assert!(net.hello("a", &lists.of(primary(&[]))), "{round}");
         assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [("t", tag.as_str())]);
         net.drain();
     }
@@ -267,7 +267,7 @@ fn security_9_members_are_added_after_the_last_serial_number() {
 }
 
 fn tagged<'a>(tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
-    HelloInfo { lists: Lists { hosts: &["a"], tags, ..Lists::default() }, ..primary(&[]) }
+    Lists { hosts: &["a"], tags, ..Lists::default() }.of(primary(&[]))
 }
 
 /// The server is known without them, and a repeated reply changes nothing.
@@ -305,18 +305,18 @@ fn security_3_reply_that_names_a_unix_socket_is_refused() {
     for path in ["/tmp/evil.sock", "/var/run/docker", "evil.sock"] {
         let listed = ["a", path];
         let lists = |hosts, passives, arbiters| Lists { hosts, passives, arbiters, tags: &[] };
-        let of = |lists| HelloInfo { lists, ..secondary(&[]) };
+        let of = |lists: Lists<'_>| lists.of(secondary(&[]));
         for (hello, field, place) in [
             (of(lists(&listed, &[], &[])), AddressField::Hosts, 1),
             (of(lists(&[], &listed, &[])), AddressField::Passives, 1),
             (of(lists(&["a"], &[], &listed)), AddressField::Arbiters, 1),
-            (HelloInfo { me: Some(path), ..secondary(&["a"]) }, AddressField::Me, 0),
-            (HelloInfo { primary: Some(path), ..secondary(&["a"]) }, AddressField::Primary, 0),
+            (HelloReply { me: Some(path), ..secondary(&["a"]) }, AddressField::Me, 0),
+            (HelloReply { primary: Some(path), ..secondary(&["a"]) }, AddressField::Primary, 0),
             (of(Lists { arbiters: &[], tags: &[], hosts: &[path], passives: &[] }), AddressField::Hosts, 0),
         ] {
             let mut net = ready(&["a"]);
             // The topology already keeps the path as the name of a set. That does not permit it as an address.
-            net.hello("a", &HelloInfo { set_name: Some(path), ..secondary(&["a"]) });
+            net.hello("a", &HelloReply { set_name: Some(path), ..secondary(&["a"]) });
             assert!(!net.hello("a", &hello));
             assert_eq!(net.see("a").error(), Some(ServerError::BadAddress { field, place }), "{path}");
             assert_eq!(net.types(), [("a:27017".into(), ServerType::Unknown)]);
@@ -330,7 +330,7 @@ fn security_3_server_may_name_a_path_that_is_a_seed() {
     let seed = "/tmp/mongodb-27017.sock";
     let mut net = ready(&[seed]);
     let hosts = [seed, "b"];
-    assert!(net.hello(seed, &HelloInfo { me: Some(seed), ..primary(&hosts) }));
+    assert!(net.hello(seed, &HelloReply { me: Some(seed), ..primary(&hosts) }));
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
     assert!(!net.hello("b", &elected(&["b", "/tmp/mongodb-27018.sock"], 1, 1)), "another path is not a seed");
     assert!(net.hello("b", &elected(&["b"], 1, 1)));
@@ -357,7 +357,7 @@ fn hosts_of(round: usize) -> Vec<String> {
 fn tag_that_is_said_twice_is_one() {
     let mut net = ready(&["a"]);
     let tags = &[("dc", "ny"), ("rack", "1"), ("dc", "ny"), ("dc", "la")];
-    net.hello("a", &HelloInfo { lists: Lists { hosts: &["a"], tags, ..Lists::default() }, ..primary(&[]) });
+    net.hello("a", &Lists { hosts: &["a"], tags, ..Lists::default() }.of(primary(&[])));
     assert_eq!(net.see("a").tags().collect::<Vec<_>>(), [("dc", "ny"), ("rack", "1"), ("dc", "la")]);
 }
 
@@ -365,7 +365,7 @@ fn tag_that_is_said_twice_is_one() {
 #[test]
 fn set_name_that_comes_or_goes_is_a_change() {
     let mut net = ready(&["a"]);
-    let named = HelloInfo { set_name: Some("rs"), ..mongos() };
+    let named = HelloReply { set_name: Some("rs"), ..mongos() };
     for (hello, name) in
         [(mongos(), None), (named, Some("rs")), (mongos(), None), (mongos(), None), (named, Some("rs"))]
     {

@@ -1,6 +1,7 @@
 //! Options, addresses, descriptions.
 
 use super::*;
+use crate::wire::hello::tests::pairs;
 
 /// SDAM-05, SDAM-07
 #[test]
@@ -112,14 +113,14 @@ fn seed_that_is_given_twice_is_one_server() {
 #[test]
 fn equal_description_is_replaced_without_an_event() {
     let mut net = ready(&["a"]);
-    let hello = HelloInfo { last_write_date_ms: Some(10), ..primary(&["a"]) };
+    let hello = HelloReply { last_write_date_ms: Some(10), ..primary(&["a"]) };
     net.hello("a", &hello);
     net.drain();
     let before = net.see("a").last_update_time();
     let times = RoundTrip { average: Duration::from_secs(1), minimum: Duration::from_millis(1) };
     let now = net.now.saturating_add(Duration::from_secs(9));
     let server = net.at("a");
-    let again = HelloInfo { last_write_date_ms: Some(20), ..hello };
+    let again = HelloReply { last_write_date_ms: Some(20), ..hello };
     assert!(net.topology.handle_hello(now, server, &again, Some(times), &mut net.lines));
     let after = net.see("a");
     assert!(after.last_update_time() > before);
@@ -154,7 +155,8 @@ fn round_trip_is_kept_between_known_types_and_lost_with_unknown() {
 fn description_shows_what_the_reply_said() {
     let mut net = ready(&["a"]);
     let version = TopologyVersion { process_id: ObjectId([3; 12]), counter: 4 };
-    let hello = HelloInfo {
+    let lists = Lists { hosts: &["A", "b"], passives: &["C:1"], arbiters: &["d"], tags: &[("dc", "ny"), ("e", "")] };
+    let hello = HelloReply {
         me: Some("A:27017"),
         primary: Some("B"),
         set_version: Some(5),
@@ -164,8 +166,7 @@ fn description_shows_what_the_reply_said() {
         logical_session_timeout_minutes: Some(9),
         topology_version: Some(version),
         is_cryptd: true,
-        lists: Lists { hosts: &["A", "b"], passives: &["C:1"], arbiters: &["d"], tags: &[("dc", "ny"), ("e", "")] },
-        ..secondary(&[])
+        ..lists.of(secondary(&[]))
     };
     net.hello("a", &hello);
     let seen = net.see("a");
@@ -191,7 +192,7 @@ fn description_shows_what_the_reply_said() {
 fn equality_looks_at_exactly_the_fields_of_the_specification() {
     let version = |counter| Some(TopologyVersion { process_id: ObjectId([1; 12]), counter });
     let lists = Lists { hosts: &["a", "b"], passives: &["c"], arbiters: &["d"], tags: &[("x", "1"), ("y", "2")] };
-    let base = HelloInfo { topology_version: version(1), lists, ..secondary(&[]) };
+    let base = HelloReply { topology_version: version(1), ..lists.of(secondary(&[])) };
     let with = |change: &dyn Fn(&mut Hello<'static>)| {
         let mut hello = base;
         change(&mut hello);
@@ -202,12 +203,12 @@ fn equality_looks_at_exactly_the_fields_of_the_specification() {
         ("min wire", true, with(&|hello| hello.min_wire_version = 1)),
         ("max wire", true, with(&|hello| hello.max_wire_version = 20)),
         ("me", true, with(&|hello| hello.me = Some("a"))),
-        ("hosts", true, with(&|hello| hello.lists.hosts = &["a", "b", "e"])),
-        ("passives", true, with(&|hello| hello.lists.passives = &["e"])),
-        ("arbiters", true, with(&|hello| hello.lists.arbiters = &[])),
-        ("host as passive", true, with(&|hello| (hello.lists.hosts, hello.lists.passives) = (&["a"], &["b", "c"]))),
-        ("tags", true, with(&|hello| hello.lists.tags = &[("x", "1"), ("y", "3")])),
-        ("fewer tags", true, with(&|hello| hello.lists.tags = &[("x", "1")])),
+        ("hosts", true, with(&|hello| hello.hosts = texts(&["a", "b", "e"]))),
+        ("passives", true, with(&|hello| hello.passives = texts(&["e"]))),
+        ("arbiters", true, with(&|hello| hello.arbiters = texts(&[]))),
+        ("host as passive", true, with(&|hello| (hello.hosts, hello.passives) = (texts(&["a"]), texts(&["b", "c"])))),
+        ("tags", true, with(&|hello| hello.tags = pairs(&[("x", "1"), ("y", "3")]))),
+        ("fewer tags", true, with(&|hello| hello.tags = pairs(&[("x", "1")]))),
         ("setVersion", true, with(&|hello| hello.set_version = Some(1))),
         ("electionId", true, with(&|hello| hello.election_id = Some(ObjectId([0; 12])))),
         ("primary", true, with(&|hello| hello.primary = Some("b"))),
@@ -215,10 +216,10 @@ fn equality_looks_at_exactly_the_fields_of_the_specification() {
         ("topologyVersion", true, with(&|hello| hello.topology_version = version(2))),
         ("iscryptd", true, with(&|hello| hello.is_cryptd = true)),
         ("last write", false, with(&|hello| hello.last_write_date_ms = Some(1))),
-        ("order of hosts", false, with(&|hello| hello.lists.hosts = &["b", "a"])),
-        ("order of tags", false, with(&|hello| hello.lists.tags = &[("y", "2"), ("x", "1")])),
-        ("spelling", false, with(&|hello| hello.lists.hosts = &["A:27017", "b:27017"])),
-        ("twice", false, with(&|hello| hello.lists.hosts = &["a", "a", "b"])),
+        ("order of hosts", false, with(&|hello| hello.hosts = texts(&["b", "a"]))),
+        ("order of tags", false, with(&|hello| hello.tags = pairs(&[("y", "2"), ("x", "1")]))),
+        ("spelling", false, with(&|hello| hello.hosts = texts(&["A:27017", "b:27017"]))),
+        ("twice", false, with(&|hello| hello.hosts = texts(&["a", "a", "b"]))),
     ];
     for (what, is_event, changed) in cases {
         let mut net = ready(&["a"]);
@@ -248,7 +249,7 @@ fn another_set_name_is_another_description() {
     let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
     net.hello("a", &secondary(&[]));
     net.drain();
-    net.hello("a", &HelloInfo { set_name: Some("other"), ..secondary(&[]) });
+    net.hello("a", &HelloReply { set_name: Some("other"), ..secondary(&[]) });
     assert_eq!(net.lines()[0], "a:27017: RSSecondary -> RSSecondary");
     assert_eq!(net.see("a").set_name(), Some("other"));
 }
@@ -267,9 +268,9 @@ fn only_an_older_topology_version_of_the_same_process_is_ignored() {
     ];
     for (new, is_taken) in cases {
         let mut net = ready(&["a"]);
-        net.hello("a", &HelloInfo { topology_version: version(1, 5), ..primary(&["a"]) });
+        net.hello("a", &HelloReply { topology_version: version(1, 5), ..primary(&["a"]) });
         net.drain();
-        let known = net.hello("a", &HelloInfo { topology_version: new, ..secondary(&["a"]) });
+        let known = net.hello("a", &HelloReply { topology_version: new, ..secondary(&["a"]) });
         assert!(known);
         let is_secondary = net.see("a").server_type() == ServerType::RsSecondary;
         assert_eq!(is_secondary, is_taken, "{new:?}");
@@ -292,7 +293,7 @@ fn clock_that_goes_back_is_held() {
 fn copies_show_the_topology_as_it_was() {
     let mut net = ready(&["a", "b"]);
     let tags = Lists { hosts: &["a", "b"], tags: &[("dc", "ny")], ..Lists::default() };
-    net.hello("a", &HelloInfo { me: Some("a"), lists: tags, ..primary(&[]) });
+    net.hello("a", &HelloReply { me: Some("a"), ..tags.of(primary(&[])) });
     let shown = net.topology.description().to_string();
     let copy = net.topology.description().to_owned();
     let server = net.see("a").to_owned();
@@ -362,43 +363,9 @@ fn texts_of_refused_options_say_which_ones_they_are() {
 #[test]
 fn server_that_this_client_cannot_speak_to_is_named() {
     let mut net = ready(&["a"]);
-    net.hello("a", &HelloInfo { min_wire_version: 999, max_wire_version: 1000, ..standalone() });
+    net.hello("a", &HelloReply { min_wire_version: 999, max_wire_version: 1000, ..standalone() });
     let description = net.topology.description();
     let error = description.compatibility_error().expect("too new");
     assert_eq!((error.address(), error.mismatch()), ("a:27017", WireMismatch::ServerTooNew(999)));
     assert!(error.to_string().starts_with("Server at a:27017 requires wire version 999"), "{error}");
-}
-
-#[test]
-fn reply_by_reference_has_the_lists_of_the_reply() {
-    let lists = Lists { hosts: &["a"], passives: &["b"], arbiters: &["c"], tags: &[("dc", "ny")] };
-    let mut net = ready(&["a"]);
-    // No default: a reference has none.
-    let reply = HelloInfo {
-        is_writable_primary: true,
-        secondary: false,
-        arbiter_only: false,
-        hidden: false,
-        is_replica_set: false,
-        is_db_grid: false,
-        is_cryptd: false,
-        set_name: Some("rs"),
-        set_version: None,
-        election_id: None,
-        me: None,
-        primary: None,
-        min_wire_version: 0,
-        max_wire_version: 21,
-        last_write_date_ms: None,
-        logical_session_timeout_minutes: None,
-        topology_version: None,
-        lists: &lists,
-    };
-    let server = net.at("a");
-    assert!(net.topology.handle_hello(net.now, server, &reply, None, &mut ()));
-    let shown = net.see("a");
-    assert_eq!(shown.hosts().collect::<Vec<_>>(), ["a:27017"]);
-    assert_eq!(shown.passives().collect::<Vec<_>>(), ["b:27017"]);
-    assert_eq!(shown.arbiters().collect::<Vec<_>>(), ["c:27017"]);
-    assert_eq!(shown.tags().collect::<Vec<_>>(), [("dc", "ny")]);
 }

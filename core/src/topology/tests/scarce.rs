@@ -38,7 +38,7 @@ impl Observer<SdamEvent<'_>> for Names {
 const HOSTS: &[&str] = &["a", "b", "c"];
 
 fn tagged<'a>(hosts: &'a [&'a str], tags: &'a [(&'a str, &'a str)]) -> Hello<'a> {
-    HelloInfo { lists: Lists { hosts, tags, ..Lists::default() }, ..primary(&[]) }
+    Lists { hosts, tags, ..Lists::default() }.of(primary(&[]))
 }
 
 /// A primary says who the members are, for which memory is out somewhere: it is Unknown for that reason, or all of it was taken, and never a part.

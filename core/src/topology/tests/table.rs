@@ -4,16 +4,16 @@ use super::*;
 use crate::CertificateFault;
 
 fn ghost<'a>() -> Hello<'a> {
-    HelloInfo { is_replica_set: true, ..standalone() }
+    HelloReply { is_replica_set: true, ..standalone() }
 }
 
 fn arbiter<'a>(hosts: &'a [&'a str]) -> Hello<'a> {
-    HelloInfo { arbiter_only: true, ..member(hosts) }
+    HelloReply { arbiter_only: true, ..member(hosts) }
 }
 
 /// Of another set.
 fn foreign(hello: Hello<'_>) -> Hello<'_> {
-    HelloInfo { set_name: Some("other"), ..hello }
+    HelloReply { set_name: Some("other"), ..hello }
 }
 
 fn members(net: &Net<OnHeap>) -> Vec<String> {
@@ -72,14 +72,14 @@ fn each_router_has_its_own_round_trip_time() {
 #[test]
 fn possible_primary_counts_as_unknown() {
     let mut net = ready(&["a"]);
-    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b"]) });
+    net.hello("a", &HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) });
     assert_eq!(net.see("b").server_type(), ServerType::PossiblePrimary);
     assert!(!net.see("b").server_type().is_known());
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
     assert!(!net.topology.description().has_writable_server());
     net.hello("b", &secondary(&["a", "b"]));
     assert_eq!(net.see("b").server_type(), ServerType::RsSecondary, "what it says itself counts");
-    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b"]) });
+    net.hello("a", &HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) });
     assert_eq!(net.see("b").server_type(), ServerType::RsSecondary, "a hint is for the Unknown only");
 }
 
@@ -111,7 +111,7 @@ fn unknown_server_says_in_words_what_happened() {
     texts.push(net.see("b").error().unwrap().to_string());
     net.hello("b", &elected(&["a", "b"], 3, 1));
     texts.push(net.see("a").error().unwrap().to_string());
-    net.hello("a", &HelloInfo { me: Some("a:x"), ..secondary(&["a", "b"]) });
+    net.hello("a", &HelloReply { me: Some("a:x"), ..secondary(&["a", "b"]) });
     texts.push(net.see("a").error().unwrap().to_string());
     net.hello("a", &secondary(&["a", "b:0"]));
     texts.push(net.see("a").error().unwrap().to_string());
@@ -147,7 +147,7 @@ fn unknown_server_says_in_words_what_happened() {
 fn unknown_servers_and_ghosts_say_nothing_of_the_deployment() {
     let mut net = ready(&["a", "b"]);
     net.fail("a", Cause::Network);
-    assert!(net.hello("b", &HelloInfo { is_replica_set: true, ..member(&["b", "c"]) }));
+    assert!(net.hello("b", &HelloReply { is_replica_set: true, ..member(&["b", "c"]) }));
     assert_eq!(net.topology_type(), TopologyType::Unknown);
     assert_eq!(net.topology.description().set_name(), None);
     assert_eq!(net.types(), [("a:27017".into(), ServerType::Unknown), ("b:27017".into(), ServerType::RsGhost)]);
@@ -162,7 +162,7 @@ fn first_member_of_a_set_makes_it_one_with_or_without_a_primary() {
         (secondary(&hosts), ServerType::RsSecondary, TopologyType::ReplicaSetNoPrimary),
         (arbiter(&hosts), ServerType::RsArbiter, TopologyType::ReplicaSetNoPrimary),
         (member(&hosts), ServerType::RsOther, TopologyType::ReplicaSetNoPrimary),
-        (HelloInfo { hidden: true, ..secondary(&hosts) }, ServerType::RsOther, TopologyType::ReplicaSetNoPrimary),
+        (HelloReply { hidden: true, ..secondary(&hosts) }, ServerType::RsOther, TopologyType::ReplicaSetNoPrimary),
     ] {
         let mut net = ready(&["a", "x"]);
         net.hello("a", &hello);
@@ -222,7 +222,7 @@ fn set_has_no_primary_when_its_primary_is_something_else() {
 fn member_without_a_primary_names_the_set_and_adds_hosts_and_removes_nobody() {
     let mut net = ready(&["a", "b", "x"]);
     let lists = Lists { hosts: &["a", "c"], passives: &["d"], arbiters: &["e"], ..Lists::default() };
-    net.hello("a", &HelloInfo { lists, ..secondary(&[]) });
+    net.hello("a", &lists.of(secondary(&[])));
     assert_eq!(net.topology.description().set_name(), Some("rs"));
     let all = ["a:27017", "b:27017", "x:27017", "c:27017", "d:27017", "e:27017"];
     assert_eq!(members(&net), all, "all kinds of hosts are added, and nobody goes");
@@ -261,14 +261,4 @@ fn new_primary_makes_the_other_primary_unknown() {
     assert_eq!(net.types().into_iter().map(|(_, server_type)| server_type).collect::<Vec<_>>(), expected);
     assert_eq!(net.see("a").error(), Some(ServerError::NewerPrimary));
     assert_eq!((net.see("a").set_name(), net.see("a").election_id(), net.see("a").hosts().count()), (None, None, 0));
-}
-
-#[test]
-fn lists_by_reference_are_those_lists_and_no_lists_are_empty() {
-    fn all(lists: &impl HelloLists) -> (Vec<&str>, Vec<(&str, &str)>) {
-        (lists.hosts().chain(lists.passives()).chain(lists.arbiters()).collect(), lists.tags().collect())
-    }
-    let lists = Lists { hosts: &["a"], passives: &["b", "c"], arbiters: &["d"], tags: &[("k", "v")] };
-    assert_eq!(all(&&lists), (["a", "b", "c", "d"].to_vec(), [("k", "v")].to_vec()));
-    assert_eq!(all(&()), (Vec::new(), Vec::new()));
 }

@@ -21,7 +21,7 @@ fn stale_primary_says_which_election_is_newer() {
         "primary marked stale due to electionId/setVersion mismatch, (010101010101010101010101, 3) is stale compared to \
          (020202020202020202020202, 1)"
     );
-    net.hello("b", &HelloInfo { set_version: None, election_id: None, ..elected(&["a", "b"], 1, 3) });
+    net.hello("b", &HelloReply { set_version: None, election_id: None, ..elected(&["a", "b"], 1, 3) });
     assert!(net.see("b").error().unwrap().to_string().contains("(null, null) is stale compared to"));
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
 }
@@ -54,9 +54,9 @@ fn pool_of_a_stale_primary_is_not_ready() {
 fn pool_is_ready_for_data_bearing_servers_only() {
     let lists = Lists { hosts: &["a"], arbiters: &["b"], ..Lists::default() };
     let mut net = ready(&["a", "b"]);
-    net.hello("b", &HelloInfo { arbiter_only: true, lists, ..member(&[]) });
+    net.hello("b", &HelloReply { arbiter_only: true, ..lists.of(member(&[])) });
     assert_eq!(net.actions(), [WakeSelectors]);
-    net.hello("a", &HelloInfo { lists, ..secondary(&[]) });
+    net.hello("a", &lists.of(secondary(&[])));
     assert_eq!(net.actions(), [Pool(net.at("a"), PoolCommand::Ready), WakeSelectors]);
 }
 
@@ -64,9 +64,9 @@ fn pool_is_ready_for_data_bearing_servers_only() {
 #[test]
 fn pool_of_a_direct_connection_is_ready_for_any_known_server() {
     for hello in [
-        HelloInfo { arbiter_only: true, ..member(&["x"]) },
-        HelloInfo { is_replica_set: true, ..standalone() },
-        HelloInfo { hidden: true, ..secondary(&["x"]) },
+        HelloReply { arbiter_only: true, ..member(&["x"]) },
+        HelloReply { is_replica_set: true, ..standalone() },
+        HelloReply { hidden: true, ..secondary(&["x"]) },
         mongos(),
     ] {
         let mut net = open(TopologyOptions { seeds: &["a"], direct_connection: true, ..TopologyOptions::default() });
@@ -119,21 +119,21 @@ fn direct_connection_to_another_set_says_so() {
 #[test]
 fn incompatible_server_makes_the_topology_unusable_as_long_as_it_is_there() {
     let mut net = ready(&["a", "b"]);
-    net.hello("a", &HelloInfo { max_wire_version: 7, ..mongos() });
+    net.hello("a", &HelloReply { max_wire_version: 7, ..mongos() });
     assert_eq!(
         net.topology.description().compatibility_error().unwrap().to_string(),
         "Server at a:27017 reports wire version 7, but this version of Poolhouse requires at least 8 (MongoDB 4.2)."
     );
     net.fail("a", Cause::Network);
     assert!(net.topology.description().is_compatible(), "an Unknown server does not count");
-    net.hello("b", &HelloInfo { min_wire_version: 26, max_wire_version: 30, ..mongos() });
+    net.hello("b", &HelloReply { min_wire_version: 26, max_wire_version: 30, ..mongos() });
     assert_eq!(
         net.topology.description().compatibility_error().unwrap().to_string(),
         "Server at b:27017 requires wire version 26, but this version of Poolhouse only supports up to 25."
     );
     assert_eq!(net.topology.description().compatibility_error().unwrap().address(), "b:27017");
     for (min_wire_version, max_wire_version) in [(25, 30), (0, 8)] {
-        net.hello("b", &HelloInfo { min_wire_version, max_wire_version, ..mongos() });
+        net.hello("b", &HelloReply { min_wire_version, max_wire_version, ..mongos() });
         assert!(net.topology.description().is_compatible(), "the first and the last that are spoken");
     }
     net.hello("b", &mongos());
@@ -189,7 +189,7 @@ fn last_of_several_seeds_that_is_standalone_is_removed() {
 fn member_that_calls_itself_otherwise_is_removed_while_there_is_a_primary() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
-    net.hello("b", &HelloInfo { me: Some("x"), ..secondary(&["a", "b"]) });
+    net.hello("b", &HelloReply { me: Some("x"), ..secondary(&["a", "b"]) });
     assert_eq!(net.types(), [("a:27017".into(), ServerType::RsPrimary)]);
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetWithPrimary);
 }
@@ -199,7 +199,7 @@ fn member_that_calls_itself_otherwise_is_removed_while_there_is_a_primary() {
 fn former_primary_hints_at_the_next_one() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &primary(&["a", "b"]));
-    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b", "c"]) });
+    net.hello("a", &HelloReply { primary: Some("b"), ..secondary(&["a", "b", "c"]) });
     assert_eq!(net.topology_type(), TopologyType::ReplicaSetNoPrimary);
     assert_eq!(net.see("b").server_type(), ServerType::PossiblePrimary);
     assert_eq!(net.topology.find("c"), None);
@@ -210,7 +210,7 @@ fn former_primary_hints_at_the_next_one() {
 fn hint_leaves_the_error_of_an_unknown_server() {
     let mut net = ready(&["a", "b"]);
     net.fail("b", Cause::NetworkTimeout);
-    net.hello("a", &HelloInfo { primary: Some("b"), ..secondary(&["a", "b"]) });
+    net.hello("a", &HelloReply { primary: Some("b"), ..secondary(&["a", "b"]) });
     assert_eq!(net.see("b").server_type(), ServerType::PossiblePrimary);
     assert_eq!(net.see("b").error(), Some(ServerError::Failed(Cause::NetworkTimeout)));
 }
@@ -220,7 +220,7 @@ fn hint_leaves_the_error_of_an_unknown_server() {
 fn election_of_a_member_that_is_no_primary_is_ignored() {
     let mut net = ready(&["a", "b"]);
     net.hello("a", &elected(&["a", "b"], 1, 1));
-    let boast = HelloInfo { election_id: Some(ObjectId([9; 12])), set_version: Some(9), ..secondary(&["a", "b"]) };
+    let boast = HelloReply { election_id: Some(ObjectId([9; 12])), set_version: Some(9), ..secondary(&["a", "b"]) };
     net.hello("b", &boast);
     let seen = net.topology.description();
     assert_eq!((seen.max_election_id(), seen.max_set_version()), (Some(ObjectId([1; 12])), Some(1)));
@@ -243,7 +243,7 @@ fn newer_election_wins_over_a_larger_set_version() {
 /// SDAM-51: before 6.0 the configuration came first.
 #[test]
 fn larger_set_version_wins_before_6_0() {
-    let old = |election, version| HelloInfo { max_wire_version: 16, ..elected(&["a", "b"], election, version) };
+    let old = |election, version| HelloReply { max_wire_version: 16, ..elected(&["a", "b"], election, version) };
     let mut net = ready(&["a", "b"]);
     net.hello("a", &old(1, 5));
     net.hello("b", &old(2, 1));
@@ -252,7 +252,7 @@ fn larger_set_version_wins_before_6_0() {
     net.hello("b", &old(1, 6));
     assert_eq!(net.see("b").server_type(), ServerType::RsPrimary);
     // Without an election nothing is compared, and the maximum of versions stays.
-    net.hello("a", &HelloInfo { election_id: None, ..old(1, 2) });
+    net.hello("a", &HelloReply { election_id: None, ..old(1, 2) });
     assert_eq!(net.see("a").server_type(), ServerType::RsPrimary);
     assert_eq!(net.topology.description().max_set_version(), Some(6));
     assert_eq!(net.topology.description().max_election_id(), Some(ObjectId([1; 12])));
@@ -261,7 +261,7 @@ fn larger_set_version_wins_before_6_0() {
 /// SDAM-52
 #[test]
 fn elections_compare_as_bytes() {
-    let election = |bytes| HelloInfo { election_id: Some(ObjectId(bytes)), ..elected(&["a", "b"], 0, 1) };
+    let election = |bytes| HelloReply { election_id: Some(ObjectId(bytes)), ..elected(&["a", "b"], 0, 1) };
     let mut net = ready(&["a", "b"]);
     net.hello("a", &election([0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]));
     net.hello("b", &election([0x7f, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]));
@@ -271,7 +271,7 @@ fn elections_compare_as_bytes() {
 /// SDAM-61
 #[test]
 fn session_timeout_is_the_least_of_servers_with_data() {
-    let minutes = |minutes| HelloInfo { logical_session_timeout_minutes: minutes, ..mongos() };
+    let minutes = |minutes| HelloReply { logical_session_timeout_minutes: minutes, ..mongos() };
     let mut net = ready(&["a", "b"]);
     let timeout = |net: &Net<OnHeap>| net.topology.description().logical_session_timeout_minutes();
     assert_eq!(timeout(&net), None);
@@ -373,7 +373,7 @@ fn load_balanced_topology_is_ready_and_never_changes() {
     let a = net.at("a");
     assert_eq!(net.actions(), [ServerAdded(a), Pool(a, PoolCommand::Ready), WakeSelectors]);
     net.lines();
-    assert!(net.hello("a", &HelloInfo { max_wire_version: 1, ..primary(&["b"]) }));
+    assert!(net.hello("a", &HelloReply { max_wire_version: 1, ..primary(&["b"]) }));
     net.fail("a", Cause::Network);
     assert_eq!(net.types(), [("a:27017".into(), ServerType::LoadBalancer)]);
     assert_eq!((net.see("a").min_wire_version(), net.see("a").max_wire_version()), (None, None));
@@ -388,10 +388,10 @@ fn load_balanced_topology_is_ready_and_never_changes() {
 #[test]
 fn ghost_stays_when_a_router_is_found_and_goes_when_it_speaks_again() {
     let mut net = ready(&["a", "b"]);
-    net.hello("a", &HelloInfo { is_replica_set: true, ..standalone() });
+    net.hello("a", &HelloReply { is_replica_set: true, ..standalone() });
     net.hello("b", &mongos());
     assert_eq!(net.topology_type(), TopologyType::Sharded);
     assert_eq!(net.see("a").server_type(), ServerType::RsGhost);
-    net.hello("a", &HelloInfo { is_replica_set: true, ..standalone() });
+    net.hello("a", &HelloReply { is_replica_set: true, ..standalone() });
     assert_eq!(net.topology.server_count(), 1);
 }

@@ -308,6 +308,9 @@ impl FusedIterator for Elements<'_> {}
 pub struct RawArray<'a>(RawDocument<'a>);
 
 impl<'a> RawArray<'a> {
+    /// The array without values.
+    pub const EMPTY: RawArray<'static> = RawArray(RawDocument::EMPTY);
+
     /// The array that has the document's values.
     #[must_use]
     pub const fn from_document(document: RawDocument<'a>) -> Self {

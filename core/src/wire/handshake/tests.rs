@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::wire::WireErrorKind;
-use crate::wire::bson::{DocumentWriter, RawValue};
+use crate::wire::bson::{DocumentWriter, RawDocument, RawValue};
 use crate::wire::hello::{ClientMetadata, MetadataOptions};
 use crate::wire::message::{Message, Outgoing, decode_message, encode_message};
 

@@ -1,12 +1,16 @@
 //! Reading what a server says of itself.
 
-use crate::server::{ObjectId, Roles, ServerType, TopologyVersion};
+use crate::server::{ObjectId, ServerType, TopologyVersion};
 use crate::wire::bson::{RawArray, RawDocument, RawValue};
+use crate::wire::command::CommandReply;
 use crate::wire::error::{WireError, WireErrorKind};
 use crate::wire::fields::{Field, is_absent, put};
+use crate::wire::labels::Labels;
 use crate::wire::message::Limits;
 
-/// A reply to hello or legacy hello.
+/// A reply to hello or legacy hello: what monitors and topologies take.
+///
+/// Of a reply that is not ok only `ok`, `code`, `labels` and `topologyVersion` are read.
 ///
 /// Null counts as absent; of a field that comes twice the first counts. What decides about servers must
 /// have its type, or the reply is refused with the field's name: `ok`, the flags that make a
@@ -18,17 +22,23 @@ use crate::wire::message::Limits;
 ///
 /// Host names are as the server wrote them: SDAM wants them in lower case (SDAM-28), which is done where
 /// addresses are interned.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-#[non_exhaustive]
+///
+/// A host that decodes replies itself completes its literal with `..HelloReply::OK`; later versions may
+/// have more fields.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HelloReply<'a> {
     /// Whether hello succeeded.
     pub ok: bool,
+    /// The error's number in a reply that is not ok; 0 when it has none.
+    pub code: i32,
+    /// The known error labels of a reply that is not ok.
+    pub labels: Labels,
     /// `isWritablePrimary`, or `ismaster` in its absence (SDAM-13).
     pub is_writable_primary: bool,
     /// Whether `hello` may be called by its new name from now on.
     pub hello_ok: bool,
-    /// `isdbgrid` from a mongos.
-    pub msg: Option<&'a str>,
+    /// Whether `msg` is `isdbgrid`: a router of a sharded cluster.
+    pub is_db_grid: bool,
     /// The replica set's name.
     pub set_name: Option<&'a str>,
     /// A replica set member without configuration.
@@ -55,8 +65,8 @@ pub struct HelloReply<'a> {
     pub set_version: Option<i64>,
     /// The election that made it primary.
     pub election_id: Option<ObjectId>,
-    /// What was written last.
-    pub last_write: Option<LastWrite>,
+    /// `lastWrite.lastWriteDate`, in milliseconds since 1970 by the server's clock.
+    pub last_write_date_ms: Option<i64>,
     /// How long a session lives without being used.
     pub logical_session_timeout_minutes: Option<i32>,
     /// The oldest protocol version it speaks; 0 when it does not say.
@@ -79,13 +89,6 @@ pub struct HelloReply<'a> {
     pub speculative_authenticate: Option<RawDocument<'a>>,
     /// An auxiliary process for encryption, no database.
     pub is_cryptd: bool,
-}
-
-/// What was written last on a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct LastWrite {
-    /// Milliseconds since the Unix epoch, by the server's clock.
-    pub date_ms: i64,
 }
 
 /// How large things may be on a connection.
@@ -129,8 +132,7 @@ fn size(value: RawValue<'_>) -> Option<u32> {
 }
 
 /// The fields, and how each is read. One table and one reader for each type, instead of code for each field: it is less flash.
-static FIELDS: [(&str, Kind); 32] = [
-    ("ok", Kind::Ok),
+static FIELDS: [(&str, Kind); 30] = [
     ("isWritablePrimary", Kind::Flag(Flag::IsWritablePrimary)),
     ("ismaster", Kind::Flag(Flag::IsMaster)),
     ("isreplicaset", Kind::Flag(Flag::IsReplicaSet)),
@@ -157,7 +159,6 @@ static FIELDS: [(&str, Kind); 32] = [
     ("maxMessageSizeBytes", Kind::Size(Size::Message)),
     ("maxWriteBatchSize", Kind::Size(Size::WriteBatch)),
     ("setVersion", Kind::SetVersion),
-    ("topologyVersion", Kind::TopologyVersion),
     ("connectionId", Kind::ConnectionId),
     ("logicalSessionTimeoutMinutes", Kind::SessionTimeout),
     ("lastWrite", Kind::LastWrite),
@@ -167,7 +168,6 @@ static FIELDS: [(&str, Kind); 32] = [
 /// How a field is read, and which of its kind it is. What is lenient is as good as absent when it has another type.
 #[derive(Clone, Copy)]
 enum Kind {
-    Ok,
     Flag(Flag),
     LenientFlag(Flag),
     Text(Text),
@@ -178,7 +178,6 @@ enum Kind {
     Version(Version),
     Size(Size),
     SetVersion,
-    TopologyVersion,
     ConnectionId,
     SessionTimeout,
     LastWrite,
@@ -241,7 +240,6 @@ enum Size {
 /// Fields that are gathered before they are settled: of each kind by its enum.
 #[derive(Default)]
 struct Gathered<'a> {
-    ok: Option<bool>,
     flags: [Option<bool>; 8],
     texts: [Option<&'a str>; 3],
     lists: [Option<RawArray<'a>>; 5],
@@ -250,10 +248,9 @@ struct Gathered<'a> {
     versions: [Option<i32>; 2],
     sizes: [Option<u32>; 3],
     set_version: Option<i64>,
-    topology_version: Option<TopologyVersion>,
     connection_id: Option<i64>,
     session_timeout: Option<i32>,
-    last_write: Option<LastWrite>,
+    last_write_date_ms: Option<i64>,
     message: Option<&'a str>,
 }
 
@@ -265,6 +262,41 @@ fn keep<T>(places: &mut [Option<T>], place: usize, value: Option<T>) {
 }
 
 impl<'a> HelloReply<'a> {
+    /// A reply that is ok and has no other field.
+    pub const OK: Self = Self {
+        ok: true,
+        code: 0,
+        labels: Labels::NONE,
+        is_writable_primary: false,
+        hello_ok: false,
+        is_db_grid: false,
+        set_name: None,
+        is_replica_set: false,
+        secondary: false,
+        arbiter_only: false,
+        hidden: false,
+        me: None,
+        primary: None,
+        hosts: RawArray::EMPTY,
+        passives: RawArray::EMPTY,
+        arbiters: RawArray::EMPTY,
+        tags: RawDocument::EMPTY,
+        set_version: None,
+        election_id: None,
+        last_write_date_ms: None,
+        logical_session_timeout_minutes: None,
+        min_wire_version: 0,
+        max_wire_version: 0,
+        topology_version: None,
+        connection_id: None,
+        service_id: None,
+        sizes: Sizes::DEFAULT,
+        compression: RawArray::EMPTY,
+        sasl_supported_mechs: None,
+        speculative_authenticate: None,
+        is_cryptd: false,
+    };
+
     /// Reads a reply. Linear in its bytes, no allocation.
     ///
     /// # Errors
@@ -274,6 +306,11 @@ impl<'a> HelloReply<'a> {
     ///
     /// Source: SDAM, "Parsing a hello or legacy hello response" (SDAM-13 to SDAM-30).
     pub fn parse(reply: RawDocument<'a>) -> Result<Self, WireError> {
+        let common = CommandReply::parse(reply)?;
+        if !common.ok {
+            let (code, labels) = (common.code.unwrap_or(0), common.labels());
+            return Ok(Self { ok: false, code, labels, topology_version: common.topology_version, ..Self::OK });
+        }
         let mut gathered = Gathered::default();
         let mut wire_version_at = reply.offset();
         for element in reply {
@@ -288,33 +325,39 @@ impl<'a> HelloReply<'a> {
                 gathered.take(*kind, &Field::new(name, element))?;
             }
         }
-        gathered.settle(reply.offset(), wire_version_at)
+        gathered.settle(&common, wire_version_at)
     }
 
-    /// What the server is.
+    /// What the server is. Contradictory roles are decided in this order: ghost, router, standalone, hidden,
+    /// primary, secondary, arbiter.
     ///
     /// Source: SDAM, "type" under "Parsing a hello or legacy hello response" (SDAM-14 to SDAM-19).
     #[must_use]
-    pub fn server_type(&self) -> ServerType {
+    pub const fn server_type(&self) -> ServerType {
         if !self.ok {
-            return ServerType::Unknown;
+            ServerType::Unknown
+        } else if self.is_replica_set {
+            ServerType::RsGhost
+        } else if self.is_db_grid {
+            ServerType::Mongos
+        } else if self.set_name.is_none() {
+            ServerType::Standalone
+        } else if self.hidden {
+            ServerType::RsOther
+        } else if self.is_writable_primary {
+            ServerType::RsPrimary
+        } else if self.secondary {
+            ServerType::RsSecondary
+        } else if self.arbiter_only {
+            ServerType::RsArbiter
+        } else {
+            ServerType::RsOther
         }
-        Roles {
-            is_replica_set: self.is_replica_set,
-            is_db_grid: self.is_db_grid(),
-            has_set_name: self.set_name.is_some(),
-            hidden: self.hidden,
-            is_writable_primary: self.is_writable_primary,
-            secondary: self.secondary,
-            arbiter_only: self.arbiter_only,
-        }
-        .server_type()
     }
 
-    /// Whether it is a router of a sharded cluster.
-    #[must_use]
-    pub fn is_db_grid(&self) -> bool {
-        self.msg == Some("isdbgrid")
+    /// The members' tags that are text.
+    pub fn tags(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.tags.iter().flatten().filter_map(|tag| Some((tag.key, tag.value.as_str()?)))
     }
 }
 
@@ -322,7 +365,6 @@ impl<'a> Gathered<'a> {
     fn take(&mut self, kind: Kind, field: &Field<'a>) -> Result<(), WireError> {
         let value = field.element.value;
         match kind {
-            Kind::Ok => put(&mut self.ok, field.ok()?),
             Kind::Flag(flag) => keep(&mut self.flags, flag as usize, Some(field.flag()?)),
             Kind::LenientFlag(flag) => keep(&mut self.flags, flag as usize, value.as_flag()),
             Kind::Text(text) => keep(&mut self.texts, text as usize, Some(field.text()?)),
@@ -333,19 +375,17 @@ impl<'a> Gathered<'a> {
             Kind::Version(version) => keep(&mut self.versions, version as usize, Some(field.count32()?)),
             Kind::Size(one) => keep(&mut self.sizes, one as usize, size(value)),
             Kind::SetVersion => put(&mut self.set_version, field.integer()?),
-            Kind::TopologyVersion => put(&mut self.topology_version, field.topology_version()?),
             Kind::ConnectionId => self.connection_id = self.connection_id.or(value.as_integer()),
             Kind::SessionTimeout => self.session_timeout = self.session_timeout.or(field.count32().ok()),
-            Kind::LastWrite => self.last_write = self.last_write.or(last_write(value)),
+            Kind::LastWrite => self.last_write_date_ms = self.last_write_date_ms.or(last_write_date_ms(value)),
             Kind::Message => self.message = self.message.or(value.as_str()),
         }
         Ok(())
     }
 
-    fn settle(self, reply_at: u32, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
-        let ok = self.ok.ok_or(WireError::new(WireErrorKind::FieldMissing { name: "ok" }, reply_at))?;
+    fn settle(self, common: &CommandReply<'_>, wire_version_at: u32) -> Result<HelloReply<'a>, WireError> {
         let [min_wire_version, max_wire_version] = self.versions.map(Option::unwrap_or_default);
-        if ok && max_wire_version < min_wire_version {
+        if max_wire_version < min_wire_version {
             let kind = WireErrorKind::FieldValue { name: "maxWireVersion", value: i64::from(max_wire_version) };
             return Err(WireError::new(kind, wire_version_at));
         }
@@ -358,10 +398,9 @@ impl<'a> Gathered<'a> {
         let [bson_object, message, write_batch] = self.sizes;
         let defaults = Sizes::DEFAULT;
         Ok(HelloReply {
-            ok,
             is_writable_primary: is_writable_primary.or(is_master).unwrap_or(false),
             hello_ok: hello_ok.unwrap_or(false),
-            msg: self.message,
+            is_db_grid: self.message == Some("isdbgrid"),
             set_name,
             is_replica_set: is_replica_set.unwrap_or(false),
             secondary: secondary.unwrap_or(false),
@@ -375,11 +414,11 @@ impl<'a> Gathered<'a> {
             tags: tags.unwrap_or_default(),
             set_version: self.set_version,
             election_id,
-            last_write: self.last_write,
+            last_write_date_ms: self.last_write_date_ms,
             logical_session_timeout_minutes: self.session_timeout,
             min_wire_version,
             max_wire_version,
-            topology_version: self.topology_version,
+            topology_version: common.topology_version,
             connection_id: self.connection_id,
             service_id,
             sizes: Sizes {
@@ -391,12 +430,12 @@ impl<'a> Gathered<'a> {
             sasl_supported_mechs,
             speculative_authenticate,
             is_cryptd: is_cryptd.unwrap_or(false),
+            ..HelloReply::OK
         })
     }
 }
 
 /// The date of the last write, if it is one.
-fn last_write(value: RawValue<'_>) -> Option<LastWrite> {
-    let date = value.as_document()?.get("lastWriteDate").ok()??;
-    date.as_date_time_ms().map(|date_ms| LastWrite { date_ms })
+fn last_write_date_ms(value: RawValue<'_>) -> Option<i64> {
+    value.as_document()?.get("lastWriteDate").ok()??.as_date_time_ms()
 }

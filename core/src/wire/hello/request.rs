@@ -7,6 +7,7 @@ use crate::wire::compress::Compressors;
 use crate::wire::error::EncodeError;
 use crate::wire::message::{Flags, Limits, Outgoing, encode_command};
 use crate::wire::sink::Sink;
+use core::time::Duration;
 
 /// The Stable API that an application asked for. Sent with every command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,22 +122,10 @@ impl<'a> HandshakeHello<'a> {
 /// What this side can do when a server sheds load, in the handshake's `backpressure` field.
 const BACKPRESSURE: &str = "2";
 
-/// Writes the first hello of a connection as a message at the end of `sink`; returns its length in bytes.
-///
-/// # Errors
-///
-/// [`EncodeError`]; the sink is as it was.
+/// Writes the first hello of a connection as a message at the end of `sink`, with fields of the caller's at the end of what hello itself says; returns
+/// its length in bytes.
 ///
 /// Source: MongoDB Handshake, "Connection handshake" (MON-06, CMAP-92).
-pub fn encode_handshake_hello<S: Sink>(
-    sink: &mut S,
-    request_id: i32,
-    hello: &HandshakeHello<'_>,
-) -> Result<usize, EncodeError> {
-    encode_handshake_hello_with(sink, request_id, hello, |_| Ok(()))
-}
-
-/// The same with fields of the caller's at the end of what hello itself says.
 pub(crate) fn encode_handshake_hello_with<S: Sink>(
     sink: &mut S,
     request_id: i32,
@@ -167,46 +156,69 @@ pub(crate) fn encode_handshake_hello_with<S: Sink>(
     })
 }
 
-/// What makes a hello wait at the server until there is news. Both are sent, or neither (MON-28).
+/// Which hello a monitor or a scan sends. None of them carries credentials or `saslSupportedMechs` (MON-12), none is subject to
+/// timeoutMS (MON-25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AwaitHello {
-    /// The state that is known already.
-    pub topology_version: TopologyVersion,
-    /// How long the server may keep silent, in milliseconds.
-    pub max_await_time_ms: u64,
-    /// Whether the server may go on to reply without being asked again.
-    pub exhaust: bool,
+pub enum HelloKind {
+    /// The first one of a connection, with client metadata and `backpressure` (MON-06). It is also the check (MON-19).
+    Handshake {
+        /// Legacy hello with `helloOk: true`, instead of `hello` (MON-05).
+        legacy: bool,
+    },
+    /// A later one, answered at once and without the handshake's arguments (MON-06).
+    Poll {
+        /// Legacy hello, instead of `hello`.
+        legacy: bool,
+    },
+    /// A later one, answered when the server has changed or `max_await_time` has passed, and then again and again:
+    /// to be sent with both arguments and the exhaustAllowed flag (MON-28).
+    Awaitable {
+        /// Legacy hello, instead of `hello`.
+        legacy: bool,
+        /// `topologyVersion` of the reply before.
+        topology_version: TopologyVersion,
+        /// `maxAwaitTimeMS`: how long the server may keep silent, heartbeatFrequencyMS (MON-29).
+        max_await_time: Duration,
+    },
 }
 
-/// Writes a later hello of a connection: without anything that belongs to the handshake, and with
-/// `topologyVersion` and `maxAwaitTimeMS` if it is to wait. Returns its length in bytes, and the flags that
+/// Writes a hello as a message at the end of `sink`. Returns its length in bytes, and the flags that
 /// [`Exchange::begin`](crate::wire::message::Exchange::begin) wants to know.
+///
+/// - `hello`: the arguments of the connection's first hello. Of a later one only the Stable API is written.
 ///
 /// # Errors
 ///
 /// [`EncodeError`]; the sink is as it was.
 ///
-/// Source: Server Monitoring, "Streaming Protocol" (MON-06, MON-28).
+/// Source: MongoDB Handshake, "Connection handshake"; Server Monitoring, "Streaming Protocol" (MON-06, MON-28, CMAP-92).
 pub fn encode_hello<S: Sink>(
     sink: &mut S,
     request_id: i32,
-    name: HelloCommand,
-    server_api: Option<ServerApi<'_>>,
-    wait: Option<AwaitHello>,
+    kind: HelloKind,
+    hello: &HandshakeHello<'_>,
 ) -> Result<(usize, Flags), EncodeError> {
-    let exhaust = wait.is_some_and(|wait| wait.exhaust);
-    let flags = if exhaust { Flags::EXHAUST_ALLOWED } else { Flags::NONE };
+    let (legacy, wait) = match kind {
+        HelloKind::Handshake { .. } => {
+            return Ok((encode_handshake_hello_with(sink, request_id, hello, |_| Ok(()))?, Flags::NONE));
+        }
+        HelloKind::Poll { legacy } => (legacy, None),
+        HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
+            (legacy, Some((topology_version, max_await_time)))
+        }
+    };
+    let name = if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+    let flags = if wait.is_some() { Flags::EXHAUST_ALLOWED } else { Flags::NONE };
     let outgoing = Outgoing::request(request_id).with_flags(flags);
     let length = encode_command(sink, outgoing, &Limits::DEFAULT, "admin", |command| {
         name.write(command)?;
-        if let Some(wait) = wait {
-            let TopologyVersion { process_id, counter } = wait.topology_version;
+        if let Some((TopologyVersion { process_id, counter }, max_await_time)) = wait {
             command.document("topologyVersion", |version| {
                 version.object_id("processId", process_id)?.int64("counter", counter).map(drop)
             })?;
-            command.int64("maxAwaitTimeMS", i64::try_from(wait.max_await_time_ms).unwrap_or(i64::MAX))?;
+            command.int64("maxAwaitTimeMS", i64::try_from(max_await_time.as_millis()).unwrap_or(i64::MAX))?;
         }
-        server_api.map_or(Ok(()), |api| api.write(command))
+        hello.server_api.map_or(Ok(()), |api| api.write(command))
     })?;
     Ok((length, flags))
 }

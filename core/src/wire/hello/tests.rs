@@ -4,10 +4,11 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::server::{ObjectId, ServerType, TopologyVersion};
-use crate::wire::bson::{DocumentWriter, ElementType, RawDocument, RawValue};
+use crate::wire::bson::{DocumentWriter, ElementType, RawArray, RawDocument, RawValue};
 use crate::wire::compress::Compressor;
-use crate::wire::message::{Decoded, Flags, Limits, Message, decode_message};
-use crate::wire::{EncodeError, WireError, WireErrorKind};
+use crate::wire::message::{Decoded, Flags, Limits, Matched, Message, Outgoing, decode_message, encode_message};
+use crate::wire::{EncodeError, SliceSink, WireError, WireErrorKind};
+use core::time::Duration;
 
 type Write<'a> = &'a dyn Fn(&mut DocumentWriter<'_, Vec<u8>>) -> Result<(), EncodeError>;
 
@@ -15,6 +16,37 @@ fn bytes(write: Write<'_>) -> Vec<u8> {
     let mut sink = Vec::new();
     DocumentWriter::write(&mut sink, write).expect("room");
     sink
+}
+
+/// The lists of a reply, for tests that make replies without bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lists<'a> {
+    pub(crate) hosts: &'a [&'a str],
+    pub(crate) passives: &'a [&'a str],
+    pub(crate) arbiters: &'a [&'a str],
+    pub(crate) tags: &'a [(&'a str, &'a str)],
+}
+
+impl Lists<'_> {
+    /// The reply with these lists instead of its own.
+    pub(crate) fn of<'r>(self, reply: HelloReply<'r>) -> HelloReply<'r> {
+        let [hosts, passives, arbiters] = [self.hosts, self.passives, self.arbiters].map(texts);
+        HelloReply { hosts, passives, arbiters, tags: pairs(self.tags), ..reply }
+    }
+}
+
+/// An array of texts. Its bytes are never freed.
+pub(crate) fn texts(texts: &[&str]) -> RawArray<'static> {
+    RawArray::from_document(leaked(&|d| texts.iter().try_for_each(|text| d.str("", text).map(drop))))
+}
+
+/// A document of texts. Its bytes are never freed.
+pub(crate) fn pairs(pairs: &[(&str, &str)]) -> RawDocument<'static> {
+    leaked(&|d| pairs.iter().try_for_each(|(key, value)| d.str(key, value).map(drop)))
+}
+
+fn leaked(write: Write<'_>) -> RawDocument<'static> {
+    RawDocument::new(bytes(write).leak()).expect("a document")
 }
 
 fn parse(bytes: &[u8]) -> Result<HelloReply<'_>, WireError> {
@@ -39,7 +71,7 @@ fn metadata() -> ClientMetadata {
 
 fn handshake_hello(hello: &HandshakeHello<'_>) -> Vec<u8> {
     let mut sink = Vec::new();
-    encode_handshake_hello(&mut sink, 1, hello).expect("room");
+    encode_hello(&mut sink, 1, HelloKind::Handshake { legacy: true }, hello).expect("room");
     sink
 }
 
@@ -111,33 +143,94 @@ fn handshake_offers_compressors_and_authentication() {
 /// MON-06: later hellos carry no handshake arguments; MON-05: nor do legacy ones.
 #[test]
 fn later_hello_is_bare() {
-    for (name, key) in [(HelloCommand::Hello, "hello"), (HelloCommand::Legacy, "isMaster")] {
+    let client = metadata();
+    let first = HandshakeHello::new(&client);
+    for (legacy, key) in [(false, "hello"), (true, "isMaster")] {
         let mut sink = Vec::new();
-        let (length, flags) = encode_hello(&mut sink, 9, name, None, None).expect("room");
+        let (length, flags) = encode_hello(&mut sink, 9, HelloKind::Poll { legacy }, &first).expect("room");
         assert_eq!((length, flags), (sink.len(), Flags::NONE));
         assert_eq!(keys(message(&sink).body()), [key, "$db"]);
     }
-    let api = ServerApi { version: "1", strict: None, deprecation_errors: None };
+    let server_api = Some(ServerApi { version: "1", strict: None, deprecation_errors: None });
     let mut sink = Vec::new();
-    encode_hello(&mut sink, 9, HelloCommand::Hello, Some(api), None).expect("room");
+    let poll = HelloKind::Poll { legacy: false };
+    encode_hello(&mut sink, 9, poll, &HandshakeHello { server_api, ..first }).expect("room");
     assert_eq!(keys(message(&sink).body()), ["hello", "apiVersion", "$db"]);
 }
 
-/// MON-28: an awaitable hello sends both fields, and allows a stream if told to.
+/// An awaitable hello after state 8 of a process.
+const AWAITABLE: HelloKind = HelloKind::Awaitable {
+    legacy: false,
+    topology_version: TopologyVersion { process_id: ObjectId([5; 12]), counter: 8 },
+    max_await_time: Duration::from_secs(10),
+};
+
+/// MON-28: an awaitable hello sends both fields, and allows a stream.
 #[test]
 fn awaitable_hello_sends_version_and_time_together() {
-    let topology_version = TopologyVersion { process_id: ObjectId([5; 12]), counter: 8 };
-    for (exhaust, expected) in [(true, Flags::EXHAUST_ALLOWED), (false, Flags::NONE)] {
-        let wait = AwaitHello { topology_version, max_await_time_ms: 10_000, exhaust };
-        let mut sink = Vec::new();
-        let (_, flags) = encode_hello(&mut sink, 9, HelloCommand::Hello, None, Some(wait)).expect("room");
-        assert_eq!((flags, message(&sink).flags()), (expected, expected));
-        let body = message(&sink).body();
-        assert_eq!(body.get("maxAwaitTimeMS"), Ok(Some(RawValue::Int64(10_000))));
-        let version = body.get("topologyVersion").expect("good").and_then(RawValue::as_document).expect("there");
-        assert_eq!(version.get("processId"), Ok(Some(RawValue::ObjectId(ObjectId([5; 12])))));
-        assert_eq!(version.get("counter"), Ok(Some(RawValue::Int64(8))));
-    }
+    let mut sink = Vec::new();
+    let (_, flags) = encode_hello(&mut sink, 9, AWAITABLE, &HandshakeHello::new(&metadata())).expect("room");
+    assert_eq!((flags, message(&sink).flags()), (Flags::EXHAUST_ALLOWED, Flags::EXHAUST_ALLOWED));
+    let body = message(&sink).body();
+    assert_eq!(body.get("maxAwaitTimeMS"), Ok(Some(RawValue::Int64(10_000))));
+    let version = body.get("topologyVersion").expect("good").and_then(RawValue::as_document).expect("there");
+    assert_eq!(version.get("processId"), Ok(Some(RawValue::ObjectId(ObjectId([5; 12])))));
+    assert_eq!(version.get("counter"), Ok(Some(RawValue::Int64(8))));
+}
+
+/// A reply of this id to a message.
+fn reply_to(response_to: i32, request_id: i32, flags: Flags, write: Write<'_>) -> Vec<u8> {
+    let mut sink = Vec::new();
+    let outgoing = Outgoing::reply(request_id, response_to).with_flags(flags);
+    encode_message(&mut sink, outgoing, &Limits::DEFAULT, |message| message.body(write)).expect("room");
+    sink
+}
+
+/// MON-28, MON-32: the first hello, then an awaitable one whose second reply comes unasked, then nothing more.
+#[test]
+fn exchange_writes_hellos_and_reads_the_replies_of_a_stream() {
+    let client = metadata();
+    let first = HandshakeHello::new(&client);
+    let mut exchange = HelloExchange::new();
+    let mut sink = Vec::new();
+    exchange.send_hello(HelloKind::Handshake { legacy: true }, &first, &mut sink).expect("room");
+    assert_eq!(message(&sink).body().get("helloOk"), Ok(Some(RawValue::Boolean(true))));
+
+    let mut input = reply_to(1, 70, Flags::NONE, &|d| d.int32("ok", 1)?.boolean("helloOk", true).map(drop));
+    let Ok(Decoded::NeedMore { bytes_min }) = exchange.handle_input(&input[..20]) else {
+        panic!("the body is missing")
+    };
+    assert!(bytes_min > 0 && bytes_min <= input.len() - 20);
+    let Ok(Decoded::Done { value: (reply, matched), rest: [] }) = exchange.handle_input(&input) else {
+        panic!("a whole reply")
+    };
+    assert_eq!((reply.ok, reply.hello_ok, matched), (true, true, Matched::Last));
+
+    sink.clear();
+    exchange.send_hello(AWAITABLE, &first, &mut sink).expect("room");
+    assert_eq!(message(&sink).header().request_id, 2);
+    input = reply_to(2, 71, Flags::MORE_TO_COME, &|d| d.int32("ok", 1).map(drop));
+    input.extend(reply_to(71, 72, Flags::NONE, &|d| d.int32("ok", 0)?.int32("code", 91).map(drop)));
+    let Ok(Decoded::Done { value: (reply, Matched::MoreComes), rest }) = exchange.handle_input(&input) else {
+        panic!("the first reply of a stream")
+    };
+    assert!(reply.ok);
+    let Ok(Decoded::Done { value: (reply, Matched::Last), rest: [] }) = exchange.handle_input(rest) else {
+        panic!("the last reply of a stream")
+    };
+    assert_eq!((reply.ok, reply.code), (false, 91));
+    let unsolicited = exchange.handle_input(&[0]).expect_err("no reply is due");
+    assert_eq!(unsolicited.kind(), WireErrorKind::Unsolicited { count_bytes: 1 });
+}
+
+#[test]
+fn exchange_is_unchanged_by_a_hello_that_has_no_room() {
+    let client = metadata();
+    let mut exchange = HelloExchange::new();
+    let mut small = [0; 8];
+    let kind = HelloKind::Handshake { legacy: true };
+    assert!(exchange.send_hello(kind, &HandshakeHello::new(&client), &mut SliceSink::new(&mut small)).is_err());
+    assert_eq!(exchange, HelloExchange::new());
 }
 
 /// MON-05: the new name after helloOk, the old one otherwise; each connection begins anew.
@@ -403,7 +496,7 @@ fn every_field_of_a_reply_is_read() {
     assert_eq!(reply.passives.strings().collect::<Vec<_>>(), ["c:3"]);
     assert_eq!(reply.arbiters.strings().collect::<Vec<_>>(), ["d:4"]);
     assert_eq!(reply.tags.get("dc"), Ok(Some(RawValue::String("x"))));
-    assert_eq!(reply.last_write, Some(LastWrite { date_ms: 123 }));
+    assert_eq!(reply.last_write_date_ms, Some(123));
     assert_eq!(reply.logical_session_timeout_minutes, Some(30));
     assert_eq!((reply.min_wire_version, reply.max_wire_version), (6, 21));
     let version = TopologyVersion { process_id: ObjectId([2; 12]), counter: 6 };
@@ -444,7 +537,7 @@ fn null_counts_as_absent() {
     let absent = bytes(&|d| d.int32("ok", 1).map(drop));
     assert_eq!(parse(&null), parse(&absent));
     let reply = parse(&absent).expect("well-formed");
-    assert_eq!((reply.last_write, reply.logical_session_timeout_minutes), (None, None));
+    assert_eq!((reply.last_write_date_ms, reply.logical_session_timeout_minutes), (None, None));
     assert_eq!((reply.min_wire_version, reply.max_wire_version, reply.sizes), (0, 0, Sizes::DEFAULT));
 }
 
@@ -513,7 +606,7 @@ fn wrong_types_of_the_rest_count_as_absent() {
     });
     assert_eq!(parse(&wrong), parse(&bytes(&|d| d.int32("ok", 1).map(drop))));
     let date = bytes(&|d| d.int32("ok", 1)?.document("lastWrite", |w| w.int32("lastWriteDate", 1).map(drop)).map(drop));
-    assert_eq!(parse(&date).expect("tolerated").last_write, None);
+    assert_eq!(parse(&date).expect("tolerated").last_write_date_ms, None);
 }
 
 #[test]

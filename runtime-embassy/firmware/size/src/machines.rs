@@ -2,19 +2,17 @@
 
 use core::hint::black_box;
 use core::time::Duration;
-use poolhouse_core::convert::check_reply;
 use poolhouse_core::machine::Machine;
 use poolhouse_core::monitor::{
     CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
 };
 use poolhouse_core::pool::{
-    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions,
+    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions, PoolState,
 };
 use poolhouse_core::wire::command::CommandReply;
 use poolhouse_core::wire::handshake::{Handshake, Next};
 use poolhouse_core::wire::hello::{
-    AwaitHello, ClientMetadata, HandshakeHello, HelloCommand, HelloReply, MetadataOptions, encode_handshake_hello,
-    encode_hello,
+    ClientMetadata, HandshakeHello, HelloExchange, MetadataOptions,
 };
 use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
 use poolhouse_core::wire::{Authenticator, Sink, SliceSink};
@@ -49,7 +47,7 @@ struct Machines {
     monitor: Monitor,
     metadata: ClientMetadata,
     /// Of each line of the monitor.
-    lines: [(RequestIds, Exchange); 2],
+    lines: [HelloExchange; 2],
     /// Of each connection of the pool.
     conns: [(RequestIds, Exchange); 4],
 }
@@ -83,7 +81,7 @@ pub fn run<A: Authenticator>(
         pool: Pool::new(now(), PoolId::new(1), POOL, &mut ()),
         monitor: Monitor::new(ServerId::new(1), MONITOR),
         metadata: ClientMetadata::new(&metadata).map_err(|_| 10)?,
-        lines: [fresh; 2],
+        lines: [HelloExchange::new(), HelloExchange::new()],
         conns: [fresh; 4],
     });
     machines.monitor.start(now(), &mut ());
@@ -110,9 +108,9 @@ impl Machines {
         if self.pool.poll_timeout().is_some_and(|at| at <= now) {
             self.pool.handle_timeout(now, &mut ());
         }
-        if self.monitor.poll_timeout().is_some_and(|at| at <= now) {
-            self.monitor.handle_timeout(now, &mut ());
-            self.settle(now);
+        while self.monitor.poll_timeout().is_some_and(|at| at <= now) {
+            let outcome = self.monitor.handle_timeout(now, self.is_known(), &mut ());
+            self.apply(now, outcome);
         }
     }
 
@@ -122,20 +120,25 @@ impl Machines {
             while let Some(action) = self.monitor.poll_line(now(), line) {
                 let (id, asked) = match action {
                     MonitorAction::Dial(id) => {
-                        self.lines[usize::from(line == Line::Rtt)] = (RequestIds::new(), Exchange::IDLE);
-                        let _ = self.monitor.handle_dialed(now(), id, &mut ());
-                        self.settle(now());
+                        self.lines[usize::from(line == Line::Rtt)] = HelloExchange::new();
+                        let outcome = self.monitor.handle_dialed(now(), id, self.is_known(), &mut ());
+                        self.apply(now(), outcome.ok().flatten());
                         continue;
                     }
                     MonitorAction::Hangup(_) => continue,
                     MonitorAction::SendHello { line, hello } => (line, Some(hello)),
                     MonitorAction::ReadNext { line } => (line, None),
                 };
-                if self.check(socket, id, asked).is_none() {
-                    let _ = self.monitor.handle_failed(now(), id, Cause::Network, &mut ());
-                }
+                let outcome = match self.check(socket, id, asked) {
+                    Some(outcome) => outcome,
+                    None => {
+                        let known = self.is_known();
+                        self.monitor.handle_failed(now(), id, Cause::Network, known, &mut ()).ok().flatten()
+                    }
+                };
                 let streams = self.monitor.is_streaming();
-                self.settle(now());
+                self.apply(now(), outcome);
+                self.tick();
                 if streams && line == Line::Check {
                     break;
                 }
@@ -145,46 +148,31 @@ impl Machines {
     }
 
     /// One hello and its reply.
-    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<()> {
-        let (ids, exchange) = &mut self.lines[usize::from(line.line() == Line::Rtt)];
-        let name = |legacy| if legacy { HelloCommand::Legacy } else { HelloCommand::Hello };
+    fn check(&mut self, socket: &mut Socket, line: LineId, hello: Option<HelloKind>) -> Option<Option<CheckOutcome>> {
+        let known = self.is_known();
+        let exchange = &mut self.lines[usize::from(line.line() == Line::Rtt)];
         let mut sink = SliceSink::new(&mut socket.request);
         if let Some(hello) = hello {
-            let id = ids.next_id();
-            let flags = match hello {
-                HelloKind::Handshake { .. } => {
-                    encode_handshake_hello(&mut sink, id, &HandshakeHello::new(&self.metadata)).ok()?;
-                    Flags::NONE
-                }
-                HelloKind::Poll { legacy } => encode_hello(&mut sink, id, name(legacy), None, None).ok()?.1,
-                HelloKind::Awaitable { legacy, topology_version, max_await_time } => {
-                    let max_await_time_ms = u64::try_from(max_await_time.as_millis()).ok()?;
-                    let wait = AwaitHello { topology_version, max_await_time_ms, exhaust: true };
-                    encode_hello(&mut sink, id, name(legacy), None, Some(wait)).ok()?.1
-                }
-            };
-            exchange.begin(id, flags);
+            exchange.send_hello(hello, &HandshakeHello::new(&self.metadata), &mut sink).ok()?;
         }
         let received = peer::answer(Asked::Hello, sink.written(), &mut socket.reply);
-        let decoded = exchange.decode_reply(socket.reply.get(..received)?, &Limits::DEFAULT).ok()?;
-        let Decoded::Done { value: (message, matched), .. } = decoded else { return None };
-        let common = CommandReply::parse(message.body()).ok()?;
-        let hello = if common.ok { HelloReply::parse(message.body()).ok()? } else { HelloReply::default() };
-        let reply = check_reply(&hello, common.code.unwrap_or(0), matched);
-        self.monitor.handle_reply(now(), line, &reply, &mut ()).ok()
+        let decoded = exchange.handle_input(socket.reply.get(..received)?).ok()?;
+        let Decoded::Done { value: (reply, matched), .. } = decoded else { return None };
+        self.monitor.handle_reply(now(), line, &reply, matched, known, &mut ()).ok()
     }
 
-    /// Does what the end of a check means to the pool.
-    fn settle(&mut self, now: Instant) {
-        match self.monitor.outcome() {
-            Some(CheckOutcome::Succeeded { .. }) => {
-                self.pool.ready(now, &mut ());
-                self.monitor.settle(now, true, &mut ());
-            }
+    /// Whether the last check succeeded.
+    fn is_known(&self) -> bool {
+        self.pool.state() == PoolState::Ready
+    }
+
+    /// Applies the end of a check to the pool.
+    fn apply(&mut self, now: Instant, outcome: Option<CheckOutcome>) {
+        match outcome {
+            Some(CheckOutcome::Succeeded { .. }) => self.pool.ready(now, &mut ()),
             Some(CheckOutcome::Failed { cause, interrupt }) => {
                 let clear = Clear::All { interrupt_in_use_connections: interrupt };
                 let _ = self.pool.clear(now, clear, Some(cause), &mut ());
-                self.monitor.settle(now, false, &mut ());
             }
             None => {}
         }

@@ -5,38 +5,19 @@ use super::world::{MEMBERS, Net, News, OPERATION, ROUND_TRIP, TASKS};
 use core::time::Duration;
 use poolhouse_core::control::{Control, ControlAction};
 use poolhouse_core::machine::Machine;
-use poolhouse_core::monitor::{CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorOptions};
+use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions};
 use poolhouse_core::pool::{
     CheckOut, Claim, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolId, PoolOptions,
 };
 use poolhouse_core::topology::{
-    self, AppError, AppErrorKind, HandshakePhase, HelloInfo, HelloLists, PoolCommand, TopologyId, TopologyOptions,
+    self, AppError, AppErrorKind, HandshakePhase, PoolCommand, TopologyId, TopologyOptions,
 };
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, ObjectId, ServerId, ServerType, TopologyVersion};
+use poolhouse_tests::reply::Lists;
 
 const NAMES: [&str; MEMBERS] = ["a.example:27017", "b.example:27017", "c.example:27017"];
-
-/// Each hello names all members.
-#[derive(Clone, Copy, Default)]
-struct Hosts;
-
-impl HelloLists for Hosts {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        NAMES.into_iter()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
 
 /// A server of the client's view: there is one for each member.
 struct Server {
@@ -181,7 +162,8 @@ impl Client {
         let mut term = [0; 12];
         term[11] = member.term;
         let version = TopologyVersion { process_id: ObjectId(process), counter: member.counter };
-        let hello = HelloInfo {
+        let lists = Lists::of_hosts(&NAMES);
+        let hello = lists.of(HelloReply {
             is_writable_primary: member.is_primary,
             secondary: !member.is_primary,
             set_name: Some("rs"),
@@ -190,13 +172,11 @@ impl Client {
             me: Some(NAMES[place]),
             max_wire_version: 21,
             topology_version: Some(version),
-            lists: Hosts,
-            ..HelloInfo::default()
-        };
+            ..HelloReply::OK
+        });
         // Every question that waited for news is answered for ever.
-        let more_to_come = question % 2 == 1;
-        let reply = CheckReply { topology_version: Some(version), more_to_come, ..CheckReply::OK };
-        let _ = self.control.handle_reply(net.instant(), server.id, line, &reply, Some(&hello), &mut ());
+        let matched = if question % 2 == 1 { Matched::MoreComes } else { Matched::Last };
+        let _ = self.control.handle_reply(net.instant(), server.id, line, &hello, matched, &mut ());
     }
 
     fn fail_establish(&mut self, member: usize, conn: poolhouse_core::pool::ConnId, late: bool, net: &mut Net) {

@@ -5,12 +5,12 @@ use crate::oracle::Checks;
 use crate::oracle::monitor::Action;
 use core::ops::Deref;
 use poolhouse_core::control::{Control, ControlAction, ControlObserver};
-use poolhouse_core::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorConfig, MonitorEvent};
 use poolhouse_core::observe::EventContext;
 use poolhouse_core::storage::Full;
-use poolhouse_core::topology::{
-    AppError, HelloInfo, HelloLists, Memory, SdamEvent, TopologyConfig, TopologyId, Verdict,
-};
+use poolhouse_core::topology::{AppError, Memory, SdamEvent, TopologyConfig, TopologyId, Verdict};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
 
 /// A [`Control`] and its oracle: has the methods of a control machine, and panics with the id of what is broken.
@@ -121,17 +121,17 @@ impl<M: Memory> Watched<M> {
     /// # Errors
     ///
     /// As that.
-    pub fn handle_reply<L: HelloLists>(
+    pub fn handle_reply(
         &mut self,
         now: Instant,
         server: ServerId,
         line: LineId,
-        reply: &CheckReply,
-        hello: Option<&HelloInfo<'_, L>>,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl ControlObserver,
     ) -> Result<(), Stale> {
-        let version = hello.and_then(|hello| hello.topology_version);
-        let result = told!(self, observer, handle_reply(now, server, line, reply, hello));
+        let version = reply.topology_version.filter(|_| reply.ok);
+        let result = told!(self, observer, handle_reply(now, server, line, reply, matched));
         self.judge(now, Input::Reply(server, version), taken(result));
         result
     }
@@ -155,11 +155,11 @@ impl<M: Memory> Watched<M> {
     }
 
     /// [`Control::handle_app_hello`].
-    pub fn handle_app_hello<L: HelloLists>(
+    pub fn handle_app_hello(
         &mut self,
         now: Instant,
         server: ServerId,
-        hello: &HelloInfo<'_, L>,
+        hello: &HelloReply<'_>,
         observer: &mut impl ControlObserver,
     ) {
         told!(self, observer, handle_app_hello(now, server, hello));

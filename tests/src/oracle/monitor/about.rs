@@ -1,9 +1,8 @@
 //! What is told of a step of a monitor: the call, and everything that was seen of it.
 
+use crate::reply::CheckReply;
 use core::time::Duration;
-use poolhouse_core::monitor::{
-    CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorState,
-};
+use poolhouse_core::monitor::{CheckOutcome, HelloKind, Line, LineId, MonitorAction, MonitorEvent, MonitorState};
 use poolhouse_core::{Cause, Instant};
 
 /// A connection: its line and its number.

@@ -291,7 +291,7 @@ impl Oracle {
             Phase::New => (MonitorState::New, None),
             Phase::Waiting { .. } => (MonitorState::Waiting, None),
             Phase::Checking { .. } => (MonitorState::Checking, None),
-            Phase::Settling { outcome, .. } => (MonitorState::Settling, Some(outcome)),
+            Phase::Settling { outcome, .. } => (MonitorState::Ended, Some(outcome)),
             Phase::Closed => (MonitorState::Closed, None),
         };
         scene.checks.check("S2", seen.state == state, || format!("{:?}, and {state:?} by the events", seen.state))?;
@@ -318,14 +318,16 @@ impl Oracle {
         let (check, id) = match self.phase {
             Phase::Waiting { due, asked, .. } => (due, if asked { "S5" } else { "S4" }),
             Phase::Checking { .. } => (self.check.deadline, "S16"),
-            Phase::New | Phase::Settling { .. } => (None, "S21"),
+            Phase::New => (None, "S21"),
+            Phase::Settling { ended, .. } => (Some(ended), "S21"),
             Phase::Closed => (None, "S18"),
         };
         let due = [check, self.ping.deadline, self.ping_due].into_iter().flatten().min();
         scene.checks.check(id, seen.timeout == due, || format!("due is {due:?}, and it says {:?}", seen.timeout))?;
         scene.checks.add("S21");
         if scene.input == Input::Timeout {
-            let is_left = seen.timeout.is_some_and(|at| at <= self.now);
+            let is_settling = matches!(self.phase, Phase::Settling { .. });
+            let is_left = !is_settling && seen.timeout.is_some_and(|at| at <= self.now);
             scene.checks.check("S21", !is_left, || "something is due after handle_timeout".into())?;
         }
         Ok(())

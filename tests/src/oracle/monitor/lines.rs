@@ -3,8 +3,9 @@
 use super::book::{Next, Oracle, Phase, Scene};
 use super::{Action, Input};
 use crate::oracle::Violation;
+use crate::reply::CheckReply;
 use poolhouse_core::Instant;
-use poolhouse_core::monitor::{CheckReply, HelloKind, Line};
+use poolhouse_core::monitor::{HelloKind, Line};
 
 type Judged = Result<(), Violation>;
 

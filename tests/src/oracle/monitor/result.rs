@@ -3,8 +3,9 @@
 use super::book::{Judged, Next, Oracle, PAUSE_MIN, Phase, Scene};
 use super::lines::Doing;
 use super::{Answer, Input};
+use crate::reply::CheckReply;
 use poolhouse_core::Cause;
-use poolhouse_core::monitor::{CheckReply, Line};
+use poolhouse_core::monitor::Line;
 
 impl Oracle {
     /// What a call means before anything is told of it.

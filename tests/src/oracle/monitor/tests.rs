@@ -3,8 +3,9 @@
 use super::{Action, Answer, CHECKED, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::tests::{assert_all_broken, breaks};
 use crate::oracle::{Checks, Violation};
+use crate::reply::CheckReply;
 use core::time::Duration;
-use poolhouse_core::monitor::{CheckReply, HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
+use poolhouse_core::monitor::{HeartbeatId, HelloKind, Line, MonitorEvent, MonitorOptions, MonitorState};
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 
 /// When, the call, what it returned, what it told, and what was seen then.
@@ -102,7 +103,7 @@ fn wrongs() -> Vec<(&'static str, Vec<Step>, Step)> {
     let failed = |cause| told(10_005, Input::Failed(wire(1), cause), Answer::Done, &[bad(1, cause, 5)]);
     let refused = Cause::Command { code: 1 };
     let rtt = Wire { line: Line::Rtt, number: 2 };
-    let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Settling, None));
+    let unsettled = look(failed(Cause::NetworkTimeout), seen(MonitorState::Ended, Some(10_005)));
     let wrong_mean = Seen { average: Some(Duration::from_secs(1)), ..seen(MonitorState::Waiting, Some(10_000)) };
     let late = Seen { average: Some(Duration::ZERO), ..seen(MonitorState::Waiting, Some(501)) };
     let poll = Action::Hello(wire(1), HelloKind::Poll { legacy: true });

@@ -1,15 +1,18 @@
 //! A monitor that is watched: each call is judged.
 
-use super::{Action, Answer, Input, Oracle, Outputs, Seen, Wire};
+use super::{Action, Answer, Hosted, Input, Oracle, Outputs, Seen, Wire};
 use crate::oracle::Checks;
+use crate::reply::CheckReply;
 use core::ops::Deref;
-use poolhouse_core::monitor::{CheckReply, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
-use poolhouse_core::{Cause, Instant, Machine, Observer, ServerId, Stale};
+use poolhouse_core::monitor::{Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
+use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
 
 /// A [`Monitor`] and its oracle: has the methods of a monitor, and panics with the id of what is broken.
 #[derive(Clone, Debug)]
 pub struct Watched {
-    monitor: Monitor,
+    monitor: Hosted,
     oracle: Oracle,
     checks: Checks,
     /// What this call has told so far.
@@ -41,7 +44,12 @@ impl Watched {
     #[must_use]
     pub fn new(server: ServerId, config: MonitorConfig) -> Self {
         let oracle = Oracle::new(*config.options());
-        Self { monitor: Monitor::new(server, config), oracle, checks: Checks::default(), events: Vec::new() }
+        Self {
+            monitor: Hosted::new(Monitor::new(server, config)),
+            oracle,
+            checks: Checks::default(),
+            events: Vec::new(),
+        }
     }
 
     /// What was checked.
@@ -100,7 +108,7 @@ impl Watched {
         self.judge(now, Input::Cancel, Answer::None);
     }
 
-    /// [`Monitor::set_server_known`].
+    /// [`Hosted::set_server_known`].
     pub fn set_server_known(&mut self, known: bool) {
         self.monitor.set_server_known(known);
         self.judge(Instant::ORIGIN, Input::Known(known), Answer::None);
@@ -112,7 +120,7 @@ impl Watched {
         self.judge(now, Input::Close, Answer::None);
     }
 
-    /// [`Monitor::settle`].
+    /// [`Hosted::settle`].
     pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
         told!(self, observer, settle(now, known));
         self.judge(now, Input::Settle { known }, Answer::None);
@@ -143,11 +151,12 @@ impl Watched {
         &mut self,
         now: Instant,
         line: LineId,
-        reply: &CheckReply,
+        reply: &HelloReply<'_>,
+        matched: Matched,
         observer: &mut impl Observer<MonitorEvent>,
     ) -> Result<(), Stale> {
-        let result = told!(self, observer, handle_reply(now, line, reply));
-        self.judge(now, Input::Reply(Wire::of(line), *reply), taken(result));
+        let result = told!(self, observer, handle_reply(now, line, reply, matched));
+        self.judge(now, Input::Reply(Wire::of(line), CheckReply::of(reply, matched)), taken(result));
         result
     }
 
@@ -168,6 +177,19 @@ impl Watched {
         result
     }
 
+    /// [`Monitor::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        told!(self, observer, handle_timeout(now));
+        self.judge(now, Input::Timeout, Answer::None);
+    }
+
+    /// [`Monitor::poll_action`].
+    pub fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
+        let polled = self.monitor.poll_action(now);
+        self.judge(now, Input::Poll(None), Answer::Action(polled.as_ref().map(Action::of)));
+        polled
+    }
+
     /// [`Monitor::poll_line`].
     pub fn poll_line(&mut self, now: Instant, line: Line) -> Option<MonitorAction> {
         let polled = self.monitor.poll_line(now, line);
@@ -180,35 +202,11 @@ fn taken(result: Result<(), Stale>) -> Answer {
     if result.is_ok() { Answer::Done } else { Answer::Stale }
 }
 
-impl Machine for Watched {
-    type Action = MonitorAction;
-    type Event = MonitorEvent;
-
-    fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
-        told!(self, observer, handle_timeout(now));
-        self.judge(now, Input::Timeout, Answer::None);
-    }
-
-    fn poll_action(&mut self, now: Instant) -> Option<MonitorAction> {
-        let polled = self.monitor.poll_action(now);
-        self.judge(now, Input::Poll(None), Answer::Action(polled.as_ref().map(Action::of)));
-        polled
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.monitor.poll_timeout()
-    }
-
-    fn assert_invariants(&self) {
-        self.monitor.assert_invariants();
-    }
-}
-
 /// Its getters.
 impl Deref for Watched {
-    type Target = Monitor;
+    type Target = Hosted;
 
-    fn deref(&self) -> &Monitor {
+    fn deref(&self) -> &Hosted {
         &self.monitor
     }
 }

@@ -3,9 +3,10 @@
 use super::*;
 use crate::pool::{ClosedReason, PoolEvent, PoolId};
 use crate::topology::{
-    self, AppError, AppErrorKind, CommandError, HandshakePhase, HelloInfo, HelloLists, ReplyError, Topology,
-    TopologyOptions,
+    self, AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError, Topology, TopologyOptions,
 };
+use crate::wire::hello::HelloReply;
+use crate::wire::hello::tests::texts;
 use crate::{Cause, ObjectId};
 use alloc::format;
 use alloc::string::String;
@@ -13,28 +14,6 @@ use alloc::vec::Vec;
 
 /// Only the lines for operators.
 const LINES: LogOptions = LogOptions { deployment: LevelFilter::TRACE, heartbeat_replies: false, ..LogOptions::OFF };
-
-/// The members of the set.
-#[derive(Default)]
-struct Hosts(&'static [&'static str]);
-
-impl HelloLists for Hosts {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().copied()
-    }
-
-    fn passives(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn arbiters(&self) -> impl Iterator<Item = &str> {
-        core::iter::empty()
-    }
-
-    fn tags(&self) -> impl Iterator<Item = (&str, &str)> {
-        core::iter::empty()
-    }
-}
 
 /// A replica set of two members. Its observer is the logger.
 struct Set {
@@ -54,15 +33,15 @@ impl Set {
 
     fn hello(&mut self, address: &str, is_primary: bool, election: u8) {
         let server = self.topology.find(address).expect("a member");
-        let hello = HelloInfo {
+        let hello = HelloReply {
             is_writable_primary: is_primary,
             secondary: !is_primary,
             set_name: Some("rs"),
             set_version: Some(1),
             election_id: is_primary.then_some(ObjectId([election; 12])),
             max_wire_version: 21,
-            lists: Hosts(&["a:1", "b:1"]),
-            ..HelloInfo::default()
+            hosts: texts(&["a:1", "b:1"]),
+            ..HelloReply::OK
         };
         self.topology.handle_hello(Instant::ORIGIN, server, &hello, None, &mut self.logs);
     }

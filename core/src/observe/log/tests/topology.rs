@@ -3,9 +3,11 @@
 use super::capture::Value;
 use super::*;
 use crate::control::Control;
-use crate::monitor::{CheckReply, Line, LineId, MonitorAction, MonitorOptions};
-use crate::topology::{self, HelloInfo, TopologyOptions};
+use crate::monitor::{Line, LineId, MonitorAction, MonitorOptions};
+use crate::topology::{self, TopologyOptions};
 use crate::wire::bson::{DocumentWriter, RawDocument};
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
 use crate::{Cause, ObjectId, ServerId, TopologyVersion};
 use alloc::format;
 use alloc::string::String;
@@ -55,12 +57,16 @@ impl World {
     fn reply(&mut self, line: LineId, document: RawDocument<'_>) {
         self.now = self.now.saturating_add(Duration::from_micros(2500));
         let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 5 });
-        let reply = CheckReply { topology_version, server_connection: Some(77), ..CheckReply::OK };
-        let hello: HelloInfo<'_> =
-            HelloInfo { is_writable_primary: true, max_wire_version: 21, topology_version, ..HelloInfo::default() };
+        let hello = HelloReply {
+            is_writable_primary: true,
+            max_wire_version: 21,
+            topology_version,
+            connection_id: Some(77),
+            ..HelloReply::OK
+        };
         let mut observer = Within::new(&mut self.logs, EventContext::NONE.with_reply(document));
         let (now, server) = (self.now, self.server);
-        self.control.handle_reply(now, server, line, &reply, Some(&hello), &mut observer).expect("wanted");
+        self.control.handle_reply(now, server, line, &hello, Matched::Last, &mut observer).expect("wanted");
     }
 
     fn fail(&mut self, line: LineId, cause: Cause) {
@@ -231,8 +237,7 @@ fn lost_last_server_is_a_warning() {
         let mut topology = topology.expect("room");
         let server = topology.find("a:1").expect("a member");
         // A standalone is no member of a set.
-        let hello: HelloInfo<'_> =
-            HelloInfo { is_writable_primary: true, max_wire_version: 21, ..HelloInfo::default() };
+        let hello = HelloReply { is_writable_primary: true, max_wire_version: 21, ..HelloReply::OK };
         topology.handle_hello(Instant::ORIGIN, server, &hello, None, &mut logs);
     });
     let last = captured.last().expect("some");

@@ -1,0 +1,149 @@
+//! A monitor with what its host keeps of it: whether the server is known, and the outcome that is not applied yet.
+
+use core::ops::{Deref, DerefMut};
+use poolhouse_core::monitor::{CheckOutcome, LineId, Monitor, MonitorEvent, MonitorState};
+use poolhouse_core::wire::hello::HelloReply;
+use poolhouse_core::wire::message::Matched;
+use poolhouse_core::{Cause, Instant, Observer, Stale};
+
+/// A monitor and its host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Hosted {
+    monitor: Monitor,
+    known: bool,
+    outcome: Option<CheckOutcome>,
+}
+
+impl Hosted {
+    /// A monitor of a server that is not known.
+    #[must_use]
+    pub const fn new(monitor: Monitor) -> Self {
+        Self { monitor, known: false, outcome: None }
+    }
+
+    /// The monitor alone.
+    #[must_use]
+    pub const fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// Whether the server is known, as far as the host has said.
+    #[must_use]
+    pub const fn is_known(&self) -> bool {
+        self.known
+    }
+
+    /// The outcome that is not applied yet.
+    #[must_use]
+    pub fn outcome(&self) -> Option<CheckOutcome> {
+        self.outcome.filter(|_| self.monitor.state() == MonitorState::Ended)
+    }
+
+    /// Something else than a check has changed whether the server is known.
+    pub const fn set_server_known(&mut self, known: bool) {
+        self.known = known;
+    }
+
+    /// The outcome was applied: what follows the check begins.
+    ///
+    /// # Panics
+    ///
+    /// When that ends a check.
+    pub fn settle(&mut self, now: Instant, known: bool, observer: &mut impl Observer<MonitorEvent>) {
+        self.outcome = None;
+        if self.monitor.state() == MonitorState::Ended {
+            self.known = known;
+            let outcome = self.monitor.handle_timeout(now, known, observer);
+            assert_eq!(outcome, None, "what follows a check is no outcome");
+        }
+    }
+
+    /// [`Monitor::cancel_check`], by a host that has marked the server.
+    pub fn cancel_check(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        if !matches!(self.monitor.state(), MonitorState::New | MonitorState::Closed) {
+            self.known = false;
+        }
+        self.monitor.cancel_check(now, observer);
+    }
+
+    /// [`Monitor::handle_dialed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_dialed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let outcome = self.monitor.handle_dialed(now, line, self.known, observer)?;
+        self.note(outcome);
+        Ok(())
+    }
+
+    /// [`Monitor::handle_reply`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_reply(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        reply: &HelloReply<'_>,
+        matched: Matched,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let outcome = self.monitor.handle_reply(now, line, reply, matched, self.known, observer)?;
+        self.note(outcome);
+        Ok(())
+    }
+
+    /// [`Monitor::handle_failed`].
+    ///
+    /// # Errors
+    ///
+    /// As that.
+    pub fn handle_failed(
+        &mut self,
+        now: Instant,
+        line: LineId,
+        cause: Cause,
+        observer: &mut impl Observer<MonitorEvent>,
+    ) -> Result<(), Stale> {
+        let outcome = self.monitor.handle_failed(now, line, cause, self.known, observer)?;
+        self.note(outcome);
+        Ok(())
+    }
+
+    /// [`Monitor::handle_timeout`].
+    pub fn handle_timeout(&mut self, now: Instant, observer: &mut impl Observer<MonitorEvent>) {
+        let outcome = self.monitor.handle_timeout(now, self.known, observer);
+        self.note(outcome);
+    }
+
+    fn note(&mut self, outcome: Option<CheckOutcome>) {
+        if let Some(outcome) = outcome {
+            self.outcome = Some(outcome);
+            if matches!(outcome, CheckOutcome::Failed { .. }) {
+                self.known = false;
+            }
+        }
+    }
+}
+
+/// Its getters and the other calls.
+impl Deref for Hosted {
+    type Target = Monitor;
+
+    fn deref(&self) -> &Monitor {
+        &self.monitor
+    }
+}
+
+impl DerefMut for Hosted {
+    fn deref_mut(&mut self) -> &mut Monitor {
+        &mut self.monitor
+    }
+}
