@@ -5,6 +5,7 @@
 //! `poolhouse-smol`, so that they move there by changing the name of the crate.
 //!
 //! ```
+//! use poolhouse_async_std::bson::doc;
 //! use poolhouse_async_std::{Client, ClientOptions, EventRef, Notice};
 //! use std::time::Duration;
 //!
@@ -18,7 +19,7 @@
 //!     // A handle: clones are of the same client, and tasks may have their own.
 //!     let task = async_std::task::spawn({
 //!         let client = client.clone();
-//!         async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+//!         async move { client.run_command("admin", doc! { "ping": 1 }).await }
 //!     });
 //!     assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
 //!     let id = client.with_connection(async |connection| connection.connection_id()).await?;

@@ -5,7 +5,7 @@
 //! Any future may be dropped at any point: no connection is lost, and no reply reaches another request.
 //!
 //! ```
-//! use bson::doc;
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, ClientOptions, Error};
 //! use std::time::Duration;
 //!
@@ -58,6 +58,7 @@
 //! # Commands
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, CommandOptions, ReadMode, ReadPreference};
 //! use std::time::Duration;
 //!
@@ -70,7 +71,7 @@
 //!     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
 //!     .with_timeout(Duration::from_secs(2))
 //!     .repeatable();
-//! client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await?;
+//! client.run_command_with("admin", doc! { "ping": 1 }, options).await?;
 //! # Ok::<(), poolhouse_smol::Error>(())
 //! # })?;
 //! # Ok::<(), poolhouse_smol::Error>(())
@@ -79,13 +80,14 @@
 //! # Errors
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, Error};
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
 //! let client = Client::connect(&uri).await?;
-//! match client.run_command("admin", bson::doc! { "frobnicate": 1 }).await {
+//! match client.run_command("admin", doc! { "frobnicate": 1 }).await {
 //!     Err(Error::Command(refusal)) => {
 //!         assert_eq!(refusal.code, 59);
 //!         assert_eq!(refusal.code_name.as_deref(), Some("CommandNotFound"));
@@ -104,6 +106,7 @@
 //! # Events
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
@@ -112,7 +115,7 @@
 //! // From the first event on; `client.subscribe()` begins later.
 //! let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
 //! let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
-//! client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+//! client.run_command("admin", doc! { "ping": 1 }).await?;
 //! let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
 //! println!("{at:?} {event}");
 //! client.close().await;
@@ -164,6 +167,7 @@ pub use poolhouse_core::client::api::*;
 /// # Example
 ///
 /// ```
+/// use poolhouse_smol::bson::doc;
 /// use poolhouse_smol::{Client, ClientOptions};
 /// use std::time::Duration;
 ///
@@ -174,7 +178,7 @@ pub use poolhouse_core::client::api::*;
 /// // A handle: clones are of the same client, and tasks may have their own.
 /// let task = smol::spawn({
 ///     let client = client.clone();
-///     async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+///     async move { client.run_command("admin", doc! { "ping": 1 }).await }
 /// });
 /// assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
 ///
@@ -202,6 +206,7 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// # Example
 ///
 /// ```
+/// use poolhouse_smol::bson::doc;
 /// use poolhouse_smol::Client;
 ///
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
@@ -211,8 +216,8 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// // It goes back to the pool whatever happens.
 /// let id = client
 ///     .with_connection(async |connection| {
-///         connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
-///         connection.run_command("admin", bson::doc! { "hello": 1 }).await?;
+///         connection.run_command("admin", doc! { "ping": 1 }).await?;
+///         connection.run_command("admin", doc! { "hello": 1 }).await?;
 ///         Ok::<_, poolhouse_smol::Error>(connection.connection_id())
 ///     })
 ///     .await??;
@@ -220,7 +225,7 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// // Or by hand: dropping it returns it.
 /// let mut connection = client.check_out().await?;
 /// assert_eq!(connection.connection_id(), id);
-/// connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
+/// connection.run_command("admin", doc! { "ping": 1 }).await?;
 /// # drop(connection);
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
@@ -253,7 +258,7 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// # Example
 ///
 /// ```
-/// use bson::{RawDocumentBuf, doc};
+/// use poolhouse_smol::bson::{RawDocumentBuf, doc};
 /// use poolhouse_smol::{Client, ClientOptions};
 ///
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");

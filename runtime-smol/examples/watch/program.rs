@@ -1,10 +1,9 @@
 //! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
 
-use crate::runtime::poolhouse_core::monitor::MonitorEvent;
-use crate::runtime::poolhouse_core::pool::PoolEvent;
 use crate::runtime::poolhouse_core::uri::ConnectionString;
 use crate::runtime::{
-    Client, ClientOptions, DnsResolver, Error, EventRef, Notice, PLATFORM, ServerStatus, block_on, sleep, spawn,
+    Client, ClientOptions, DnsResolver, Error, EventRef, MonitorEvent, Notice, PLATFORM, PoolEvent, ServerStatus,
+    block_on, sleep, spawn,
 };
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
