@@ -74,7 +74,7 @@ use tasks::Tasks;
 ///   their descriptors are leaked, and go with the child, or when it calls `exec` (a platform opens them with `CLOEXEC`). Until then a connection that
 ///   the parent closes stays open for its server.
 /// - its pools are cleared as soon as anything notices the fork, or by [`Client::reset_after_fork`].
-/// - go on with a client of the child's own, `Client::new(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
+/// - go on with a client of the child's own, `Client::with_options(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
 ///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`Error::Forked`]:
 ///   fork before the first client is made and before anything else of the runtime is used, or `exec` after it.
 ///
@@ -104,19 +104,30 @@ impl<P: Platform + Default> Client<P> {
     /// waits for a server.
     ///
     /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
-    /// anything else only files are waited for, as by [`Client::new`].
+    /// anything else only files are waited for, as by [`Client::with_options`].
     ///
     /// # Errors
     ///
     /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
-    /// [`Client::new`].
-    pub async fn connect(uri: &str) -> Result<Self, Error> {
+    /// [`Client::with_options`].
+    pub async fn new(uri: &str) -> Result<Self, Error> {
+        Self::new_with(uri, |options| options).await
+    }
+
+    /// [`Client::new`] with further options: `Client::new_with(uri, |options| options.timeout(limit)).await`.
+    ///
+    /// - `change`: called with the options of the connection string, after the lookup.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub async fn new_with(uri: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Result<Self, Error> {
         fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
-        // It has nothing to say of hosts, and is needed no more unless it is asked again.
+        // This resolver does not look up addresses, so it is needed only to look up the hosts again.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
-        Self::with_platform(platform, options, Subscribers::default())
+        Self::with_platform(platform, change(options), Subscribers::default())
     }
 
     /// A client with these options. Its tasks run on the platform's executor; whom they speak to is not waited for.
@@ -129,15 +140,15 @@ impl<P: Platform + Default> Client<P> {
     /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
     /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
     /// [`Error::OutOfMemory`]. [`Error::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
-    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+    pub fn with_options(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
 
-    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    /// [`Client::with_options`] with a subscription that misses nothing: it begins with the events of the client's own making.
     ///
     /// # Errors
     ///
-    /// As [`Client::new`].
+    /// As [`Client::with_options`].
     pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
         let events = Subscribers::default();
         let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
@@ -150,7 +161,7 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::new`].
+    /// As [`Client::with_options`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         fork::check::<P>()?;
         options.validate()?;

@@ -13,7 +13,7 @@
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri(); // mongodb://127.0.0.1:27017
 //! async_std::task::block_on(async {
-//!     let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+//!     let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
 //!     let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
 //!
 //!     // A handle: clones are of the same client, and tasks may have their own.
@@ -85,17 +85,15 @@ pub type Database = poolhouse_core::client::Database<AsyncStd>;
 
 /// The built-in resolver on async-std: see [`poolhouse_core::client::DnsResolver`].
 ///
-/// A `mongodb+srv://` string with options of the application's own:
+/// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
 /// ```no_run
-/// use poolhouse_async_std::{AsyncStd, Client, ClientOptions, DnsResolver};
-/// use std::sync::Arc;
+/// use poolhouse_async_std::Client;
 /// use std::time::Duration;
 ///
 /// # async_std::task::block_on(async {
-/// let resolver = Arc::new(DnsResolver::new(AsyncStd));
-/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
-/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// let uri = "mongodb+srv://cluster0.example.com/shop";
+/// let client = Client::new_with(uri, |options| options.timeout(Duration::from_secs(5))).await?;
 /// # client.close().await;
 /// # Ok::<(), poolhouse_async_std::Error>(())
 /// # })?;

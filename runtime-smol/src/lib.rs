@@ -14,7 +14,7 @@
 //!     # let uri = server.uri();
 //!     // let uri = "mongodb://127.0.0.1:27017";
 //!     smol::block_on(async {
-//!         let client = Client::new(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
+//!         let client = Client::with_options(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
 //!         let shop = client.database("shop");
 //!         shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1, "what": "tea" }] }).await?;
 //!         let reply = shop.run_command(doc! { "find": "orders" }).await?;
@@ -65,7 +65,7 @@
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
-//! let client = Client::connect(&uri).await?;
+//! let client = Client::new(&uri).await?;
 //! // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
 //! let options = CommandOptions::new()
 //!     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
@@ -86,7 +86,7 @@
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
-//! let client = Client::connect(&uri).await?;
+//! let client = Client::new(&uri).await?;
 //! match client.run_command("admin", doc! { "frobnicate": 1 }).await {
 //!     Err(Error::Command(refusal)) => {
 //!         assert_eq!(refusal.code, 59);
@@ -96,7 +96,7 @@
 //!     other => panic!("{other:?}"),
 //! }
 //!
-//! let error = Client::connect("mongodb://ann:pass:word@localhost").await.unwrap_err();
+//! let error = Client::new("mongodb://ann:pass:word@localhost").await.unwrap_err();
 //! assert_eq!(error.to_string(), "username and password must be percent-encoded (at byte 10)");
 //! # Ok::<(), Error>(())
 //! # })?;
@@ -174,7 +174,7 @@ pub use poolhouse_core::client::api::*;
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+/// let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
 /// // A handle: clones are of the same client, and tasks may have their own.
 /// let task = smol::spawn({
 ///     let client = client.clone();
@@ -212,7 +212,7 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::connect(&uri).await?;
+/// let client = Client::new(&uri).await?;
 /// // It goes back to the pool whatever happens.
 /// let id = client
 ///     .with_connection(async |connection| {
@@ -235,17 +235,15 @@ pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 
 /// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
 ///
-/// A `mongodb+srv://` string with options of the application's own:
+/// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
 /// ```no_run
-/// use poolhouse_smol::{Client, ClientOptions, DnsResolver, Smol};
-/// use std::sync::Arc;
+/// use poolhouse_smol::Client;
 /// use std::time::Duration;
 ///
 /// # smol::block_on(async {
-/// let resolver = Arc::new(DnsResolver::new(Smol));
-/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
-/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// let uri = "mongodb+srv://cluster0.example.com/shop";
+/// let client = Client::new_with(uri, |options| options.timeout(Duration::from_secs(5))).await?;
 /// # client.close().await;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
@@ -264,7 +262,7 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::new(ClientOptions::parse(&uri)?.default_database("shop"))?;
+/// let client = Client::with_options(ClientOptions::parse(&uri)?.default_database("shop"))?;
 /// let shop = client.default_database().expect("the options name one");
 /// shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
 ///

@@ -86,7 +86,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
             (Credential::new("new", PASSWORD), "admin.new"),
             (people, "people.a=b,c@d/e"),
         ] {
-            let client = Client::new(with(&server, credential)).expect("can be used");
+            let client = Client::with_options(with(&server, credential)).expect("can be used");
             list(&client).await.expect("gets in");
             list(&client).await.expect("is in");
             assert_eq!(seen(&server), [user], "{credential:?}");
@@ -95,7 +95,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
         }
         // Begun with hello, a conversation takes one command more.
         let (starts, goes_on) = (server.count_of("saslStart"), server.count_of("saslContinue"));
-        let client = Client::new(with(&server, ada)).expect("can be used");
+        let client = Client::with_options(with(&server, ada)).expect("can be used");
         list(&client).await.expect("gets in");
         assert_eq!((server.count_of("saslStart"), server.count_of("saslContinue")), (starts, goes_on + 1));
     });
@@ -114,7 +114,7 @@ fn connection_strings_say_who_is_calling() {
             (at("a=b%2Cc%40d%2Fe:p%40ss%3Aw%2Frd%25", "people"), "people.a=b,c@d/e"),
             (at("a=b%2Cc%40d%2Fe:p%40ss%3Aw%2Frd%25", "?authSource=people"), "people.a=b,c@d/e"),
         ] {
-            let client = Client::new(parsed(&uri).expect("it is right")).expect("can be used");
+            let client = Client::with_options(parsed(&uri).expect("it is right")).expect("can be used");
             list(&client).await.expect("gets in");
             assert_eq!(seen(&server), [user], "{uri}");
             client.close().await;
@@ -127,7 +127,7 @@ fn connection_strings_say_who_is_calling() {
 fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
     let server = server();
     let refused_by = |front: &str, rest: &str| {
-        let made = parsed(&format!("mongodb://{front}{}/{rest}", server.address())).and_then(Client::new);
+        let made = parsed(&format!("mongodb://{front}{}/{rest}", server.address())).and_then(Client::with_options);
         refused(made.map(|_| ()))
     };
     let unsupported = |name: &str, error: &Error| {
@@ -144,7 +144,7 @@ fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
     assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error:?}");
     assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Uri(_)));
     let forbidden = Credential::new("ada", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
-    let made = refused(Client::new(with(&server, forbidden)).map(|_| ()));
+    let made = refused(Client::with_options(with(&server, forbidden)).map(|_| ()));
     assert!(matches!(made, Error::Credential(AuthError::PasswordProhibited)), "{made:?}");
     assert_eq!(server.accepted_count(), 0);
 }
@@ -162,7 +162,7 @@ fn nobody_else_gets_in() {
             Credential::new("new", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_1),
         ];
         for credential in wrong {
-            let client = Client::new(with(&server, credential)).expect("can be used");
+            let client = Client::with_options(with(&server, credential)).expect("can be used");
             let error = refused(list(&client).await);
             let failure = failure(&error);
             assert_eq!(failure.error, AuthError::Refused { code: 18 });
@@ -175,7 +175,7 @@ fn nobody_else_gets_in() {
             client.close().await;
         }
         // Without a credential the connection stands, and is good for nothing.
-        let client = Client::new(options(&server)).expect("nobody");
+        let client = Client::with_options(options(&server)).expect("nobody");
         let Error::Command(error) = refused(list(&client).await) else { panic!("the command is refused") };
         assert_eq!(error.code, 13);
     });
@@ -188,7 +188,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         for (lie, error) in [
             (ScramLie::Nonce, AuthError::ServerNonce),
             (ScramLie::Signature, AuthError::ServerSignature),
@@ -213,16 +213,16 @@ fn plain_wants_privacy_or_force() {
     run(async {
         let ldap = Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain);
         let server = server();
-        let made = refused(Client::new(with(&server, ldap)).map(|_| ()));
+        let made = refused(Client::with_options(with(&server, ldap)).map(|_| ()));
         assert!(matches!(made, Error::Credential(AuthError::PlainWithoutTls)));
         let mut forced = with(&server, ldap);
         forced.allow_plain_without_tls = true;
-        let client = Client::new(forced).expect("forced");
+        let client = Client::with_options(forced).expect("forced");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&server), ["$external.ldap"]);
         let mut wrong = with(&server, Credential { password: Some("another pencil"), ..ldap });
         wrong.allow_plain_without_tls = true;
-        let client = Client::new(wrong).expect("forced");
+        let client = Client::with_options(wrong).expect("forced");
         assert_eq!(failure(&refused(list(&client).await)).error, AuthError::Refused { code: 18 });
     });
 }
@@ -238,7 +238,7 @@ fn unix_sockets_are_private() {
         let server = FakeServer::start(fake).expect("the fake server starts");
         let mut options = with(&server, Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain));
         options.hosts = vec![path.to_str().expect("text").to_owned()];
-        let client = Client::new(options).expect("private");
+        let client = Client::with_options(options).expect("private");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&server), ["$external.ldap"]);
     });
@@ -249,7 +249,7 @@ fn unix_sockets_are_private() {
 fn connection_lost_in_authentication_clears_the_pool() {
     run(async {
         let server = server();
-        let client = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         eventually("it is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).close());
         let error = refused(list(&client).await);
@@ -261,7 +261,7 @@ fn connection_lost_in_authentication_clears_the_pool() {
 
         // A code that says nothing of credentials keeps its meaning, and the server its words.
         client.close().await;
-        let client = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(91));
         let error = refused(list(&client).await);
         let failed = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
@@ -279,7 +279,7 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         eventually("the monitor streams", || server.look(|view| view.exhausting_count() == 1)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
         refused(list(&client).await);
@@ -299,7 +299,7 @@ fn compressed_replies_are_understood_in_authentication() {
         for password in [PASSWORD, "another pencil"] {
             let mut options = with(&server, Credential::new("ada", password));
             options.compressors = [Compressor::Zlib].into_iter().collect();
-            let client = Client::new(options).expect("can be used");
+            let client = Client::with_options(options).expect("can be used");
             match list(&client).await {
                 Ok(()) => assert_eq!((password, &seen(&server)[..]), (PASSWORD, &["admin.ada".to_owned()][..])),
                 Err(error) => {
@@ -322,7 +322,7 @@ fn monitors_do_not_authenticate() {
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         list(&client).await.expect("gets in");
         // Both of the monitor's, and the pool's.
         eventually("all three are there", || server.open_count() == 3).await;
@@ -349,7 +349,7 @@ fn members_of_a_set_are_authenticated_with_one_by_one() {
         set.server = users();
         let set = FakeReplicaSet::start(set).expect("the set starts");
         let uri = set.uri().replace("mongodb://", "mongodb://new:pencil%20of%20gr%C3%A4phite@");
-        let client = Client::new(parsed(&uri).expect("it is right")).expect("can be used");
+        let client = Client::with_options(parsed(&uri).expect("it is right")).expect("can be used");
         let primary = set.primary().expect("there is one");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&set.server(primary)), ["admin.new"]);
@@ -402,7 +402,7 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
         }
         let uri = format!("mongodb://ada:pencil%20of%20gr%C3%A4phite@{}/?authMechanism=PLAIN", server.address());
         tell(&ClientOptions::parse(&uri).expect("it is right"));
-        tell(&refused(Client::connect(&uri).await.map(|_| ())));
+        tell(&refused(Client::new(&uri).await.map(|_| ())));
         tell(&refused(ClientOptions::parse(&uri.replace("PLAIN", "PALIN"))));
 
         let mut secrets = vec!["pencil".to_owned(), "phite".to_owned()];
@@ -435,7 +435,7 @@ async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     let mut options = ClientOptions::parse(&uri).expect("it is right");
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.monitor.heartbeat_frequency = support::UNASKED;
-    let client = Client::new(options).expect("can be used");
+    let client = Client::with_options(options).expect("can be used");
     let begun = std::time::Instant::now();
     // The limit is short for a machine that is busy.
     while let Err(error) = client.warm_up(PATIENCE).await {
@@ -493,14 +493,14 @@ fn slow_commands_of_a_handshake_have_the_limit_each() {
 fn client_of_another_ones_options_has_its_credential() {
     run(async {
         let server = server();
-        let first = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let first = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         // The name of one option contains the user name `ada`.
         let shown = format!("{:?}", first.options()).replace("max_adaptive_retries", "");
         assert!(shown.contains("credential: Some") && !shown.contains("ada") && !shown.contains(PASSWORD), "{shown}");
         let options = first.options().clone();
         first.close().await;
         drop(first);
-        let second = Client::new(options).expect("can be used");
+        let second = Client::with_options(options).expect("can be used");
         list(&second).await.expect("gets in");
         assert_eq!(seen(&server), ["admin.ada"]);
         second.close().await;

@@ -249,7 +249,7 @@ fn clear_of_a_service_fails_nobody_who_waits() {
         let balancer = FakeBalancer::start(2).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 1;
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         balancer.route_to(Some(0));
         let mut held = client.check_out().await.expect("a connection");
         let waiting = smol::spawn({
@@ -335,7 +335,7 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         // It would take the place of the pool's.
         options.timeout = None;
         options.pool.wait_queue_timeout = Duration::from_millis(50);
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         // Those that are made have time for it.
         let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
         let mut transaction = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
@@ -363,7 +363,7 @@ fn load_survives_the_death_of_services() {
         let balancer = FakeBalancer::start(3).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 10;
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         let stop = alloc::sync::Arc::new(core::sync::atomic::AtomicBool::new(false));
         let tasks: Vec<_> = (0..20)
             .map(|_| {

@@ -130,7 +130,7 @@ fn options(address: SocketAddr, compressor: Option<Compressor>) -> ClientOptions
 fn client(address: SocketAddr, compressor: Option<Compressor>, connections: u32) -> Client {
     let mut options = options(address, compressor);
     options.pool.min_pool_size = connections;
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// Starts the threads of the executor and the reactor before the measurement, so it does not include them.

@@ -14,7 +14,7 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
     let mut options = ClientOptions::parse(&server.uri()).unwrap();
     options.pool.max_pool_size = 7;
     // The pools of seeds are made with the client, by this thread.
-    let client = metrics::with_local_recorder(&recorder, || Client::new(options)).unwrap();
+    let client = metrics::with_local_recorder(&recorder, || Client::with_options(options)).unwrap();
     let name = format!("db_client_connection_pool_name=\"{}\"", server.address());
     let value = |series: &str| {
         let text = rendered.render();

@@ -62,7 +62,7 @@ fn escaped(path: &Path) -> String {
 }
 
 fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 async fn ping(client: &Client) -> Result<(), Error> {
@@ -277,7 +277,7 @@ fn unix_socket_carries_no_tls() {
             escaped(&path),
             escaped(&world.folder.path().join("ca.pem"))
         );
-        let client = Client::connect(&uri).await.expect("the string is right");
+        let client = Client::new(&uri).await.expect("the string is right");
         ping(&client).await.expect("a ping");
         client.close().await;
         drop(server);
@@ -296,7 +296,7 @@ fn file_that_cannot_be_used_is_named_and_nothing_is_started() {
             ),
             ("&tlsCAFile=%2Fnowhere%2Fca.pem", "tlsCAFile"),
         ] {
-            let error = Client::new(world.options(&server, more)).map(drop).expect_err("no such file");
+            let error = Client::with_options(world.options(&server, more)).map(drop).expect_err("no such file");
             assert!(
                 matches!(&error, Error::Tls(TlsError::File { option: named, .. }) if *named == option),
                 "{error:?}"

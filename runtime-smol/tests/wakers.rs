@@ -67,12 +67,12 @@ fn client(server: &FakeServer) -> Client {
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.monitor.heartbeat_frequency = Duration::from_secs(600);
     options.timeout = Some(PATIENCE);
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// A client that never finds its server.
 fn lonely() -> Client {
-    Client::new(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
+    Client::with_options(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
 }
 
 fn ping() -> bson::Document {

@@ -180,7 +180,7 @@ fn options(uri: &str) -> ClientOptions {
 }
 
 fn client<P: Platform + Default>(server: &FakeServer) -> Client<P> {
-    Client::new(options(&server.uri())).expect("the options are right")
+    Client::with_options(options(&server.uri())).expect("the options are right")
 }
 
 async fn ping<P: Platform>(client: &Client<P>) {
@@ -351,7 +351,7 @@ fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
     let ca = ca.to_str().expect("text").replace('/', "%2F");
     let made = |server: &FakeServer, more: &str| {
         let options = options(&(server.uri() + more)).max_pool_size(CONNECTIONS);
-        Client::<P>::new(options).expect("the options are right")
+        Client::<P>::with_options(options).expect("the options are right")
     };
     let clients = [made(&servers[0], ""), made(&servers[1], &format!("&tls=true&tlsCAFile={ca}"))];
     connections_are_dropped(&servers, &clients);
@@ -439,9 +439,9 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
     block_on(ping(&client));
     let before = seen(&server);
     let refused = |line: &mut Line| {
-        let error = Client::<P>::new(client.options().clone()).expect_err("the runtime is the parent's");
+        let error = Client::<P>::with_options(client.options().clone()).expect_err("the runtime is the parent's");
         assert!(matches!(error, Error::Forked), "{error}");
-        let error = at_once(Client::<P>::connect(&server.uri())).expect_err("the runtime is the parent's");
+        let error = at_once(Client::<P>::new(&server.uri())).expect_err("the runtime is the parent's");
         assert!(matches!(error, Error::Forked), "{error}");
         let nowhere = ResolverConfig::new(vec![server.address()]);
         let found = at_once(DnsResolver::with_config(P::default(), nowhere).lookup_txt("db.example.com"));
@@ -458,7 +458,7 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
         |(), line| line.hear(),
     );
     // It is not for the parent.
-    let second = Client::<P>::new(client.options().clone()).expect("the parent may");
+    let second = Client::<P>::with_options(client.options().clone()).expect("the parent may");
     block_on(ping(&second));
     block_on(ping(&client));
     assert_eq!(seen(&server).0, before.0 + 2, "a monitor and a connection");
@@ -475,7 +475,7 @@ fn both_sides_work<P: Platform + Default>() {
     let mut uri = String::new();
     lines.read_line(&mut uri).expect("it tells where it is");
     let work = |(): (), line: &mut Line| {
-        let client = Client::<P>::new(options(uri.trim())).expect("nothing was made before the fork");
+        let client = Client::<P>::with_options(options(uri.trim())).expect("nothing was made before the fork");
         for _ in 0..20 {
             block_on(ping(&client));
         }

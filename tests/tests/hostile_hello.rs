@@ -141,7 +141,7 @@ impl Greeted {
         let address = server.address().to_string();
         server.set_state(ServerState::member(Role::Primary, "rs", &[&address], &address, Some(&address)));
         let options = ClientOptions::parse(&format!("mongodb://{address}/?replicaSet=rs")).expect("a right string");
-        let client = Client::new(options).expect("options that go together");
+        let client = Client::with_options(options).expect("options that go together");
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
         Self { server, client }
     }

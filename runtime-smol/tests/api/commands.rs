@@ -97,7 +97,7 @@ fn default_database_is_what_the_string_names_or_the_options_say() {
         let server = server();
         let address = server.address();
         let name = |uri: String| {
-            let client = smol::block_on(Client::connect(&uri)).expect("a right string");
+            let client = smol::block_on(Client::new(&uri)).expect("a right string");
             client.default_database().map(|database| database.name().to_owned())
         };
         assert_eq!(name(format!("mongodb://{address}")), None);

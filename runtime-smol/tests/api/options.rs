@@ -67,7 +67,7 @@ fn wrong_options_start_nothing() {
         for (name, wrong) in cases {
             let by_hand = refused(wrong(valid()).validate());
             assert!(by_hand.to_string().contains(name), "{name}: {by_hand}");
-            let error = refused(Client::new(wrong(valid())));
+            let error = refused(Client::with_options(wrong(valid())));
             assert_eq!(error.to_string(), by_hand.to_string());
             assert!(!matches!(error, Error::Operation(_)), "{error:?}");
         }

@@ -85,20 +85,20 @@ fn options_out_of_range_start_nothing() {
             let mut options = options(&server);
             options.pool.min_pool_size = 1;
             change(&mut options);
-            let error = refused(Client::new(options));
+            let error = refused(Client::with_options(options));
             let Error::Config(error) = error else { panic!("{name}: {error:?}") };
             assert!(error.to_string().contains(name), "{error}");
         }
         let mut named = options(&server);
         named.app_name = Some("n".repeat(129));
-        assert!(matches!(refused(Client::new(named)), Error::Metadata(_)));
-        assert!(matches!(refused(Client::new(ClientOptions::new("a:0"))), Error::Option(_)));
+        assert!(matches!(refused(Client::with_options(named)), Error::Metadata(_)));
+        assert!(matches!(refused(Client::with_options(ClientOptions::new("a:0"))), Error::Option(_)));
         for uri in
             ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {
-            assert!(matches!(refused(Client::connect(uri).await), Error::Uri(_)), "{uri}");
+            assert!(matches!(refused(Client::new(uri).await), Error::Uri(_)), "{uri}");
         }
-        assert!(matches!(refused(Client::connect("mongodb://a/?proxyHost=p").await), Error::Unsupported(_)));
+        assert!(matches!(refused(Client::new("mongodb://a/?proxyHost=p").await), Error::Unsupported(_)));
         assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::LookupNeeded)));
         // Whoever comes next is the first: nobody came before.
         let client = client(options(&server));
@@ -310,7 +310,7 @@ fn unix_socket_serves_like_tcp() {
         let server = FakeServer::start(fake).expect("the fake server starts");
         let address = path.to_str().expect("UTF-8").to_owned();
         let encoded = address.replace('/', "%2F");
-        let client = Client::connect(&format!("mongodb://{encoded}")).await.expect("a path is an address");
+        let client = Client::new(&format!("mongodb://{encoded}")).await.expect("a path is an address");
         ping(&client).await.expect("a ping");
         assert!(server.look(|view| view.open().all(|info| info.peer.is_none())));
         assert_eq!(client.servers()[0].address, address);

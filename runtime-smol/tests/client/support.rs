@@ -35,7 +35,7 @@ pub(crate) fn options(server: &FakeServer) -> ClientOptions {
 }
 
 pub(crate) fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// One attempt, without the client's own second one.

@@ -33,7 +33,7 @@ pub(crate) fn options(uri: &str) -> ClientOptions {
 }
 
 pub(crate) fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 pub(crate) async fn ping(client: &Client) -> Result<(), Error> {

@@ -35,7 +35,7 @@ fn client_finds_the_routers_and_their_addresses_by_name() {
         let mut options = options(&server, "&localThresholdMS=10000&maxPoolSize=7").await;
         assert_eq!((&options.hosts, options.pool.max_pool_size), (&hosts, 7));
         options.timeout = Some(PATIENCE);
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         assert_eq!(addresses(&client), hosts);
         eventually("each router is used", || routers.servers().iter().all(|router| router.count_of("hello") > 0)).await;
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
@@ -135,7 +135,7 @@ fn close_does_not_wait_for_the_next_lookup() {
         let routers = FakeMongoses::start(1).expect("they start");
         let hosts = hosts(&routers);
         let server = name_server(&[&hosts[0]]);
-        let client = Client::new(options(&server, "").await).expect("the options are right");
+        let client = Client::with_options(options(&server, "").await).expect("the options are right");
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
         let limit = async {
             smol::Timer::after(PATIENCE).await;

@@ -201,7 +201,7 @@ fn close_of_the_hub_ends_the_lookups() {
         let server = name_server(&["r0.example.test:1"]);
         let resolver = resolver(&server);
         let options = ClientOptions::resolve(&uri(""), Arc::clone(&resolver) as _).await.expect("hosts are found");
-        let client = poolhouse_smol::Client::new(options).expect("the options are right");
+        let client = poolhouse_smol::Client::with_options(options).expect("the options are right");
         let handles = Arc::strong_count(&resolver);
         // Time for its task to fall asleep, without which the test would prove less; it does not depend on it.
         smol::Timer::after(Duration::from_millis(50)).await;

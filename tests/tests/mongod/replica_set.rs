@@ -35,7 +35,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     // An operation has two attempts, so only one of them may be lost: to the fault, and not to a machine that is busy.
     options.monitor.connect_timeout = Duration::from_secs(10);
     options.pool.max_pool_size = 10;
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     // Blocking calls of the harness, on a thread of their own.
     let on = |work: fn(&mut MongodReplicaSet) -> Result<usize, Failure>| {
         let set = Arc::clone(&set);

@@ -14,7 +14,7 @@ const HOST_RULE_URI: &str =
     "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
 
 impl ClientOptions {
-    /// Checks what [`Client::new`](crate::client::Client::new) checks, and starts nothing. The files of the TLS options are not looked at.
+    /// Checks what [`Client::with_options`](crate::client::Client::with_options) checks, and starts nothing. The files of the TLS options are not looked at.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
 /// From a client's making to the end of its first ping.
 pub(super) async fn cold(server: SocketAddr) -> Duration {
     let start = Instant::now();
-    let client = Client::new(ClientOptions::new(server.to_string())).expect("valid options");
+    let client = Client::with_options(ClientOptions::new(server.to_string())).expect("valid options");
     exchange::ping(&client).await;
     let took = start.elapsed();
     client.close().await;

@@ -162,7 +162,7 @@ async fn connect<P: Platform + Default>(subject: &Hosted<P>) {
     rig.all_is_well().await;
     let uri = rig.server.uri();
     at_every_point(0, async |point| {
-        let done = point.reach(Client::<Probe<P>>::connect(&uri)).await;
+        let done = point.reach(Client::<Probe<P>>::new(&uri)).await;
         let over = done.is_some();
         if let Some(client) = done {
             let client = client.expect("a client");
