@@ -282,15 +282,15 @@ impl<P: Platform> Client<P> {
     /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections established, one at least, so
     /// that the first operations find them. Whether it is worth failing over is for the caller to say.
     ///
-    /// - `timeout`: zero is for ever; `serverSelectionTimeoutMS` limits the wait for the server besides.
+    /// - `timeout`: `None` is no limit; `serverSelectionTimeoutMS` limits the wait for the server besides.
     ///
     /// # Errors
     ///
     /// [`Error::Operation`]: no server or not so many connections in time, or a connection to it could not be established meanwhile:
     /// see [`Hub::warm_up`].
-    pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
+    pub async fn warm_up(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
-        let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
+        let deadline = self.deadline(timeout.into());
         Ok(self.inner.hub.warm_up(&self.wanted(None), Some(connections), deadline).await?)
     }
 

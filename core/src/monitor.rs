@@ -61,6 +61,7 @@ use core::time::Duration;
 pub use crate::machine::Stale;
 pub use action::{CheckOutcome, CheckReply, HelloKind, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
+pub(crate) use options::check_connect_timeout;
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;
 

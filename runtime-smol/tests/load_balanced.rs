@@ -334,7 +334,7 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         options.pool.max_pool_size = 3;
         // It would take the place of the pool's.
         options.timeout = None;
-        options.pool.wait_queue_timeout = Duration::from_millis(50);
+        options.pool.wait_queue_timeout = Some(Duration::from_millis(50));
         let client = Client::with_options(options).expect("the options are right");
         // Those that are made have time for it.
         let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");

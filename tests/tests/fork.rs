@@ -260,7 +260,7 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
             assert_forked(at_once(client.check_out_by(None)));
             assert_forked(at_once(client.database("admin").run_command(doc! { "ping": 1 })));
             assert_forked(at_once(client.with_connection(async |_| ())));
-            assert_forked(at_once(client.warm_up(Duration::ZERO)));
+            assert_forked(at_once(client.warm_up(None)));
             assert_forked(client.set_pool_options(client.pool_options()));
             assert!(at_once(client.hub().select_server(&Wanted::WRITE, None)).is_err());
             assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
@@ -535,7 +535,7 @@ fn session<P: Platform + Default>(server: &CqlServer, requests: u32) -> Session<
         new_connection_threshold: requests,
     };
     let mux = MuxOptions { local, remote: local, heartbeat_interval: Duration::ZERO, ..MuxOptions::DEFAULT };
-    let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(Duration::ZERO);
+    let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(None);
     Session::new(options).expect("the options are right")
 }
 

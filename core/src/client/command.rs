@@ -95,7 +95,7 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = self.limit(options.timeout.or(self.options().timeout));
+        let deadline = self.deadline(options.timeout.or(self.options().timeout));
         let policy = self.retry_policy(options.repeatable);
         let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
@@ -142,21 +142,14 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// The same of `timeoutMS`, where zero is for ever: that is said, too, so that the limits that it stands in for do not apply.
-    ///
-    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
-    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
-        if timeout.is_some_and(|timeout| timeout.is_zero()) { Some(Instant::MAX) } else { self.deadline(timeout) }
-    }
-
     /// The same by the client's options.
     pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.limit(self.options().timeout)
+        self.deadline(self.options().timeout)
     }
 
     /// Whether `socketTimeoutMS` limits each command: where no deadline does.
     pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
-        deadline.is_none() && self.options().socket_timeout.is_some_and(|limit| !limit.is_zero())
+        deadline.is_none() && self.options().socket_timeout.is_some()
     }
 
     /// Lets the time of `socketTimeoutMS` begin.

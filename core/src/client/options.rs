@@ -92,9 +92,9 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. `None`, the default, is for ever
-    /// as well, but leaves it to `socket_timeout` to limit each command. Where it or the operation's own limit applies,
-    /// `waitQueueTimeoutMS` does not.
+    /// `timeoutMS`: how long an operation may take in all, unless it has a timeout of its own; more than zero. `None`, the default, is no
+    /// limit. Where this or the operation's own timeout is set, `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply: [`Duration::MAX`], which is
+    /// what a connection string's `timeoutMS=0` is, switches those off.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
@@ -110,8 +110,8 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
-    /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if neither `timeout` nor the operation sets
+    /// a limit; more than zero. `None` is no limit. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
     /// with a longer time limit waits for the connection: then that limit does.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
@@ -264,7 +264,7 @@ impl ClientOptions {
             credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
-            timeout: given.timeout,
+            timeout: given.timeout.map(|limit| if limit.is_zero() { Duration::MAX } else { limit }),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
@@ -297,9 +297,9 @@ impl ClientOptions {
         Ok(None)
     }
 
-    /// How long each command of a connection's handshake may take; zero is for ever (CMAP-60).
-    pub(super) fn handshake_command_timeout(&self) -> Duration {
-        self.timeout.or(self.socket_timeout).unwrap_or_default()
+    /// How long each command of a connection's handshake may take (CMAP-60).
+    pub(super) fn handshake_command_timeout(&self) -> Option<Duration> {
+        self.timeout.or(self.socket_timeout)
     }
 
     /// Whether only these hosts can read what is sent to them.

@@ -43,7 +43,7 @@ impl<M: Memory> Pool<M> {
     fn deadline_of(&self, index: u32) -> Option<Instant> {
         let slot = self.waiters.get(index);
         let timeout = self.config.options.wait_queue_timeout;
-        let queue = (!timeout.is_zero()).then(|| slot.started.0.saturating_add(timeout));
+        let queue = timeout.map(|timeout| slot.started.0.saturating_add(timeout));
         let at = match self.waiters.list_of(index) {
             waiter::UNBOUND | waiter::BOUND if slot.deadline.is_some() => slot.deadline,
             // By the timeout of its time; it cannot be worked out anew.

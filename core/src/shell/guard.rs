@@ -350,7 +350,7 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
             None => {
                 // The clock is not looked at unless the time is likely to matter: that would be a third of what a check-out takes.
                 let crowded = hub.crowded.load(Ordering::Relaxed);
-                let timed = crowded || server.is_watched() || !hub.config().pool.options().max_idle_time.is_zero();
+                let timed = crowded || server.is_watched() || hub.config().pool.options().max_idle_time.is_some();
                 let at_hand = if timed { None } else { server.check_out_untimed() };
                 if let Some((connection, lease)) = at_hand {
                     let guard = |server| Guard::new(hub, server, lease, connection, deadline, false);

@@ -28,7 +28,8 @@ pub struct CommandOptions<'a> {
     /// Whether the client's read preference applies if there is none here.
     /// Default false.
     pub client_read_preference: bool,
-    /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
+    /// How long it may take in all; `None` is as long as the client's options allow. With it neither those nor `socketTimeoutMS` apply:
+    /// [`Duration::MAX`] is no limit.
     pub timeout: Option<Duration>,
     /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption,
     /// the end of `socketTimeoutMS` or a change of the server's state too, and not only when it was certainly never sent. Default false.
@@ -54,7 +55,7 @@ impl<'a> CommandOptions<'a> {
         Self { client_read_preference: true, ..self }
     }
 
-    /// With a time limit of its own; zero is for ever, and `socketTimeoutMS` does not apply either.
+    /// See [`timeout`](#structfield.timeout).
     #[must_use]
     pub const fn with_timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }

@@ -529,7 +529,7 @@ impl<R: Runtime> Server<R> {
             let now = pool.advance(now);
             if pool.check_in_as_new(now, &lease, health, observer) {
                 // The one that has been idle for longest is due no sooner than before, unless there was none.
-                let is_timed = !pool.config().options().max_idle_time.is_zero() && pool.counts().available == 1;
+                let is_timed = pool.config().options().max_idle_time.is_some() && pool.counts().available == 1;
                 return (waker, if is_timed { Owes::Perhaps } else { Owes::Nothing });
             }
             let result = pool.check_in(now, lease, health, observer);

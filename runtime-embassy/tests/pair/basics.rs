@@ -286,7 +286,8 @@ fn wait_queue_timeout_ends_a_wait() {
         let server = server();
         net.open_to(&server);
         let wait_queue_timeout = Duration::from_secs(40);
-        let pool = PoolOptions { max_pool_size: 1, wait_queue_timeout, ..PoolOptions::DEFAULT };
+        let pool =
+            PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(wait_queue_timeout), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, timeout: None, ..options(&server) });
         let held = rig.client.check_out().await.expect("a connection");
         let begun = clock::now();
@@ -306,7 +307,7 @@ fn idle_connections_are_closed_in_time() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
-        let pool = PoolOptions { max_idle_time: Duration::from_secs(60), ..PoolOptions::DEFAULT };
+        let pool = PoolOptions { max_idle_time: Some(Duration::from_secs(60)), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
         let guards = [rig.client.check_out().await, rig.client.check_out().await];
         drop(guards);
@@ -329,7 +330,8 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
-        let pool = PoolOptions { min_pool_size: 3, max_idle_time: Duration::from_secs(100), ..PoolOptions::DEFAULT };
+        let pool =
+            PoolOptions { min_pool_size: 3, max_idle_time: Some(Duration::from_secs(100)), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
         rig.client.warm_up(None).await.expect("it is filled");
         assert_eq!(rig.pool().counts.available, 3);

@@ -183,10 +183,10 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         let limit = Duration::from_millis(100);
         let client = client(options(&server).timeout(limit));
         // Warm, in its own time.
-        let for_ever = CommandOptions::new().with_timeout(Duration::ZERO);
-        client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("a ping");
+        let unlimited = CommandOptions::new().with_timeout(Duration::MAX);
+        client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await.expect("a ping");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
-        client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("it has all the time");
+        client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await.expect("it has all the time");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
         assert!(refused(client.run_command("admin", doc! { "ping": 1 }).await).is_timeout());
     });
@@ -246,24 +246,24 @@ fn command_that_cannot_be_one_waits_for_no_server() {
     });
 }
 
-/// `timeoutMS` of zero is for ever, and said: `socketTimeoutMS` does not apply beside it.
+/// `timeoutMS=0` in a string and `Duration::MAX` are a limit that never ends: `socketTimeoutMS` does not apply beside it.
 #[test]
-fn time_limit_of_zero_is_for_ever_whatever_the_socket_timeout_says() {
+fn longest_timeout_switches_the_socket_timeout_off() {
     run(async {
         let server = server();
         let limit = Duration::from_millis(150);
         let ping = || doc! { "ping": 1 };
-        let zero = CommandOptions::new().with_timeout(Duration::ZERO);
+        let unlimited = CommandOptions::new().with_timeout(Duration::MAX);
         let paced = client(options(&server).socket_timeout(limit));
-        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::ZERO));
+        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::MAX));
         let uri = format!("mongodb://{}/?socketTimeoutMS=150&timeoutMS=0", server.address());
         let by_string = client(ClientOptions::parse(&uri).expect("a right string"));
         for client in [&paced, &unhurried, &by_string] {
-            client.run_command_with("admin", ping(), zero).await.expect("a connection is there");
+            client.run_command_with("admin", ping(), unlimited).await.expect("a connection is there");
         }
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
         assert!(refused(paced.run_command("admin", ping()).await).is_timeout(), "nothing was said of its time");
-        paced.run_command_with("admin", ping(), zero).await.expect("the command says it");
+        paced.run_command_with("admin", ping(), unlimited).await.expect("the command says it");
         for client in [&unhurried, &by_string] {
             client.run_command("admin", ping()).await.expect("the client says it");
             let mut connection = client.check_out().await.expect("a connection");

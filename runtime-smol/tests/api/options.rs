@@ -111,7 +111,7 @@ fn pool_options_can_be_changed_while_the_client_lives() {
         let mut options = client.pool_options();
         options.max_pool_size = 2;
         // Time to establish, on any machine.
-        options.wait_queue_timeout = Duration::from_secs(60);
+        options.wait_queue_timeout = Some(Duration::from_secs(60));
         client.set_pool_options(options).expect("right");
         assert_eq!(client.pool_options(), options);
         let second = client.check_out().await.expect("there is room for two");

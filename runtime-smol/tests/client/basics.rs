@@ -79,7 +79,7 @@ fn options_out_of_range_start_nothing() {
             }),
             ("heartbeatFrequencyMS", |options| options.monitor.heartbeat_frequency = Duration::from_millis(499)),
             ("heartbeatFrequencyMS", |options| options.monitor.heartbeat_frequency = Duration::MAX),
-            ("connectTimeoutMS", |options| options.monitor.connect_timeout = Duration::MAX),
+            ("connectTimeoutMS", |options| options.monitor.connect_timeout = Some(Duration::MAX)),
         ];
         for (name, change) in cases {
             let mut options = options(&server);

@@ -13,7 +13,7 @@ fn streaming(server: &FakeServer) -> Client {
     let mut options = options(server);
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
     // Nobody's time limit comes to anybody's help.
-    options.monitor.connect_timeout = UNASKED;
+    options.monitor.connect_timeout = Some(UNASKED);
     client(options)
 }
 

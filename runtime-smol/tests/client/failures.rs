@@ -83,7 +83,7 @@ fn silent_server_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options);
         known(&client).await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -107,11 +107,11 @@ fn background_establishment_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(300);
+        options.monitor.connect_timeout = Some(Duration::from_millis(300));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
         // So that there is always another to be established.
-        options.pool.max_idle_time = Duration::from_millis(50);
+        options.pool.max_idle_time = Some(Duration::from_millis(50));
         let client = client(options);
         known(&client).await;
         let mut watch = Watch::of(&client);
@@ -159,7 +159,7 @@ fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
         let resolver = Arc::new(Moody::default());
         let mut options = ClientOptions::new(format!("a.test:{}", server.address().port()));
         options.monitor = support::options(&server).monitor;
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options.timeout(PATIENCE).resolver(Arc::<Moody>::clone(&resolver)));
         known(&client).await;
         resolver.silent.store(true, Ordering::SeqCst);
@@ -179,7 +179,7 @@ fn silent_listener_is_checked_again_and_never_known() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut options = poolhouse_smol::ClientOptions::new(listener.local_addr().expect("bound").to_string());
-        options.monitor.connect_timeout = Duration::from_millis(50);
+        options.monitor.connect_timeout = Some(Duration::from_millis(50));
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
         options.server_selection_timeout = Duration::from_millis(800);
         let (client, subscription) = Client::new_subscribed(options).expect("the options are right");
@@ -239,7 +239,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
         for (point, cause) in cases {
             let mut options = options(&server);
             options.app_name = Some(format!("{cause:?}"));
-            options.monitor.connect_timeout = Duration::from_millis(500);
+            options.monitor.connect_timeout = Some(Duration::from_millis(500));
             let client = client(options);
             known(&client).await;
             let mut watch = Watch::of(&client);

@@ -253,7 +253,7 @@ fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
         let server = server();
         let mut options = one(&server, FOR_EVER);
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options);
         let id = next_connection(&client).await;
         let mut watch = Watch::of(&client);

@@ -130,7 +130,7 @@ fn frozen_server_interrupts_operations_in_flight() {
             options.timeout = None;
             options.monitor.server_monitoring_mode = mode;
             options.monitor.heartbeat_frequency = Duration::from_millis(500);
-            options.monitor.connect_timeout = Duration::from_secs(2);
+            options.monitor.connect_timeout = Some(Duration::from_secs(2));
             options.pool.max_pool_size = 3;
             let client = client(options);
             ping(&client).await.expect("a ping");
@@ -246,7 +246,7 @@ fn idle_connections_are_closed_in_time() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.pool.max_idle_time = Duration::from_millis(50);
+        options.pool.max_idle_time = Some(Duration::from_millis(50));
         let client = client(options);
         let guards = [client.check_out().await, client.check_out().await, client.check_out().await];
         assert!(guards.iter().all(Result::is_ok));

@@ -14,7 +14,7 @@ use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 /// by a busy machine.
 fn watchful(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
-    options.monitor.connect_timeout = Duration::from_secs(2);
+    options.monitor.connect_timeout = Some(Duration::from_secs(2));
     options
 }
 

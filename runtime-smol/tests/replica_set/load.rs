@@ -57,7 +57,7 @@ fn counts_agree_after_seconds_of_failovers() {
         let set = set();
         let mut options = options(&set.uri());
         // Long enough that a busy machine is no further fault: each operation gets over one.
-        options.monitor.connect_timeout = Duration::from_secs(2);
+        options.monitor.connect_timeout = Some(Duration::from_secs(2));
         options.pool.max_pool_size = 10;
         let client = client(options);
         known(&client, &set).await;

@@ -81,7 +81,7 @@ async fn client(server: &DnsServer, more: &str) -> Client {
     let resolver = Arc::new(DnsResolver::with_config(Smol, config(server.address())));
     let mut options = ClientOptions::resolve(&uri(more), resolver).await.expect("hosts are found");
     options.monitor.heartbeat_frequency = Duration::from_secs(5);
-    options.monitor.connect_timeout = Duration::ZERO;
+    options.monitor.connect_timeout = None;
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.server_selection_timeout = Duration::from_secs(PATIENCE.as_secs() * HURRY);
     options.local_threshold = Duration::from_secs(1_000);

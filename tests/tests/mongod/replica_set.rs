@@ -33,7 +33,7 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let mut options = ClientOptions::parse(&lock(&set).uri())?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
     // An operation has two attempts, so only one of them may be lost: to the fault, and not to a machine that is busy.
-    options.monitor.connect_timeout = Duration::from_secs(10);
+    options.monitor.connect_timeout = Some(Duration::from_secs(10));
     options.pool.max_pool_size = 10;
     let client = Client::with_options(options)?;
     // Blocking calls of the harness, on a thread of their own.

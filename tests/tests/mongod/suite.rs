@@ -330,7 +330,7 @@ async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
 async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     let mongod = start()?;
     let mut options = polling(&mongod);
-    options.monitor.connect_timeout = Duration::from_secs(1);
+    options.monitor.connect_timeout = Some(Duration::from_secs(1));
     let client = Client::with_options(options)?;
     let held = in_use(&client).await?;
     let mut events = client.subscribe();

@@ -193,13 +193,14 @@ fn compressors_are_those_of_the_string_in_its_order() {
     assert_ne!(format!("{:?}", by_method.compressors), format!("{:?}", built().compressors));
 }
 
+/// `timeoutMS=0` is a limit that never ends, because it switches the other limits off.
 #[test]
-fn times_of_zero_are_for_ever_by_string_and_by_method() {
-    let zero = Duration::ZERO;
-    let by_method = built().timeout(zero).socket_timeout(zero);
-    assert_ne!(format!("{by_method:?}"), format!("{:?}", built()), "it was said");
-    assert_eq!(format!("{by_method:?}"), format!("{:?}", parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0")));
-    assert_eq!((by_method.timeout, by_method.socket_timeout), (Some(zero), None));
+fn times_of_zero_in_a_string_are_no_limits() {
+    let parsed =
+        parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0&connectTimeoutMS=0&maxIdleTimeMS=0&waitQueueTimeoutMS=0");
+    let by_method = built().timeout(Duration::MAX).connect_timeout(None);
+    assert_eq!(format!("{parsed:?}"), format!("{by_method:?}"));
+    parsed.validate().unwrap();
 }
 
 #[test]
@@ -230,6 +231,10 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             built().server_selection_timeout(Duration::from_micros(999)),
             "serverSelectionTimeoutMS is 0, but must be at least 1",
         ),
+        (built().timeout(Duration::ZERO), "timeoutMS is 0, but must be more than 0"),
+        (built().socket_timeout(Duration::ZERO), "socketTimeoutMS is 0, but must be more than 0"),
+        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0"),
+        (built().max_idle_time(Duration::ZERO), "maxIdleTimeMS is 0, but must be more than 0"),
         (built().zlib_compression_level(10), "zlibCompressionLevel is 10, but must be at most 9"),
         (
             built().read_preference(staleness(ReadMode::Nearest, 89)),

@@ -8,6 +8,7 @@ use crate::tls::TlsOptions;
 use crate::topology::{TopologyConfigError, TopologyOptions};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 const HOST_RULE: &str = "be host, host:port, [ipv6]:port, or the path of a unix socket";
 const HOST_RULE_URI: &str =
@@ -41,6 +42,11 @@ impl ClientOptions {
         }
         if self.server_selection_timeout.as_millis() == 0 {
             return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
+        }
+        for (option, limit) in [("timeoutMS", self.timeout), ("socketTimeoutMS", self.socket_timeout)] {
+            if limit == Some(Duration::ZERO) {
+                return Err(ConfigError::new(option, 0, "be more than 0").into());
+            }
         }
         if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
             return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());

@@ -289,7 +289,7 @@ impl Oracle {
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
                 // The idle time of connections that were returned without the clock is unknown, so it counts from now.
-                if !options.max_idle_time.is_zero() && core::mem::take(&mut self.untimed) {
+                if options.max_idle_time.is_some() && core::mem::take(&mut self.untimed) {
                     let now = self.now;
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
                 }
@@ -336,8 +336,7 @@ impl Oracle {
 
     /// Whether it was available for too long.
     pub(super) fn is_idle(&self, conn: &Conn) -> bool {
-        let idle = self.options.max_idle_time;
-        !idle.is_zero() && self.now > conn.since.saturating_add(idle)
+        self.options.max_idle_time.is_some_and(|idle| self.now > conn.since.saturating_add(idle))
     }
 
     pub(super) const fn total(&self) -> u32 {
