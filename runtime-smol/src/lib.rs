@@ -68,9 +68,9 @@
 //! let client = Client::new(&uri).await?;
 //! // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
 //! let options = CommandOptions::new()
-//!     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
-//!     .with_timeout(Duration::from_secs(2))
-//!     .repeatable();
+//!     .read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
+//!     .timeout(Duration::from_secs(2))
+//!     .idempotent(true);
 //! client.run_command_with("admin", doc! { "ping": 1 }, options).await?;
 //! # Ok::<(), poolhouse_smol::Error>(())
 //! # })?;
@@ -301,7 +301,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 ///     let session = session.clone();
 ///     smol::spawn(async move {
 ///         let values = [Value::Bytes(text.as_bytes())];
-///         let parameters = Parameters::new(Consistency::One).with_values(&values);
+///         let parameters = Parameters::new(Consistency::One).values(&values);
 ///         session.request(&Request::Query { text: "echo ?", parameters }).await
 ///     })
 /// };
@@ -347,7 +347,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 /// let id = outcome.prepared_id()?.expect("it was prepared");
 ///
 /// let values = [Value::Bytes(b"hello")];
-/// let parameters = Parameters::new(Consistency::LocalQuorum).with_values(&values);
+/// let parameters = Parameters::new(Consistency::LocalQuorum).values(&values);
 /// let execute = body(Opcode::Execute, |body| {
 ///     body.short_bytes(id)?;
 ///     parameters.write(body)

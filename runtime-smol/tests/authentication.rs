@@ -77,11 +77,11 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
     run(async {
         let server = server();
         let ada = Credential::new("ada", PASSWORD);
-        let people = Credential::new("a=b,c@d/e", "p@ss:w/rd%").with_source("people");
+        let people = Credential::new("a=b,c@d/e", "p@ss:w/rd%").source("people");
         for (credential, user) in [
             (ada, "admin.ada"),
-            (ada.with_mechanism(Mechanism::SCRAM_SHA_1), "admin.ada"),
-            (ada.with_mechanism(Mechanism::SCRAM_SHA_256), "admin.ada"),
+            (ada.mechanism(Mechanism::SCRAM_SHA_1), "admin.ada"),
+            (ada.mechanism(Mechanism::SCRAM_SHA_256), "admin.ada"),
             (Credential::new("old", PASSWORD), "admin.old"),
             (Credential::new("new", PASSWORD), "admin.new"),
             (people, "people.a=b,c@d/e"),
@@ -143,7 +143,7 @@ fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
     let error = refused_by("ada:s3cret@", "?authMechanism=PLAIN");
     assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error:?}");
     assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Uri(_)));
-    let forbidden = Credential::new("ada", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let forbidden = Credential::new("ada", "\u{7}").mechanism(Mechanism::SCRAM_SHA_256);
     let made = refused(Client::with_options(with(&server, forbidden)).map(|_| ()));
     assert!(matches!(made, Error::Credential(AuthError::PasswordProhibited)), "{made:?}");
     assert_eq!(server.accepted_count(), 0);
@@ -157,9 +157,9 @@ fn nobody_else_gets_in() {
         let wrong = [
             Credential::new("ada", "another pencil"),
             Credential::new("nobody", PASSWORD),
-            Credential::new("ada", PASSWORD).with_source("people"),
-            Credential::new("old", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256),
-            Credential::new("new", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_1),
+            Credential::new("ada", PASSWORD).source("people"),
+            Credential::new("old", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256),
+            Credential::new("new", PASSWORD).mechanism(Mechanism::SCRAM_SHA_1),
         ];
         for credential in wrong {
             let client = Client::with_options(with(&server, credential)).expect("can be used");
@@ -211,7 +211,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
 #[test]
 fn plain_wants_privacy_or_force() {
     run(async {
-        let ldap = Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain);
+        let ldap = Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain);
         let server = server();
         let made = refused(Client::with_options(with(&server, ldap)).map(|_| ()));
         assert!(matches!(made, Error::Credential(AuthError::PlainWithoutTls)));
@@ -236,7 +236,7 @@ fn unix_sockets_are_private() {
         let mut fake = users();
         fake.unix_path = Some(path.clone());
         let server = FakeServer::start(fake).expect("the fake server starts");
-        let mut options = with(&server, Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain));
+        let mut options = with(&server, Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain));
         options.hosts = vec![path.to_str().expect("text").to_owned()];
         let client = Client::with_options(options).expect("private");
         list(&client).await.expect("gets in");
@@ -354,7 +354,7 @@ fn members_of_a_set_are_authenticated_with_one_by_one() {
         list(&client).await.expect("gets in");
         assert_eq!(seen(&set.server(primary)), ["admin.new"]);
         let next = set.fail_over().expect("elected");
-        let again = CommandOptions::new().repeatable();
+        let again = CommandOptions::new().idempotent(true);
         let listed = client.run_command_with("admin", bson::doc! { "listDatabases": 1 }, again).await;
         listed.expect("gets in at the next one");
         assert_eq!(seen(&set.server(next)), ["admin.new"]);

@@ -89,7 +89,7 @@ fn load_balancer_is_not_monitored() {
         assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
         assert_eq!(pool(&client).state, PoolState::Ready);
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
-        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         client.run_command_with("admin", bson::doc! { "ping": 1 }, nearest).await.expect("another");
         // One connection in all, and one hello on it.
         let (one, other) = (balancer.backend(0), balancer.backend(1));
@@ -372,7 +372,7 @@ fn load_survives_the_death_of_services() {
                     let (mut well, mut failed) = (0_u32, 0_u32);
                     while !stop.load(core::sync::atomic::Ordering::Acquire) {
                         let outcome = client
-                            .run_command_with("admin", bson::doc! { "ping": 1 }, CommandOptions::new().repeatable())
+                            .run_command_with("admin", bson::doc! { "ping": 1 }, CommandOptions::new().idempotent(true))
                             .await;
                         match outcome {
                             Ok(_) => well += 1,

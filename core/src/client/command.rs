@@ -96,7 +96,7 @@ impl<P: Platform> Client<P> {
             None => options.read_preference,
         };
         let deadline = self.deadline(options.timeout.or(self.options().timeout));
-        let policy = self.retry_policy(options.repeatable);
+        let policy = self.retry_policy(options.idempotent);
         let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
@@ -115,11 +115,11 @@ impl<P: Platform> Client<P> {
     /// command only if both options are on.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
-    fn retry_policy(&self, repeatable: bool) -> RetryPolicy {
+    fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
         let options = self.options();
         RetryPolicy {
-            enabled: options.retry_reads && (repeatable || options.retry_writes),
-            repeatable,
+            enabled: options.retry_reads && (idempotent || options.retry_writes),
+            idempotent,
             max_adaptive_retries: options.max_adaptive_retries,
             enable_overload_retargeting: options.enable_overload_retargeting,
         }

@@ -64,13 +64,13 @@ pub struct ClientOptions {
     /// `readPreference`, `readPreferenceTags`, `maxStalenessSeconds`. Default primary.
     ///
     /// Commands go to a server that accepts writes all the same unless their own options say otherwise; see
-    /// [`CommandOptions::with_client_read_preference`](super::CommandOptions::with_client_read_preference).
+    /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
     /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
     pub read_concern_level: Option<String>,
     /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
     pub write_concern: WriteConcern,
-    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::repeatable) is attempted again. Another command, of which the
+    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::idempotent) is attempted again. Another command, of which the
     /// client does not know whether it reads or writes, is attempted again only with both this and `retry_writes`, and only if it was never sent or
     /// an overloaded server refused it. Default true.
     pub retry_reads: bool,
@@ -283,7 +283,7 @@ impl ClientOptions {
     #[cfg(feature = "auth")]
     pub(super) fn login(&self) -> Result<Option<Login>, Error> {
         let Some(credential) = self.credential.clone() else { return Ok(None) };
-        let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
+        let login = Login::new(credential)?.allow_plain_without_tls(self.allow_plain_without_tls);
         if login.needs_privacy() && !self.is_private() {
             return Err(Error::Credential(AuthError::PlainWithoutTls));
         }

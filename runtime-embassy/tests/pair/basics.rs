@@ -150,7 +150,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         rig.ping().await.expect("a ping");
         server.inject(FaultRule::once(Fault::Silence).on_command("ping"));
         let begun = clock::now();
-        let limited = CommandOptions::new().with_timeout(Duration::from_secs(7));
+        let limited = CommandOptions::new().timeout(Duration::from_secs(7));
         let mut reply = [0; 256];
         let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, limited);
         let error = refused(net.jumping(Duration::from_secs(30), || server.count_of("ping") == 2, ping).await);
@@ -187,12 +187,12 @@ fn clients_time_limit_ends_an_operation() {
 
 /// A command that may be run twice has a second attempt after an error of the server's state; any other has none.
 #[test]
-fn only_a_repeatable_command_is_run_twice() {
+fn only_an_idempotent_command_is_run_twice() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
         rig.ping().await.expect("a ping");
-        for (options, succeeds) in [(CommandOptions::new(), false), (CommandOptions::new().repeatable(), true)] {
+        for (options, succeeds) in [(CommandOptions::new(), false), (CommandOptions::new().idempotent(true), true)] {
             server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(91));
             let mut reply = [0; 256];
             let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, options);

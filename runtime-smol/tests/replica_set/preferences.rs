@@ -9,7 +9,7 @@ use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, 
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 fn preferring(preference: ReadPreference<'_>) -> CommandOptions<'_> {
-    CommandOptions::new().with_read_preference(preference)
+    CommandOptions::new().read_preference(preference)
 }
 
 fn tagged() -> FakeReplicaSet {

@@ -181,7 +181,7 @@ impl Load {
                 let (succeeded, ended, errors) = (Arc::clone(&succeeded), Arc::clone(&ended), Arc::clone(&errors));
                 smol::spawn(async move {
                     while !stop.load(Ordering::Acquire) {
-                        let options = CommandOptions::new().repeatable();
+                        let options = CommandOptions::new().idempotent(true);
                         let outcome = if task.is_multiple_of(2) {
                             insert(&client, options).await
                         } else {

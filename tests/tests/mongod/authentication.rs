@@ -94,7 +94,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     }
     // Forced, the password is sent; this server asks no directory.
     let mut plain = ClientOptions::parse(&mongod.uri())?;
-    plain.credential = Some(ADA.with_mechanism(Mechanism::Plain).into());
+    plain.credential = Some(ADA.mechanism(Mechanism::Plain).into());
     plain.allow_plain_without_tls = true;
     let error = refused(who(&Client::with_options(plain)?).await)?;
     let Error::Operation(OperationError::Authentication(failure)) = &error else {
@@ -166,7 +166,7 @@ pub(super) async fn insert(client: &Client) -> Outcome {
     let begun = Instant::now();
     loop {
         let insert = doc! { "insert": "c", "documents": [{}] };
-        match client.run_command_with("db", insert, CommandOptions::new().repeatable()).await {
+        match client.run_command_with("db", insert, CommandOptions::new().idempotent(true)).await {
             Ok(_) => return Ok(()),
             Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),

@@ -317,7 +317,7 @@ impl Shared {
 }
 
 async fn operation(client: &Client, task: usize) -> Result<(), Error> {
-    let options = CommandOptions::new().with_timeout(DEADLINE).repeatable();
+    let options = CommandOptions::new().timeout(DEADLINE).idempotent(true);
     let (database, command) = if task.is_multiple_of(2) {
         ("db", doc! { "insert": "load", "documents": [{}] })
     } else {

@@ -71,7 +71,7 @@ impl Deployment {
 
 fn with(credential: Credential<'_>, mechanism: Option<Mechanism>) -> Credential<'_> {
     match mechanism {
-        Some(mechanism) => credential.with_mechanism(mechanism),
+        Some(mechanism) => credential.mechanism(mechanism),
         None => credential,
     }
 }

@@ -150,7 +150,7 @@ fn credential_of_the_string_is_said_by_a_method() {
     use crate::auth::{Credential, Mechanism, ScramMechanism};
     let by_string = ClientOptions::parse("mongodb://ann:hunter2@a/?authSource=b&authMechanism=SCRAM-SHA-1").unwrap();
     let mechanism = Mechanism::Scram(ScramMechanism::Sha1);
-    let by_method = built().credential(Credential::new("ann", "hunter2").with_source("b").with_mechanism(mechanism));
+    let by_method = built().credential(Credential::new("ann", "hunter2").source("b").mechanism(mechanism));
     let (by_string, by_method) = (format!("{by_string:?}"), format!("{by_method:?}"));
     assert_eq!(by_string, by_method);
     assert!(!by_string.contains("hunter2"), "{by_string}");
@@ -161,7 +161,7 @@ fn credential_of_the_string_is_said_by_a_method() {
 #[test]
 fn plain_without_tls_is_refused_by_validate() {
     use crate::auth::{Credential, Mechanism};
-    let options = built().credential(Credential::new("ann", "hunter2").with_mechanism(Mechanism::Plain));
+    let options = built().credential(Credential::new("ann", "hunter2").mechanism(Mechanism::Plain));
     let error = options.validate().unwrap_err();
     assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));

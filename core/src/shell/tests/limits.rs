@@ -214,7 +214,7 @@ fn o5_the_limit_of_the_client_applies_to_a_connection_for_an_operation_without_a
 /// A hub whose connections say three commands, and the peer answers each after 800 ms.
 #[cfg(feature = "auth")]
 fn open_slow(connect_timeout: Option<Duration>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
-    let scram = Credential::new("lovelace", super::login::PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let scram = Credential::new("lovelace", super::login::PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
     let (bench, hub, server) = open_as(|config| {
         config.connect_timeout = connect_timeout;
         config.command_timeout = Some(SECOND);

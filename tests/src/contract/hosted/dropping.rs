@@ -57,7 +57,7 @@ async fn run_raw_command<P: Platform>(client: &Client<P>) -> Result<String, Erro
 }
 
 async fn run_command_within<P: Platform>(client: &Client<P>) -> Result<String, Error> {
-    let options = CommandOptions::new().with_timeout(PATIENCE);
+    let options = CommandOptions::new().timeout(PATIENCE);
     let reply = client.run_command_with("db", bson::doc! { "find": "one" }, options).await?;
     Ok(first_id(&reply).to_owned())
 }
