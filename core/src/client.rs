@@ -253,12 +253,6 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// The pool of the first server, if there is one: of the only one, where there are no others. [`Client::servers`] has those of all.
-    #[must_use]
-    pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
-        self.servers().first().map(|server| server.pool)
-    }
-
     /// Listens to everything that happens from now on. For a reader that is behind up to 1,024 events are kept
     /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of descriptions of servers ([`SUBSCRIPTION_BYTES`](crate::shell::SUBSCRIPTION_BYTES)).
     #[must_use]
@@ -268,7 +262,7 @@ impl<P: Platform> Client<P> {
 
     /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 

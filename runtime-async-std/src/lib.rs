@@ -22,7 +22,7 @@
 //!         async move { client.run_command("admin", doc! { "ping": 1 }).await }
 //!     });
 //!     assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
-//!     let id = client.with_connection(async |connection| connection.connection_id()).await?;
+//!     let id = client.with_connection(async |connection| Ok::<_, Error>(connection.connection_id())).await?;
 //!     assert_eq!(client.check_out().await?.connection_id(), id);
 //!
 //!     let Some(Notice::Event { at, event }) = pools.next().await else { panic!("the client has begun") };

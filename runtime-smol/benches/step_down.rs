@@ -103,7 +103,7 @@ async fn turned(events: &mut Subscription, server: &FakeServer) -> poolhouse_smo
             panic!("the client ended, or events were lost");
         };
         if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &*event {
-            if *address == wanted && new.get().server_type() == ServerType::RsSecondary {
+            if *address == wanted && new.server_type() == ServerType::RsSecondary {
                 return at;
             }
         }

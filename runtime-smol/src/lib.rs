@@ -186,7 +186,7 @@ pub use poolhouse_core::client::api::*;
 ///     println!("{}: {:?}, {} connections idle", server.address, server.server_type, server.pool.counts.available);
 /// }
 /// let topology = client.topology();
-/// assert!(topology.get().has_writable_server());
+/// assert!(topology.has_writable_server());
 /// client.close().await;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
@@ -220,7 +220,7 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 ///         connection.run_command("admin", doc! { "hello": 1 }).await?;
 ///         Ok::<_, poolhouse_smol::Error>(connection.connection_id())
 ///     })
-///     .await??;
+///     .await?;
 ///
 /// // Or by hand: dropping it returns it.
 /// let mut connection = client.check_out().await?;

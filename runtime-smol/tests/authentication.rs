@@ -170,7 +170,7 @@ fn nobody_else_gets_in() {
             let established = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
             assert_eq!((failure.check_out, error.check_out()), (established, Some(&established)));
             assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
-            let pool = client.pool_snapshot().expect("a server");
+            let pool = client.servers()[0].pool;
             assert!(pool.generation >= 1, "{pool:?}");
             client.close().await;
         }
@@ -250,13 +250,17 @@ fn connection_lost_in_authentication_clears_the_pool() {
     run(async {
         let server = server();
         let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
-        eventually("it is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready)).await;
+        eventually("it is known", || {
+            client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+        })
+        .await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).close());
         let error = refused(list(&client).await);
         let lost = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: false };
         assert_eq!(error.check_out(), Some(&lost));
         assert!(error.is_retryable(), "nothing was asked of the server yet");
-        eventually("it is cleared", || client.pool_snapshot().is_some_and(|pool| pool.generation == 1)).await;
+        eventually("it is cleared", || client.servers().first().is_some_and(|server| server.pool.generation == 1))
+            .await;
         list(&client).await.expect("once more");
 
         // A code that says nothing of credentials keeps its meaning, and the server its words.
@@ -461,7 +465,7 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
                 assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
                 let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded };
                 assert_eq!(error.check_out(), Some(&expected), "{limit}, {command:?}");
-                let pool = client.pool_snapshot().expect("a server");
+                let pool = client.servers()[0].pool;
                 assert_eq!(pool.counts.pending, 0);
                 assert_eq!(pool.state, if overloaded { PoolState::Ready } else { PoolState::Paused });
                 drop(held);

@@ -52,7 +52,7 @@ async fn two_of_each<'c>(balancer: &FakeBalancer, client: &'c Client) -> [[Conne
 }
 
 fn pool(client: &Client) -> PoolSnapshot {
-    client.pool_snapshot().expect("a server")
+    client.servers()[0].pool
 }
 
 fn pool_events(events: &mut Subscription) -> Vec<PoolEvent> {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 #[test]
@@ -29,7 +29,7 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
         let seen = client
             .with_connection(async |connection| {
                 connection.run_command("admin", bson::doc! { "ping": 1 }).await.unwrap();
-                (count("idle"), count("used"))
+                Ok::<_, Error>((count("idle"), count("used")))
             })
             .await
             .unwrap();

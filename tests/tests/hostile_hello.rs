@@ -166,8 +166,8 @@ impl Greeted {
             smol::Timer::after(Duration::from_millis(10)).await;
         }
         let topology = self.client.topology();
-        let primary = topology.get().servers().next().expect("the primary");
-        assert_eq!(topology.get().topology_type(), TopologyType::ReplicaSetWithPrimary);
+        let primary = topology.servers().next().expect("the primary");
+        assert_eq!(topology.topology_type(), TopologyType::ReplicaSetWithPrimary);
         assert!(
             primary.tags().all(|(name, _)| names.iter().any(|known| known == name)),
             "the client has processed a reply with these tags"

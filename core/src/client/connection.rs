@@ -65,10 +65,13 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::check_out`]; what `work` returns is passed on.
-    pub async fn with_connection<T>(&self, work: impl AsyncFnOnce(&mut Connection<'_, P>) -> T) -> Result<T, Error> {
+    /// Those of [`Client::check_out`], and those of `work`.
+    pub async fn with_connection<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection<'_, P>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut connection = self.check_out().await?;
-        Ok(work(&mut connection).await)
+        work(&mut connection).await
     }
 }
 

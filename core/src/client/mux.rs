@@ -228,7 +228,7 @@ impl<P: Platform> Session<P> {
 
     /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 

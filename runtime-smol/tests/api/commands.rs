@@ -228,7 +228,10 @@ fn connection_by_read_preference_is_to_such_a_member() {
         let mut connection = client.check_out_preferring(ReadPreference::of(ReadMode::Secondary)).await.expect("one");
         connection.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
         assert_eq!(set.server(primary).count_of("ping"), 0);
-        let id = client.with_connection(async |connection| connection.connection_id()).await.expect("a connection");
+        let id = client
+            .with_connection(async |connection| Ok::<_, Error>(connection.connection_id()))
+            .await
+            .expect("a connection");
         assert_eq!(id, 1, "the primary's first");
     });
 }

@@ -86,7 +86,7 @@ fn warm_client_has_its_connections_before_the_first_operation() {
             let server = server();
             let client = client(options(&server).min_pool_size(least).max_pool_size(3));
             client.warm_up(Duration::from_secs(60)).await.expect("a server and its connections");
-            let counts = client.pool_snapshot().expect("a server").counts;
+            let counts = client.servers()[0].pool.counts;
             assert!(counts.available + counts.in_use >= there, "{counts:?}");
             client.close().await;
             assert!(!refused(client.warm_up(Duration::from_secs(60)).await).is_timeout(), "closed at once");

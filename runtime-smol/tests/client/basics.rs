@@ -59,7 +59,7 @@ fn sixty_four_tasks_share_ten_connections() {
         assert!(most > 2, "only {most} connections: nothing was shared");
         at_rest(&server, &client, 1).await;
         assert_eq!(server.count_of("ping"), (TASKS * PINGS + 1) as u64);
-        let snapshot = client.pool_snapshot().expect("a server");
+        let snapshot = client.servers()[0].pool;
         assert_eq!((snapshot.state, snapshot.generation), (PoolState::Ready, 0));
         client.close().await;
     });
@@ -140,20 +140,17 @@ fn with_connection_keeps_one_connection_and_returns_it() {
                     guard.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
                     ids.push(guard.connection_id());
                 }
-                ids
+                Ok::<_, Error>(ids)
             })
             .await
             .expect("a connection");
         assert_eq!(ids, [1, 1, 1]);
         at_rest(&server, &client, 1).await;
-        let error: Result<(), Error> = client
-            .with_connection(async |guard| guard.run_command("a", bson::doc! { "no": 1 }).await)
-            .await
-            .expect("one")
-            .map(drop);
+        let error: Result<(), Error> =
+            client.with_connection(async |guard| guard.run_command("a", bson::doc! { "no": 1 }).await).await.map(drop);
         assert!(matches!(refused(error), Error::Command(error) if error.code == 59));
         at_rest(&server, &client, 1).await;
-        assert_eq!(client.pool_snapshot().expect("a server").counts.available, 1);
+        assert_eq!(client.servers()[0].pool.counts.available, 1);
         client.close().await;
     });
 }
@@ -172,7 +169,7 @@ fn refused_command_tells_what_the_server_told_and_keeps_the_connection() {
         assert_eq!(error.labels, ["RetryableError", "Other"]);
         assert!(error.message.is_some());
         ping(&client).await.expect("a ping");
-        assert_eq!(client.pool_snapshot().expect("a server").counts.total(), 1);
+        assert_eq!(client.servers()[0].pool.counts.total(), 1);
         assert_eq!(server.accepted_count(), 2);
         client.close().await;
     });
@@ -284,8 +281,10 @@ fn snapshot_shows_server_and_pool() {
             let client = client.clone();
             async move { ping(&client).await }
         });
-        super::support::eventually("one waits", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 1))
-            .await;
+        super::support::eventually("one waits", || {
+            client.servers().first().is_some_and(|server| server.pool.counts.waiting == 1)
+        })
+        .await;
         let [status] = &client.servers()[..] else { panic!("one server") };
         assert_eq!(status.address, server.address().to_string());
         assert_eq!(status.server_type, ServerType::Standalone);
@@ -362,7 +361,7 @@ fn waiting_for_a_connection_ends_at_the_deadline() {
             assert!(error.is_timeout());
             assert!(begun.elapsed() >= timeout);
         }
-        assert_eq!(client.pool_snapshot().expect("a server").counts.waiting, 0);
+        assert_eq!(client.servers()[0].pool.counts.waiting, 0);
         drop(guard);
         ping(&client).await.expect("a ping");
         client.close().await;
@@ -477,7 +476,10 @@ fn load_balancer_is_not_checked_and_cleared_by_service() {
         let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
         assert!(matches!(cleared, PoolEvent::PoolCleared { service_id: Some(_), .. }), "{cleared:?}");
         ping(&client).await.expect("a ping");
-        assert_eq!(client.pool_snapshot().map(|pool| (pool.state, pool.generation)), Some((PoolState::Ready, 0)));
+        assert_eq!(
+            client.servers().first().map(|server| (server.pool.state, server.pool.generation)),
+            Some((PoolState::Ready, 0))
+        );
         at_rest(&server, &client, 0).await;
         client.close().await;
     });

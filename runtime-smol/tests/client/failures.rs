@@ -19,8 +19,10 @@ use std::time::Instant;
 async fn known(client: &Client) {
     // It asks for checks, should the first not keep within a short connectTimeoutMS, and for none afterwards.
     client.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
-    eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
-        .await;
+    eventually("the server is known", || {
+        client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+    })
+    .await;
 }
 
 /// Pings until a handshake keeps within a short connectTimeoutMS, which a busy machine may not do at once.
@@ -221,7 +223,7 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
             ["PoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed", "PoolReady", "ConnectionCheckedOut"];
         let places: Vec<_> = order.iter().map(|name| names.iter().position(|each| each == name)).collect();
         assert!(places.is_sorted() && places[0].is_some(), "{names:?}");
-        assert_eq!(client.pool_snapshot().expect("a server").generation, 1);
+        assert_eq!(client.servers()[0].pool.generation, 1);
         client.close().await;
     });
 }
@@ -336,7 +338,7 @@ fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
                     let changed = watch.seen.iter().filter(|event| matches!(event, Event::Sdam(_))).count();
                     assert_eq!(changed > 0, marks, "{name}: {:#?}", watch.seen);
                     assert_eq!(count(&names, "PoolCleared"), usize::from(clears), "{name}: {names:?}");
-                    let generation = client.pool_snapshot().expect("a server").generation;
+                    let generation = client.servers()[0].pool.generation;
                     assert_eq!(generation, u64::from(clears), "{name}");
                     client.close().await;
                 }));

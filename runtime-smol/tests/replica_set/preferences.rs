@@ -213,7 +213,7 @@ fn connection_to_a_single_member_lets_it_answer() {
         let find = || doc! { "find": "c" };
         client.check_out().await.expect("a connection").run_command("db", find()).await.expect("a read");
         let read = client.with_connection(async |connection| connection.run_command("db", find()).await);
-        read.await.expect("a connection").expect("a read");
+        read.await.expect("a read");
         let nearest = client.check_out_preferring(ReadPreference::of(ReadMode::Nearest)).await;
         nearest.expect("a connection").run_command("db", find()).await.expect("a read");
         let primary = client.check_out_preferring(ReadPreference::of(ReadMode::Primary)).await;

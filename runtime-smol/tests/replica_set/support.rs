@@ -152,7 +152,7 @@ pub(crate) async fn next(
 pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -> bool {
     let Event::Sdam(event) = event else { return false };
     if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &**event {
-        *address == server.address().to_string() && new.get().server_type() == expected
+        *address == server.address().to_string() && new.server_type() == expected
     } else {
         false
     }

@@ -30,7 +30,7 @@ pub(super) async fn connections_read_from_secondaries() -> Outcome {
     let read = async |connection: &mut crate::runtime::Connection<'_>| {
         connection.run_command("db", doc! { "find": "c" }).await
     };
-    let reply = direct.with_connection(read).await??;
+    let reply = direct.with_connection(read).await?;
     assert_eq!(reply.get_document("cursor")?.get_array("firstBatch")?.len(), 1, "{reply}");
     direct.close().await;
     Ok(())

@@ -157,7 +157,7 @@ async fn kill_one(mongod: &Mongod, command: &str) -> Outcome {
 async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outcome {
     let begun = Instant::now();
     loop {
-        let counts = client.pool_snapshot().ok_or("no server")?.counts;
+        let counts = client.servers()[0].pool.counts;
         let open = mongod.server_status_connections()?.others();
         let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
         if quiet && open == monitoring + u64::from(counts.total()) {
@@ -233,7 +233,7 @@ fn operation(error: &Error) -> Result<OperationError, String> {
 
 /// Waits until a load has filled a pool of ten.
 async fn is_full(client: &Client) -> Outcome {
-    let full = || Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 10));
+    let full = || Ok(client.servers().first().is_some_and(|server| server.pool.counts.total() == 10));
     eventually("the pool is full", full).await
 }
 
@@ -285,7 +285,7 @@ async fn documents_are_inserted_and_found() -> Outcome {
         return Err("a refusal by the server".into());
     };
     assert_eq!((error.code, error.code_name.as_deref()), (59, Some("CommandNotFound")));
-    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 1);
+    assert_eq!(client.servers()[0].pool.counts.total(), 1);
     client.close().await;
     Ok(())
 }
@@ -535,7 +535,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
         mongod.kill9()?;
         next(&mut events, "PoolCleared", is_cleared).await?;
         eventually("its connections are closed", || {
-            Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0))
+            Ok(client.servers().first().is_some_and(|server| server.pool.counts.total() == 0))
         })
         .await?;
         mongod.restart()?;
@@ -550,7 +550,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
     is_full(&client).await?;
     assert!(load.end().await > 0, "nobody noticed");
     counts_agree(&mongod, &client, 2).await?;
-    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 10);
+    assert_eq!(client.servers()[0].pool.counts.total(), 10);
     client.close().await;
     eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await
 }
@@ -575,7 +575,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
         })
         .collect();
     eventually("four are in flight and four wait", || {
-        let waiting = client.pool_snapshot().map(|pool| pool.counts.waiting);
+        let waiting = client.servers().first().map(|server| server.pool.counts.waiting);
         Ok(waiting == Some(4) && under_way(&mongod, "ping")?.len() == 4)
     })
     .await?;
@@ -614,7 +614,10 @@ async fn shut_down_server_clears_the_pool() -> Outcome {
     mongod.shutdown()?;
     next(&mut events, "PoolCleared", is_cleared).await?;
     eventually("its connections are closed", || {
-        Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0 && pool.state == PoolState::Paused))
+        Ok(client
+            .servers()
+            .first()
+            .is_some_and(|server| server.pool.counts.total() == 0 && server.pool.state == PoolState::Paused))
     })
     .await?;
     mongod.restart()?;

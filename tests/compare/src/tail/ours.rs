@@ -14,7 +14,7 @@ use std::time::Instant;
 async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
     let options = ClientOptions::new(server.to_string()).max_pool_size(max).min_pool_size(min);
     let (client, mut events) = Client::new_subscribed(options).expect("valid options");
-    let is_ready = || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready);
+    let is_ready = || client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready);
     while !is_ready() {
         events.next().await.expect("the client lives");
     }
