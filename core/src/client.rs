@@ -28,7 +28,7 @@ mod tests;
 pub use command::CommandOptions;
 pub use connection::Connection;
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError};
+pub use error::{CommandError, Error, OptionError, SetupError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -75,7 +75,7 @@ use tasks::Tasks;
 ///   the parent closes stays open for its server.
 /// - its pools are cleared as soon as anything notices the fork, or by [`Client::reset_after_fork`].
 /// - go on with a client of the child's own, `Client::with_options(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
-///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`Error::Forked`]:
+///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`SetupError::Forked`]:
 ///   fork before the first client is made and before anything else of the runtime is used, or `exec` after it.
 ///
 /// A fork is noticed without a system call, by a counter that a handler of `pthread_atfork` changes in the child. Whoever forks past the C library
@@ -108,7 +108,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
+    /// Those of [`ClientOptions::resolve`]: [`SetupError::Uri`], [`SetupError::Unsupported`], [`SetupError::Credential`], [`SetupError::Seedlist`]; and those of
     /// [`Client::with_options`].
     pub async fn new(uri: &str) -> Result<Self, Error> {
         Self::new_with(uri, |options| options).await
@@ -137,9 +137,9 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
-    /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
-    /// [`Error::OutOfMemory`]. [`Error::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
+    /// As [`ClientOptions::validate`]: [`SetupError::Config`], [`SetupError::Option`], [`SetupError::Topology`], [`SetupError::Metadata`], [`SetupError::Credential`];
+    /// with the feature `tls`, `SetupError::Tls` for options that contradict each other and for a file that cannot be read or used.
+    /// [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
     pub fn with_options(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -199,7 +199,7 @@ impl<P: Platform> Client<P> {
             events.logs().warn_of_options(warning);
         }
         let runtime = runtime.with_resolver(options.resolver.clone());
-        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| SetupError::OutOfMemory)?;
         let hub = Arc::new(hub);
         fork::begin::<P>()?;
         let platform = hub.runtime().platform();
@@ -299,7 +299,7 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
         if self.is_inherited() {
             return Err(Error::Operation(OperationError::Forked));

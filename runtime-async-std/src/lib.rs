@@ -73,7 +73,7 @@ pub use poolhouse_core::client::api::*;
 ///
 /// async-std's executor and its reactor, which it shares with smol, start once in a process, so a process forks before its first client and before it
 /// uses anything else of async-std's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its
-/// operations fail at once, and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
+/// operations fail at once, and the parent's goes on. A further one is refused ([`SetupError::Forked`]). More of it
 /// [there](poolhouse_core::client::Client#forking).
 pub type Client = poolhouse_core::client::Client<AsyncStd>;
 

@@ -197,7 +197,7 @@ pub use poolhouse_core::client::api::*;
 ///
 /// smol's global executor and its reactor start once in a process, so a process forks before its first client and before it uses anything else of
 /// smol's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its operations fail at once, also under
-/// [`smol::block_on`], and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
+/// [`smol::block_on`], and the parent's goes on. A further one is refused ([`SetupError::Forked`]). More of it
 /// [there](poolhouse_core::client::Client#forking).
 pub type Client = poolhouse_core::client::Client<Smol>;
 

@@ -15,7 +15,7 @@ use poolhouse_smol::poolhouse_core::shell::{LoginFailure, OperationError};
 #[cfg(feature = "zlib")]
 use poolhouse_smol::poolhouse_core::uri::Compressor;
 use poolhouse_smol::poolhouse_core::wire::AuthError;
-use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, SetupError};
 #[cfg(feature = "zlib")]
 use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
@@ -131,21 +131,24 @@ fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
         refused(made.map(|_| ()))
     };
     let unsupported = |name: &str, error: &Error| {
-        assert!(matches!(error, Error::Credential(AuthError::MechanismUnsupported { .. })), "{error:?}");
+        assert!(
+            matches!(error, Error::Setup(SetupError::Credential(AuthError::MechanismUnsupported { .. }))),
+            "{error:?}"
+        );
         assert_eq!(error.to_string(), format!("the mechanism {name} is not supported"));
     };
     unsupported("GSSAPI", &refused_by("ada%40realm@", "?authMechanism=GSSAPI"));
     unsupported("MONGODB-AWS", &refused_by("", "?authMechanism=MONGODB-AWS"));
     let oidc = "?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s";
     unsupported("MONGODB-OIDC", &refused_by("", oidc));
-    assert!(matches!(refused_by("ada@", ""), Error::Credential(AuthError::PasswordMissing)));
-    assert!(matches!(refused_by("ada:@", ""), Error::Credential(AuthError::PasswordMissing)));
+    assert!(matches!(refused_by("ada@", ""), Error::Setup(SetupError::Credential(AuthError::PasswordMissing))));
+    assert!(matches!(refused_by("ada:@", ""), Error::Setup(SetupError::Credential(AuthError::PasswordMissing))));
     let error = refused_by("ada:s3cret@", "?authMechanism=PLAIN");
-    assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error:?}");
-    assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Uri(_)));
+    assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{error:?}");
+    assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Setup(SetupError::Uri(_))));
     let forbidden = Credential::new("ada", "\u{7}").mechanism(Mechanism::SCRAM_SHA_256);
     let made = refused(Client::with_options(with(&server, forbidden)).map(|_| ()));
-    assert!(matches!(made, Error::Credential(AuthError::PasswordProhibited)), "{made:?}");
+    assert!(matches!(made, Error::Setup(SetupError::Credential(AuthError::PasswordProhibited))), "{made:?}");
     assert_eq!(server.accepted_count(), 0);
 }
 
@@ -214,7 +217,7 @@ fn plain_wants_privacy_or_force() {
         let ldap = Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain);
         let server = server();
         let made = refused(Client::with_options(with(&server, ldap)).map(|_| ()));
-        assert!(matches!(made, Error::Credential(AuthError::PlainWithoutTls)));
+        assert!(matches!(made, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))));
         let mut forced = with(&server, ldap);
         forced.allow_plain_without_tls = true;
         let client = Client::with_options(forced).expect("forced");

@@ -9,7 +9,9 @@ use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, TlsError, TlsWarning};
+use poolhouse_smol::{
+    Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
+};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
 use poolhouse_tests::patience::{PATIENCE, run};
@@ -298,7 +300,7 @@ fn file_that_cannot_be_used_is_named_and_nothing_is_started() {
         ] {
             let error = Client::with_options(world.options(&server, more)).map(drop).expect_err("no such file");
             assert!(
-                matches!(&error, Error::Tls(TlsError::File { option: named, .. }) if *named == option),
+                matches!(&error, Error::Setup(SetupError::Tls(TlsError::File { option: named, .. })) if *named == option),
                 "{error:?}"
             );
             let text = format!("{error} {error:?}");

@@ -25,7 +25,7 @@ use bson::doc;
 use futures_lite::future::block_on;
 use poolhouse_async_std::AsyncStd;
 use poolhouse_core::client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
-use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform};
+use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
 use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
@@ -445,9 +445,9 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
     let before = seen(&server);
     let refused = |line: &mut Line| {
         let error = Client::<P>::with_options(client.options().clone()).expect_err("the runtime is the parent's");
-        assert!(matches!(error, Error::Forked), "{error}");
+        assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
         let error = at_once(Client::<P>::new(&server.uri())).expect_err("the runtime is the parent's");
-        assert!(matches!(error, Error::Forked), "{error}");
+        assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
         let nowhere = ResolverConfig::new(vec![server.address()]);
         let found = at_once(DnsResolver::with_config(P::default(), nowhere).lookup_txt("db.example.com"));
         assert!(matches!(found, Err(LookupError::Other(_))), "{found:?}");
@@ -578,12 +578,12 @@ fn session_is_inert<P: Platform + Default>() {
         |session, line| {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
             assert!(session.hosts().is_empty());
-            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Forked)));
-            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Forked)));
+            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Setup(SetupError::Forked))));
+            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Setup(SetupError::Forked))));
             assert!(events.try_next().is_none() && at_once(events.next()).is_none());
             assert!(at_once(session.subscribe().next()).is_none());
             assert!(format!("{session:?}").contains("Session"));
-            assert!(matches!(Session::<P>::new(session.options().clone()), Err(Error::Forked)));
+            assert!(matches!(Session::<P>::new(session.options().clone()), Err(Error::Setup(SetupError::Forked))));
             at_once(session.close());
             line.say();
             line.hear();

@@ -8,7 +8,7 @@
 
 pub use super::{
     ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
-    WriteConcern,
+    SetupError, WriteConcern,
 };
 #[cfg(feature = "auth")]
 pub use crate::auth::{Credential, Mechanism, OwnedCredential, ScramMechanism};

@@ -36,7 +36,7 @@ pub use status::{ConnectionStatus, HostStatus};
 
 use super::fork::Bound;
 use super::tasks::Tasks;
-use super::{CloseOnDrop, Error, Net, Platform, fork, lock};
+use super::{CloseOnDrop, Error, Net, Platform, SetupError, fork, lock};
 use crate::Instant;
 use crate::shell::{EventRef, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 #[cfg(feature = "tls")]
@@ -93,7 +93,7 @@ impl<P: Platform + Default> Session<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`SessionOptions::validate`]; with the feature `tls`, `Error::Tls` for a file that cannot be read or used. [`Error::Forked`] in the child of a
+    /// Those of [`SessionOptions::validate`]; with the feature `tls`, `SetupError::Tls` for a file that cannot be read or used. [`SetupError::Forked`] in the child of a
     /// fork: see [`Client`](super::Client#forking). Nothing was started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
@@ -175,11 +175,11 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Option`]: nothing has changed. [`Error::Forked`].
+    /// [`SetupError::Config`], [`SetupError::Option`]: nothing has changed. [`SetupError::Forked`].
     pub fn set_hosts(&self, hosts: &[HostAddress]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(Error::Forked);
+            return Err(SetupError::Forked.into());
         }
         options::check_hosts(hosts)?;
         shared.put_hosts(hosts)
@@ -196,11 +196,11 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`]: an option is out of its range; nothing has changed. [`Error::Forked`].
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`SetupError::Forked`].
     pub fn set_mux_options(&self, options: MuxOptions) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(Error::Forked);
+            return Err(SetupError::Forked.into());
         }
         options.validate()?;
         let (now, mut changes) = (shared.now(), Changes::default());

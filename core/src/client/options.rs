@@ -10,8 +10,8 @@ mod validate;
 pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
 
-use super::Error;
 use super::srv::Srv;
+use super::{Error, SetupError};
 #[cfg(feature = "auth")]
 use crate::auth::{AuthError, OwnedCredential};
 use crate::dns::{Resolver, SrvQuestion};
@@ -179,12 +179,12 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
-    /// [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
+    /// [`SetupError::Uri`]: the string is wrong. [`SetupError::Credential`]: it lacks a password, or names a mechanism that is not supported.
+    /// [`SetupError::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
+    /// [`SetupError::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
     /// credentials without the feature `auth`, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?, uri)
+        Self::of(&ConnectionString::parse(uri).map_err(|error| SetupError::Uri(Box::new(error)))?, uri)
     }
 
     /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
@@ -196,17 +196,17 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::parse`]; [`Error::Seedlist`]: the lookup failed, or found what may not be used.
+    /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or found what may not be used.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
-        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
+        let uri = ConnectionString::parse(text).map_err(|error| SetupError::Uri(Box::new(error)))?;
         let (uri, srv) = match SrvQuestion::of(&uri) {
             None => (uri, None),
             Some(question) => {
                 let found = question.look_up(&uri, &*resolver, fastrand::u64(..)).await;
-                let (uri, answer) = found.map_err(|error| Error::Seedlist(Box::new(error)))?;
+                let (uri, answer) = found.map_err(|error| SetupError::Seedlist(Box::new(error)))?;
                 (uri, Some(Srv { question, ttl: answer.ttl }))
             }
         };
@@ -216,18 +216,18 @@ impl ClientOptions {
     /// The options of a string that was parsed, and whose hosts are there. `text`: as it was written.
     fn of(uri: &ConnectionString, text: &str) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
-            return Err(Error::LookupNeeded);
+            return Err(SetupError::LookupNeeded.into());
         }
         #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
-            return Err(Error::Unsupported("credentials"));
+            return Err(SetupError::Unsupported("credentials").into());
         }
         #[cfg(not(feature = "tls"))]
         if uri.tls() {
-            return Err(Error::Unsupported("TLS, in a build without the feature tls"));
+            return Err(SetupError::Unsupported("TLS, in a build without the feature tls").into());
         }
         if uri.proxy().is_some() {
-            return Err(Error::Unsupported("proxyHost"));
+            return Err(SetupError::Unsupported("proxyHost").into());
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
@@ -285,7 +285,7 @@ impl ClientOptions {
         let Some(credential) = self.credential.clone() else { return Ok(None) };
         let login = Login::new(credential)?.allow_plain_without_tls(self.allow_plain_without_tls);
         if login.needs_privacy() && !self.is_private() {
-            return Err(Error::Credential(AuthError::PlainWithoutTls));
+            return Err(SetupError::Credential(AuthError::PlainWithoutTls).into());
         }
         Ok(Some(login))
     }

@@ -1,7 +1,7 @@
 //! What errors say, and what nothing says: secrets.
 
 use super::support::refused;
-use poolhouse_smol::{Client, ClientOptions, Error};
+use poolhouse_smol::{Client, ClientOptions, Error, SetupError};
 
 /// Each says what is wrong, and where or with which option.
 #[test]
@@ -29,7 +29,7 @@ fn refused_string_says_what_is_wrong_and_where() {
     ];
     for (uri, told) in cases {
         let error = refused(smol::block_on(Client::new(uri)));
-        assert!(matches!(error, Error::Uri(_)), "{uri}: {error:?}");
+        assert!(matches!(error, Error::Setup(SetupError::Uri(_))), "{uri}: {error:?}");
         assert_eq!(error.to_string(), told, "{uri}");
     }
 }

@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode, SetupError};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 
 #[test]
@@ -86,20 +86,26 @@ fn options_out_of_range_start_nothing() {
             options.pool.min_pool_size = 1;
             change(&mut options);
             let error = refused(Client::with_options(options));
-            let Error::Config(error) = error else { panic!("{name}: {error:?}") };
+            let Error::Setup(SetupError::Config(error)) = error else { panic!("{name}: {error:?}") };
             assert!(error.to_string().contains(name), "{error}");
         }
         let mut named = options(&server);
         named.app_name = Some("n".repeat(129));
-        assert!(matches!(refused(Client::with_options(named)), Error::Metadata(_)));
-        assert!(matches!(refused(Client::with_options(ClientOptions::new("a:0"))), Error::Option(_)));
+        assert!(matches!(refused(Client::with_options(named)), Error::Setup(SetupError::Metadata(_))));
+        assert!(matches!(
+            refused(Client::with_options(ClientOptions::new("a:0"))),
+            Error::Setup(SetupError::Option(_))
+        ));
         for uri in
             ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {
-            assert!(matches!(refused(Client::new(uri).await), Error::Uri(_)), "{uri}");
+            assert!(matches!(refused(Client::new(uri).await), Error::Setup(SetupError::Uri(_))), "{uri}");
         }
-        assert!(matches!(refused(Client::new("mongodb://a/?proxyHost=p").await), Error::Unsupported(_)));
-        assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::LookupNeeded)));
+        assert!(matches!(
+            refused(Client::new("mongodb://a/?proxyHost=p").await),
+            Error::Setup(SetupError::Unsupported(_))
+        ));
+        assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::Setup(SetupError::LookupNeeded))));
         // Whoever comes next is the first: nobody came before.
         let client = client(options(&server));
         ping(&client).await.expect("a ping");

@@ -176,7 +176,7 @@ impl SessionOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] and [`Error::Option`] name the option, its value and the rule; with the feature `tls`, `Error::Tls`.
+    /// [`SetupError::Config`](crate::client::SetupError::Config) and [`SetupError::Option`](crate::client::SetupError::Option) name the option, its value and the rule; with the feature `tls`, `SetupError::Tls`.
     pub fn validate(&self) -> Result<(), Error> {
         self.config(Distance::Local)?;
         check_hosts(&self.hosts)?;

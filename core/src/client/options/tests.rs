@@ -23,7 +23,10 @@ fn tls_is_as_the_string_says() {
 fn tls_is_refused_by_a_build_without_it() {
     for uri in ["mongodb://a/?tls=true", "mongodb://a/?ssl=true", "mongodb://a/?tlsCAFile=x"] {
         let error = ClientOptions::parse(uri).map(drop).expect_err("it cannot be");
-        assert!(matches!(error, Error::Unsupported(_)) && alloc::format!("{error}").contains("TLS"), "{error}");
+        assert!(
+            matches!(error, Error::Setup(SetupError::Unsupported(_))) && alloc::format!("{error}").contains("TLS"),
+            "{error}"
+        );
     }
     assert!(ClientOptions::parse("mongodb://a/?tls=false").is_ok());
 }
@@ -136,7 +139,10 @@ fn every_option_of_connection_strings_has_its_method() {
             }
             Said::Feature(uri) => match ClientOptions::parse(uri) {
                 Ok(options) => assert_ne!(format!("{options:?}"), default, "{name} is passed over in silence"),
-                Err(error) => assert!(matches!(error, Error::Unsupported(_) | Error::LookupNeeded), "{name}: {error}"),
+                Err(error) => assert!(
+                    matches!(error, Error::Setup(SetupError::Unsupported(_) | SetupError::LookupNeeded)),
+                    "{name}: {error}"
+                ),
             },
             Said::WithoutEffect(query) => assert_eq!(format!("{:?}", parsed(query)), default, "{name}"),
         }
@@ -163,7 +169,7 @@ fn plain_without_tls_is_refused_by_validate() {
     use crate::auth::{Credential, Mechanism};
     let options = built().credential(Credential::new("ann", "hunter2").mechanism(Mechanism::Plain));
     let error = options.validate().unwrap_err();
-    assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error}");
+    assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
     options.clone().allow_plain_without_tls(true).validate().unwrap();
     options.tls(TlsOptions::default()).validate().unwrap();
@@ -177,7 +183,7 @@ fn security_9_plain_is_refused_with_tls_that_does_not_verify_the_server() {
     for option in ["&tlsInsecure=true", "&tlsAllowInvalidCertificates=true", "&tlsAllowInvalidHostnames=true"] {
         let options = ClientOptions::parse(&string(option)).unwrap();
         let error = options.validate().unwrap_err();
-        assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{option}: {error}");
+        assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{option}: {error}");
         options.allow_plain_without_tls(true).validate().unwrap();
     }
     for option in ["", "&tlsInsecure=false", "&tlsAllowInvalidHostnames=false", "&tlsDisableOCSPEndpointCheck=true"] {
@@ -292,7 +298,7 @@ fn library_of_a_long_platform_is_told_all_the_same() {
 fn password_without_a_file_is_refused_by_validate() {
     let tls = TlsOptions { certificate_key_file_password: Some("hunter2".into()), ..TlsOptions::default() };
     let error = built().tls(tls).validate().unwrap_err();
-    assert!(matches!(error, Error::Tls(crate::tls::TlsError::PasswordWithoutFile)), "{error}");
+    assert!(matches!(error, Error::Setup(SetupError::Tls(crate::tls::TlsError::PasswordWithoutFile))), "{error}");
 }
 
 #[test]
@@ -300,7 +306,7 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
     let error = ClientOptions::new("mongodb://ann:hunter2@a").validate().unwrap_err();
     let told = format!("{error} {error:?}");
     assert!(told.contains("ClientOptions::parse") && !told.contains("hunter2"), "{told}");
-    let Error::Option(error) = error else { panic!("{error}") };
+    let Error::Setup(SetupError::Option(error)) = error else { panic!("{error}") };
     assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
     assert!(error.rule().starts_with("be host"));
     assert_eq!(*error, OptionError::new("hosts", "[redacted]", error.rule()));
@@ -309,7 +315,7 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
 #[test]
 fn what_stands_before_an_at_sign_of_a_host_is_not_shown() {
     let error = ClientOptions::new("ann:hunter2@a").validate().unwrap_err();
-    let Error::Option(error) = error else { panic!("{error}") };
+    let Error::Setup(SetupError::Option(error)) = error else { panic!("{error}") };
     assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
     assert!(!error.rule().contains("ClientOptions::parse"), "it is no connection string: {error}");
 }

@@ -19,9 +19,9 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`Error::Config`] and
-    /// [`Error::Option`] tell the value and the rule, [`Error::Topology`] and [`Error::Metadata`] the rule.
-    /// [`Error::Credential`]: what is missing or not supported, and nothing secret. With the feature `tls`, `Error::Tls` for options that want
+    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`SetupError::Config`](crate::client::SetupError::Config) and
+    /// [`SetupError::Option`](crate::client::SetupError::Option) tell the value and the rule, [`SetupError::Topology`](crate::client::SetupError::Topology) and [`SetupError::Metadata`](crate::client::SetupError::Metadata) the rule.
+    /// [`SetupError::Credential`](crate::client::SetupError::Credential): what is missing or not supported, and nothing secret. With the feature `tls`, `SetupError::Tls` for options that want
     /// another one.
     pub fn validate(&self) -> Result<(), Error> {
         self.pool.validate()?;
