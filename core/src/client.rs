@@ -62,30 +62,18 @@ use tasks::Tasks;
 
 /// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
 ///
-/// # Forking
+/// An adapter names it after its platform, as `poolhouse_smol::Client`:
 ///
-/// Clients and their connections are not fork-safe: the sockets that a child of `fork` inherits are its parent's too, and the threads that run
-/// the client's tasks are not there. The parent goes on as if nothing had happened. In the child
+/// ```ignore
+/// let client = Client::new("mongodb://localhost:27017/shop").await?;
+/// client.database("shop").run_command(doc! { "insert": "orders", "documents": [{ "what": "tea" }] }).await?;
 ///
-/// - an inherited client is inert. Its operations, those on connections that were checked out before, and those that were under way fail at their next
-///   poll with [`OperationError::Forked`], before a lock or a socket is touched; nobody wakes who waits. Its
-///   subscriptions have ended. [`Client::close`] and whatever else would change something does nothing.
-/// - all of it may be dropped. Sockets are neither closed nor taken from the reactor, which both would be heard by the parent: the child's copies of
-///   their descriptors are leaked, and go with the child, or when it calls `exec` (a platform opens them with `CLOEXEC`). Until then a connection that
-///   the parent closes stays open for its server.
-/// - its pools are cleared as soon as anything notices the fork, or by [`Client::reset_after_fork`].
-/// - go on with a client of the child's own, `Client::with_options(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
-///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`SetupError::Forked`]:
-///   fork before the first client is made and before anything else of the runtime is used, or `exec` after it.
+/// // Several commands on one connection; a drop returns it.
+/// let mut connection = client.check_out().await?;
+/// connection.run_command("shop", doc! { "find": "orders" }).await?;
+/// ```
 ///
-/// A fork is noticed without a system call, by a counter that a handler of `pthread_atfork` changes in the child. Whoever forks past the C library
-/// (`clone` by itself, `_Fork`, `vfork`) is not noticed, and must `exec`. A future that waits in the child on another thing of the runtime, such as a timer,
-/// takes its parent's events from it: run the child's on another executor, or none.
-///
-/// Whoever drives the pools of this crate without a client resets each in the child by
-/// [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork), which gives up all connections.
-///
-/// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+/// Not for use on both sides of a `fork`: see the guide [`forking`](crate::guide::forking).
 pub struct Client<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -139,7 +127,7 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// As [`ClientOptions::validate`]: [`SetupError::Config`], [`SetupError::Option`], [`SetupError::Topology`], [`SetupError::Metadata`], [`SetupError::Credential`];
     /// with the feature `tls`, `SetupError::Tls` for options that contradict each other and for a file that cannot be read or used.
-    /// [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
+    /// [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of a fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
     pub fn with_options(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -335,7 +323,7 @@ impl<P: Platform> Client<P> {
 
 impl<P: Platform> Client<P> {
     /// For the child of a fork: gives up all connections of an inherited client, so that its pools are empty. Elsewhere it does nothing, and says
-    /// so. The client is of no more use afterwards than before: see [`Client`](Self#forking).
+    /// so. The client is of no more use afterwards than before: see the guide [`forking`](crate::guide::forking).
     ///
     /// The first operation that fails there, and the first look at the servers, do the same by themselves.
     ///

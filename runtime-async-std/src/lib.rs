@@ -56,6 +56,7 @@
 //!
 //! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
 //! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
 //! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
@@ -69,12 +70,7 @@ pub use poolhouse_core::client::api::*;
 
 /// A MongoDB client on async-std: see [`poolhouse_core::client::Client`] for what it does.
 ///
-/// # Forking
-///
-/// async-std's executor and its reactor, which it shares with smol, start once in a process, so a process forks before its first client and before it
-/// uses anything else of async-std's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its
-/// operations fail at once, and the parent's goes on. A further one is refused ([`SetupError::Forked`]). More of it
-/// [there](poolhouse_core::client::Client#forking).
+/// A process forks before its first client, and before it uses anything else of async-std: see the guide [`forking`](poolhouse_core::guide::forking).
 pub type Client = poolhouse_core::client::Client<AsyncStd>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].

@@ -151,6 +151,7 @@
 //!
 //! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
 //! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
 //! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
@@ -193,12 +194,7 @@ pub use poolhouse_core::client::api::*;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 ///
-/// # Forking
-///
-/// smol's global executor and its reactor start once in a process, so a process forks before its first client and before it uses anything else of
-/// smol's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its operations fail at once, also under
-/// [`smol::block_on`], and the parent's goes on. A further one is refused ([`SetupError::Forked`]). More of it
-/// [there](poolhouse_core::client::Client#forking).
+/// A process forks before its first client, and before it uses anything else of smol: see the guide [`forking`](poolhouse_core::guide::forking).
 pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].

@@ -55,7 +55,8 @@ use std::sync::Mutex;
 
 /// A session: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
 ///
-/// In the child of a fork an inherited session is inert, as a [`Client`](super::Client#forking) is: its requests fail with [`RequestError::Forked`].
+/// In the child of a fork an inherited session is inert, and its requests fail with [`RequestError::Forked`]: see the guide
+/// [`forking`](crate::guide::forking).
 pub struct Session<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -94,7 +95,7 @@ impl<P: Platform + Default> Session<P> {
     /// # Errors
     ///
     /// Those of [`SessionOptions::validate`]; with the feature `tls`, `SetupError::Tls` for a file that cannot be read or used. [`SetupError::Forked`] in the child of a
-    /// fork: see [`Client`](super::Client#forking). Nothing was started.
+    /// fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
