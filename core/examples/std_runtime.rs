@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 
 async fn ping(server: &str) -> Result<(), Error> {
     let uri = if server.contains("://") { server.to_owned() } else { format!("mongodb://{server}") };
-    let client = Client::<Std>::connect(&uri).await?;
+    let client = Client::<Std>::new(&uri).await?;
     for which in ["with selection and connecting that took", "a second ping took"] {
         let begun = Instant::now();
         client.run_command("admin", bson::doc! { "ping": 1 }).await?;

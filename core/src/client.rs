@@ -28,7 +28,7 @@ mod tests;
 pub use command::CommandOptions;
 pub use connection::Connection;
 pub use database::Database;
-pub use error::{CommandError, Error, OptionError};
+pub use error::{CommandError, Error, OptionError, SetupError};
 pub use events::Events;
 pub use fork::Socket;
 pub use net::{Net, Stream};
@@ -62,30 +62,18 @@ use tasks::Tasks;
 
 /// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
 ///
-/// # Forking
+/// An adapter names it after its platform, as `poolhouse_smol::Client`:
 ///
-/// Clients and their connections are not fork-safe: the sockets that a child of `fork` inherits are its parent's too, and the threads that run
-/// the client's tasks are not there. The parent goes on as if nothing had happened. In the child
+/// ```ignore
+/// let client = Client::new("mongodb://localhost:27017/shop").await?;
+/// client.database("shop").run_command(doc! { "insert": "orders", "documents": [{ "what": "tea" }] }).await?;
 ///
-/// - an inherited client is inert. Its operations, those on connections that were checked out before, and those that were under way fail at their next
-///   poll with [`OperationError::Forked`], before a lock or a socket is touched; nobody wakes who waits. Its
-///   subscriptions have ended. [`Client::close`] and whatever else would change something does nothing.
-/// - all of it may be dropped. Sockets are neither closed nor taken from the reactor, which both would be heard by the parent: the child's copies of
-///   their descriptors are leaked, and go with the child, or when it calls `exec` (a platform opens them with `CLOEXEC`). Until then a connection that
-///   the parent closes stays open for its server.
-/// - its pools are cleared as soon as anything notices the fork, or by [`Client::reset_after_fork`].
-/// - go on with a client of the child's own, `Client::new(inherited.options().clone())`, where the [platform](Platform::SURVIVES_FORK) allows it.
-///   Where it does not, as on smol and async-std, whose executors and whose reactor start once in a process, that is refused with [`Error::Forked`]:
-///   fork before the first client is made and before anything else of the runtime is used, or `exec` after it.
+/// // Several commands on one connection; a drop returns it.
+/// let mut connection = client.check_out().await?;
+/// connection.run_command("shop", doc! { "find": "orders" }).await?;
+/// ```
 ///
-/// A fork is noticed without a system call, by a counter that a handler of `pthread_atfork` changes in the child. Whoever forks past the C library
-/// (`clone` by itself, `_Fork`, `vfork`) is not noticed, and must `exec`. A future that waits in the child on another thing of the runtime, such as a timer,
-/// takes its parent's events from it: run the child's on another executor, or none.
-///
-/// Whoever drives the pools of this crate without a client resets each in the child by
-/// [`Pool::reset_after_fork`](crate::pool::Pool::reset_after_fork), which gives up all connections.
-///
-/// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
+/// Not for use on both sides of a `fork`: see the guide [`forking`](crate::guide::forking).
 pub struct Client<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -104,19 +92,30 @@ impl<P: Platform + Default> Client<P> {
     /// waits for a server.
     ///
     /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
-    /// anything else only files are waited for, as by [`Client::new`].
+    /// anything else only files are waited for, as by [`Client::with_options`].
     ///
     /// # Errors
     ///
-    /// Those of [`ClientOptions::resolve`]: [`Error::Uri`], [`Error::Unsupported`], [`Error::Credential`], [`Error::Seedlist`]; and those of
-    /// [`Client::new`].
-    pub async fn connect(uri: &str) -> Result<Self, Error> {
+    /// Those of [`ClientOptions::resolve`]: [`SetupError::Uri`], [`SetupError::Unsupported`], [`SetupError::Credential`], [`SetupError::Seedlist`]; and those of
+    /// [`Client::with_options`].
+    pub async fn new(uri: &str) -> Result<Self, Error> {
+        Self::new_with(uri, |options| options).await
+    }
+
+    /// [`Client::new`] with further options: `Client::new_with(uri, |options| options.timeout(limit)).await`.
+    ///
+    /// - `change`: called with the options of the connection string, after the lookup.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::new`].
+    pub async fn new_with(uri: &str, change: impl FnOnce(ClientOptions) -> ClientOptions) -> Result<Self, Error> {
         fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
-        // It has nothing to say of hosts, and is needed no more unless it is asked again.
+        // This resolver does not look up addresses, so it is needed only to look up the hosts again.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
-        Self::with_platform(platform, options, Subscribers::default())
+        Self::with_platform(platform, change(options), Subscribers::default())
     }
 
     /// A client with these options. Its tasks run on the platform's executor; whom they speak to is not waited for.
@@ -126,18 +125,18 @@ impl<P: Platform + Default> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::validate`]: [`Error::Config`], [`Error::Option`], [`Error::Topology`], [`Error::Metadata`], [`Error::Credential`];
-    /// with the feature `tls`, `Error::Tls` for options that contradict each other and for a file that cannot be read or used.
-    /// [`Error::OutOfMemory`]. [`Error::Forked`] in the child of a fork: see [`Client`](Self#forking). Nothing was started.
-    pub fn new(options: ClientOptions) -> Result<Self, Error> {
+    /// As [`ClientOptions::validate`]: [`SetupError::Config`], [`SetupError::Option`], [`SetupError::Topology`], [`SetupError::Metadata`], [`SetupError::Credential`];
+    /// with the feature `tls`, `SetupError::Tls` for options that contradict each other and for a file that cannot be read or used.
+    /// [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of a fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
+    pub fn with_options(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
 
-    /// [`Client::new`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    /// [`Client::with_options`] with a subscription that misses nothing: it begins with the events of the client's own making.
     ///
     /// # Errors
     ///
-    /// As [`Client::new`].
+    /// As [`Client::with_options`].
     pub fn new_subscribed(options: ClientOptions) -> Result<(Self, Subscription), Error> {
         let events = Subscribers::default();
         let subscription = events.subscribe(SUBSCRIPTION_EVENTS, |_| true);
@@ -150,7 +149,7 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::new`].
+    /// As [`Client::with_options`].
     pub fn with_platform(platform: P, options: ClientOptions, events: Subscribers) -> Result<Self, Error> {
         fork::check::<P>()?;
         options.validate()?;
@@ -188,7 +187,7 @@ impl<P: Platform> Client<P> {
             events.logs().warn_of_options(warning);
         }
         let runtime = runtime.with_resolver(options.resolver.clone());
-        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| Error::OutOfMemory)?;
+        let hub = Hub::new(runtime, config, topology, events).map_err(|Full| SetupError::OutOfMemory)?;
         let hub = Arc::new(hub);
         fork::begin::<P>()?;
         let platform = hub.runtime().platform();
@@ -242,12 +241,6 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// The pool of the first server, if there is one: of the only one, where there are no others. [`Client::servers`] has those of all.
-    #[must_use]
-    pub fn pool_snapshot(&self) -> Option<PoolSnapshot> {
-        self.servers().first().map(|server| server.pool)
-    }
-
     /// Listens to everything that happens from now on. For a reader that is behind up to 1,024 events are kept
     /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of descriptions of servers ([`SUBSCRIPTION_BYTES`](crate::shell::SUBSCRIPTION_BYTES)).
     #[must_use]
@@ -257,7 +250,7 @@ impl<P: Platform> Client<P> {
 
     /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
@@ -271,15 +264,15 @@ impl<P: Platform> Client<P> {
     /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections established, one at least, so
     /// that the first operations find them. Whether it is worth failing over is for the caller to say.
     ///
-    /// - `timeout`: zero is for ever; `serverSelectionTimeoutMS` limits the wait for the server besides.
+    /// - `timeout`: `None` is no limit; `serverSelectionTimeoutMS` limits the wait for the server besides.
     ///
     /// # Errors
     ///
     /// [`Error::Operation`]: no server or not so many connections in time, or a connection to it could not be established meanwhile:
     /// see [`Hub::warm_up`].
-    pub async fn warm_up(&self, timeout: Duration) -> Result<(), Error> {
+    pub async fn warm_up(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
-        let deadline = self.deadline(Some(timeout).filter(|timeout| !timeout.is_zero()));
+        let deadline = self.deadline(timeout.into());
         Ok(self.inner.hub.warm_up(&self.wanted(None), Some(connections), deadline).await?)
     }
 
@@ -294,7 +287,7 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
         if self.is_inherited() {
             return Err(Error::Operation(OperationError::Forked));
@@ -330,7 +323,7 @@ impl<P: Platform> Client<P> {
 
 impl<P: Platform> Client<P> {
     /// For the child of a fork: gives up all connections of an inherited client, so that its pools are empty. Elsewhere it does nothing, and says
-    /// so. The client is of no more use afterwards than before: see [`Client`](Self#forking).
+    /// so. The client is of no more use afterwards than before: see the guide [`forking`](crate::guide::forking).
     ///
     /// The first operation that fails there, and the first look at the servers, do the same by themselves.
     ///

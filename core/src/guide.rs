@@ -12,10 +12,11 @@
     doc = "- [`observing`]: events, logs, metrics, snapshots; a leak, and a pool that starves."
 )]
 #![cfg_attr(feature = "client", doc = "- [`tuning`]: the options that matter, and what happens when they are wrong.")]
+#![cfg_attr(feature = "client", doc = "- [`forking`]: what becomes of a client when its process forks.")]
 #![cfg_attr(feature = "client", doc = "- [`migrating`]: from the official driver, from deadpool and from bb8.")]
 #![cfg_attr(
     not(feature = "client"),
-    doc = "- `observing`, `tuning`, `migrating` (feature `client`): for applications."
+    doc = "- `observing`, `tuning`, `forking`, `migrating` (feature `client`): for applications."
 )]
 //!
 //! Applications begin with the documentation of their adapter (`poolhouse-smol`, `poolhouse-async-std`, `poolhouse-embassy`) and come here
@@ -46,6 +47,11 @@ pub mod observing {
 #[cfg(feature = "client")]
 pub mod tuning {
     #![cfg_attr(not(doctest), doc = include_str!("guide/tuning.md"))]
+}
+
+#[cfg(feature = "client")]
+pub mod forking {
+    #![doc = include_str!("guide/forking.md")]
 }
 
 #[cfg(feature = "client")]

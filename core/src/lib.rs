@@ -20,7 +20,7 @@
 //! }
 //!
 //! // Room for four connections and eight who wait, without a heap. A bad option would fail the build.
-//! const OPTIONS: PoolOptions = PoolOptions { max_pool_size: 4, max_idle_time: Duration::from_secs(60), ..PoolOptions::DEFAULT };
+//! const OPTIONS: PoolOptions = PoolOptions { max_pool_size: 4, max_idle_time: Some(Duration::from_secs(60)), ..PoolOptions::DEFAULT };
 //! let config = const {
 //!     match OPTIONS.validate() {
 //!         Ok(config) => config,

@@ -65,6 +65,7 @@ pub use crate::machine::Stale;
 pub use crate::wire::hello::HelloKind;
 pub use action::{CheckOutcome, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
+pub(crate) use options::check_connect_timeout;
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
 pub use rtt::Rtt;
 

@@ -25,9 +25,7 @@
 //! rest. Where the time matters, two looks at a hosted clock and what is done with it come on top, some 250. A change that leaves a pool owing nothing is not searched for
 //! what it owes, and where there is a heap a connection is moved by its address.
 //!
-//! # Forking
-//!
-//! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`], and [`Runtime::is_inherited`], which tells.
+//! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`] and [`Runtime::is_inherited`].
 
 mod attend;
 #[cfg(feature = "std")]

@@ -208,9 +208,9 @@ impl ConnectionString {
         PoolOptions {
             max_pool_size: self.options.max_pool_size.unwrap_or(default.max_pool_size),
             min_pool_size: self.options.min_pool_size.unwrap_or(default.min_pool_size),
-            max_idle_time: self.options.max_idle_time.unwrap_or(default.max_idle_time),
+            max_idle_time: limit(self.options.max_idle_time, default.max_idle_time),
             max_connecting: self.options.max_connecting.unwrap_or(default.max_connecting),
-            wait_queue_timeout: self.options.wait_queue_timeout.unwrap_or(default.wait_queue_timeout),
+            wait_queue_timeout: limit(self.options.wait_queue_timeout, default.wait_queue_timeout),
             load_balanced: self.load_balanced(),
             background: default.background,
         }
@@ -255,10 +255,10 @@ impl ConnectionString {
         self.options.load_balanced == Some(true)
     }
 
-    /// `connectTimeoutMS`; zero is without limit, default 10 s.
+    /// `connectTimeoutMS`; `None` is without limit, default 10 s.
     #[must_use]
-    pub fn connect_timeout(&self) -> Duration {
-        self.options.connect_timeout.unwrap_or(MonitorOptions::DEFAULT.connect_timeout)
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        limit(self.options.connect_timeout, MonitorOptions::DEFAULT.connect_timeout)
     }
 
     /// `serverSelectionTimeoutMS`; default 30 s.
@@ -360,4 +360,9 @@ impl FromStr for ConnectionString {
     fn from_str(uri: &str) -> Result<Self, UriError> {
         Self::parse(uri)
     }
+}
+
+/// A limit that a connection string gives, in which zero is no limit; else the default.
+fn limit(given: Option<Duration>, default: Option<Duration>) -> Option<Duration> {
+    given.map_or(default, |limit| Some(limit).filter(|limit| !limit.is_zero()))
 }

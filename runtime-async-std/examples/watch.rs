@@ -13,8 +13,6 @@ mod program;
 mod runtime {
     pub(crate) use async_std::task::{block_on, sleep, spawn};
     pub(crate) use poolhouse_async_std::*;
-
-    pub(crate) const PLATFORM: AsyncStd = AsyncStd;
 }
 
 fn main() -> std::process::ExitCode {

@@ -5,6 +5,7 @@
 //! `poolhouse-smol`, so that they move there by changing the name of the crate.
 //!
 //! ```
+//! use poolhouse_async_std::bson::doc;
 //! use poolhouse_async_std::{Client, ClientOptions, EventRef, Notice};
 //! use std::time::Duration;
 //!
@@ -12,16 +13,16 @@
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri(); // mongodb://127.0.0.1:27017
 //! async_std::task::block_on(async {
-//!     let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+//!     let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
 //!     let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
 //!
 //!     // A handle: clones are of the same client, and tasks may have their own.
 //!     let task = async_std::task::spawn({
 //!         let client = client.clone();
-//!         async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+//!         async move { client.run_command("admin", doc! { "ping": 1 }).await }
 //!     });
 //!     assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
-//!     let id = client.with_connection(async |connection| connection.connection_id()).await?;
+//!     let id = client.with_connection(async |connection| Ok::<_, Error>(connection.connection_id())).await?;
 //!     assert_eq!(client.check_out().await?.connection_id(), id);
 //!
 //!     let Some(Notice::Event { at, event }) = pools.next().await else { panic!("the client has begun") };
@@ -55,6 +56,7 @@
 //!
 //! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
 //! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
 //! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
@@ -68,12 +70,7 @@ pub use poolhouse_core::client::api::*;
 
 /// A MongoDB client on async-std: see [`poolhouse_core::client::Client`] for what it does.
 ///
-/// # Forking
-///
-/// async-std's executor and its reactor, which it shares with smol, start once in a process, so a process forks before its first client and before it
-/// uses anything else of async-std's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its
-/// operations fail at once, and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
-/// [there](poolhouse_core::client::Client#forking).
+/// A process forks before its first client, and before it uses anything else of async-std: see the guide [`forking`](poolhouse_core::guide::forking).
 pub type Client = poolhouse_core::client::Client<AsyncStd>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
@@ -84,17 +81,15 @@ pub type Database = poolhouse_core::client::Database<AsyncStd>;
 
 /// The built-in resolver on async-std: see [`poolhouse_core::client::DnsResolver`].
 ///
-/// A `mongodb+srv://` string with options of the application's own:
+/// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
 /// ```no_run
-/// use poolhouse_async_std::{AsyncStd, Client, ClientOptions, DnsResolver};
-/// use std::sync::Arc;
+/// use poolhouse_async_std::Client;
 /// use std::time::Duration;
 ///
 /// # async_std::task::block_on(async {
-/// let resolver = Arc::new(DnsResolver::new(AsyncStd));
-/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
-/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// let uri = "mongodb+srv://cluster0.example.com/shop";
+/// let client = Client::new_with(uri, |options| options.timeout(Duration::from_secs(5))).await?;
 /// # client.close().await;
 /// # Ok::<(), poolhouse_async_std::Error>(())
 /// # })?;

@@ -205,8 +205,8 @@ impl<L: Layout> Client<L> {
         let client = self.config.options();
         let inherited = options.client_read_preference.then_some(client.read_preference);
         let read_preference = options.read_preference.or(inherited);
-        let deadline = self.limit(options.timeout.or(client.timeout));
-        let policy = RetryPolicy { repeatable: options.repeatable, ..RetryPolicy::DEFAULT };
+        let deadline = self.deadline(options.timeout.or(client.timeout));
+        let policy = RetryPolicy { idempotent: options.idempotent, ..RetryPolicy::DEFAULT };
         let mut attempts: Attempts<'_, _, OperationError> =
             self.hub.attempts(self.criteria(read_preference), deadline, policy);
         loop {
@@ -259,7 +259,7 @@ impl<L: Layout> Client<L> {
         &self,
         read_preference: Option<ReadPreference<'_>>,
     ) -> Result<Guard<'static, Embassy<L>>, OperationError> {
-        let deadline = self.limit(self.config.options().timeout);
+        let deadline = self.deadline(self.config.options().timeout);
         let wanted = Wanted { criteria: self.criteria(read_preference), deprioritized: &[] };
         self.hub.check_out(&wanted, deadline).await
     }
@@ -270,7 +270,7 @@ impl<L: Layout> Client<L> {
     ///
     /// Those of [`Hub::warm_up`].
     pub async fn warm_up(&self, connections: Option<u32>) -> Result<(), OperationError> {
-        let deadline = self.limit(self.config.options().timeout);
+        let deadline = self.deadline(self.config.options().timeout);
         let wanted = Wanted { criteria: self.criteria(None), deprioritized: &[] };
         self.hub.warm_up(&wanted, connections, deadline).await
     }
@@ -306,12 +306,9 @@ impl<L: Layout> Client<L> {
             .with_heartbeat_frequency(self.config.options().monitor.heartbeat_frequency)
     }
 
-    /// When the time of an operation that begins now is over. Zero is for ever, and said, so that the limits that it stands in for do not apply.
-    ///
-    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
-    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
-        let now = self.hub.runtime().now();
-        timeout.map(|timeout| if timeout.is_zero() { Instant::MAX } else { now.saturating_add(timeout) })
+    /// When the time of an operation that begins now is over.
+    fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        timeout.map(|timeout| self.hub.runtime().now().saturating_add(timeout))
     }
 }
 
@@ -342,7 +339,7 @@ fn hub_config(config: &Config) -> Result<HubConfig, SetupError> {
         pool: config.pool(),
         monitor: config.monitor(),
         connect_timeout: options.monitor.connect_timeout,
-        command_timeout: options.timeout.unwrap_or_default(),
+        command_timeout: options.timeout,
         server_selection_timeout: options.server_selection_timeout,
         compressors: Compressors::NONE,
         zlib_compression_level: None,

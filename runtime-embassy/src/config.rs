@@ -52,7 +52,7 @@ pub struct Options {
     pub monitor: MonitorOptions,
     /// `serverSelectionTimeoutMS`. Default 30 s.
     pub server_selection_timeout: Duration,
-    /// `timeoutMS`: how long an operation may take in all; `None`, the default, is for ever.
+    /// `timeoutMS`: how long an operation may take in all; more than zero. `None`, the default, is no limit.
     pub timeout: Option<Duration>,
     /// `localThresholdMS`. Default 15 ms.
     pub local_threshold: Duration,
@@ -107,6 +107,9 @@ impl Options {
         #[cfg(feature = "auth")]
         if self.credential.is_some() && self.random.is_none() {
             return Err(ConfigError::new("random", 0, "be there when there is a credential"));
+        }
+        if matches!(self.timeout, Some(Duration::ZERO)) {
+            return Err(ConfigError::new("timeoutMS", 0, "be more than 0"));
         }
         let pool = match self.pool.validate() {
             Ok(pool) => pool,

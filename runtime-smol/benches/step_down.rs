@@ -40,7 +40,7 @@ async fn times() -> [Vec<f64>; 3] {
     let mut options = ClientOptions::parse(&set.uri()).expect("its own string");
     options.monitor.heartbeat_frequency = Duration::from_secs(60);
     options.pool.min_pool_size = 1;
-    let client = Client::new(options).expect("valid options");
+    let client = Client::with_options(options).expect("valid options");
     let mut all = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         ready(&client, &set).await;
@@ -103,7 +103,7 @@ async fn turned(events: &mut Subscription, server: &FakeServer) -> poolhouse_smo
             panic!("the client ended, or events were lost");
         };
         if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &*event {
-            if *address == wanted && new.get().server_type() == ServerType::RsSecondary {
+            if *address == wanted && new.server_type() == ServerType::RsSecondary {
                 return at;
             }
         }

@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let uri = arguments.next().unwrap_or_else(|| fake.uri());
     let listen = arguments.next().unwrap_or_else(|| "127.0.0.1:9898".to_owned());
     smol::block_on(async {
-        let client = Client::connect(&uri).await?;
+        let client = Client::new(&uri).await?;
         let load = smol::spawn(keep_busy(client.clone()));
         let upkeep = smol::spawn(keep_up(recorder.clone()));
         let listener = TcpListener::bind(&listen).await?;

@@ -5,7 +5,7 @@
 //! Any future may be dropped at any point: no connection is lost, and no reply reaches another request.
 //!
 //! ```
-//! use bson::doc;
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, ClientOptions, Error};
 //! use std::time::Duration;
 //!
@@ -14,7 +14,7 @@
 //!     # let uri = server.uri();
 //!     // let uri = "mongodb://127.0.0.1:27017";
 //!     smol::block_on(async {
-//!         let client = Client::new(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
+//!         let client = Client::with_options(ClientOptions::parse(&uri)?.timeout(Duration::from_secs(5)))?;
 //!         let shop = client.database("shop");
 //!         shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1, "what": "tea" }] }).await?;
 //!         let reply = shop.run_command(doc! { "find": "orders" }).await?;
@@ -58,19 +58,20 @@
 //! # Commands
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, CommandOptions, ReadMode, ReadPreference};
 //! use std::time::Duration;
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
-//! let client = Client::connect(&uri).await?;
+//! let client = Client::new(&uri).await?;
 //! // On a secondary if there is one, within two seconds, and once more on another server if the first fails.
 //! let options = CommandOptions::new()
-//!     .with_read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
-//!     .with_timeout(Duration::from_secs(2))
-//!     .repeatable();
-//! client.run_command_with("admin", bson::doc! { "ping": 1 }, options).await?;
+//!     .read_preference(ReadPreference::of(ReadMode::SecondaryPreferred))
+//!     .timeout(Duration::from_secs(2))
+//!     .idempotent(true);
+//! client.run_command_with("admin", doc! { "ping": 1 }, options).await?;
 //! # Ok::<(), poolhouse_smol::Error>(())
 //! # })?;
 //! # Ok::<(), poolhouse_smol::Error>(())
@@ -79,13 +80,14 @@
 //! # Errors
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, Error};
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri();
 //! # smol::block_on(async {
-//! let client = Client::connect(&uri).await?;
-//! match client.run_command("admin", bson::doc! { "frobnicate": 1 }).await {
+//! let client = Client::new(&uri).await?;
+//! match client.run_command("admin", doc! { "frobnicate": 1 }).await {
 //!     Err(Error::Command(refusal)) => {
 //!         assert_eq!(refusal.code, 59);
 //!         assert_eq!(refusal.code_name.as_deref(), Some("CommandNotFound"));
@@ -94,7 +96,7 @@
 //!     other => panic!("{other:?}"),
 //! }
 //!
-//! let error = Client::connect("mongodb://ann:pass:word@localhost").await.unwrap_err();
+//! let error = Client::new("mongodb://ann:pass:word@localhost").await.unwrap_err();
 //! assert_eq!(error.to_string(), "username and password must be percent-encoded (at byte 10)");
 //! # Ok::<(), Error>(())
 //! # })?;
@@ -104,6 +106,7 @@
 //! # Events
 //!
 //! ```
+//! use poolhouse_smol::bson::doc;
 //! use poolhouse_smol::{Client, ClientOptions, EventRef, Notice};
 //!
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
@@ -112,7 +115,7 @@
 //! // From the first event on; `client.subscribe()` begins later.
 //! let (client, mut events) = Client::new_subscribed(ClientOptions::parse(&uri)?)?;
 //! let mut pools = client.subscribe_where(|event| matches!(event, EventRef::Pool(_)));
-//! client.run_command("admin", bson::doc! { "ping": 1 }).await?;
+//! client.run_command("admin", doc! { "ping": 1 }).await?;
 //! let Some(Notice::Event { at, event }) = events.next().await else { panic!("the client has begun") };
 //! println!("{at:?} {event}");
 //! client.close().await;
@@ -148,6 +151,7 @@
 //!
 //! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
 //! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
 //! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
 //! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
@@ -164,17 +168,18 @@ pub use poolhouse_core::client::api::*;
 /// # Example
 ///
 /// ```
+/// use poolhouse_smol::bson::doc;
 /// use poolhouse_smol::{Client, ClientOptions};
 /// use std::time::Duration;
 ///
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::new(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
+/// let client = Client::with_options(ClientOptions::parse(&uri)?.max_pool_size(10).timeout(Duration::from_secs(5)))?;
 /// // A handle: clones are of the same client, and tasks may have their own.
 /// let task = smol::spawn({
 ///     let client = client.clone();
-///     async move { client.run_command("admin", bson::doc! { "ping": 1 }).await }
+///     async move { client.run_command("admin", doc! { "ping": 1 }).await }
 /// });
 /// assert_eq!(task.await?.get_f64("ok").ok(), Some(1.0));
 ///
@@ -182,19 +187,14 @@ pub use poolhouse_core::client::api::*;
 ///     println!("{}: {:?}, {} connections idle", server.address, server.server_type, server.pool.counts.available);
 /// }
 /// let topology = client.topology();
-/// assert!(topology.get().has_writable_server());
+/// assert!(topology.has_writable_server());
 /// client.close().await;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 ///
-/// # Forking
-///
-/// smol's global executor and its reactor start once in a process, so a process forks before its first client and before it uses anything else of
-/// smol's, and each side makes its own client. A client that a child inherits is inert there and may be dropped; its operations fail at once, also under
-/// [`smol::block_on`], and the parent's goes on. A further one is refused ([`Error::Forked`]). More of it
-/// [there](poolhouse_core::client::Client#forking).
+/// A process forks before its first client, and before it uses anything else of smol: see the guide [`forking`](poolhouse_core::guide::forking).
 pub type Client = poolhouse_core::client::Client<Smol>;
 
 /// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
@@ -202,25 +202,26 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// # Example
 ///
 /// ```
+/// use poolhouse_smol::bson::doc;
 /// use poolhouse_smol::Client;
 ///
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::connect(&uri).await?;
+/// let client = Client::new(&uri).await?;
 /// // It goes back to the pool whatever happens.
 /// let id = client
 ///     .with_connection(async |connection| {
-///         connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
-///         connection.run_command("admin", bson::doc! { "hello": 1 }).await?;
+///         connection.run_command("admin", doc! { "ping": 1 }).await?;
+///         connection.run_command("admin", doc! { "hello": 1 }).await?;
 ///         Ok::<_, poolhouse_smol::Error>(connection.connection_id())
 ///     })
-///     .await??;
+///     .await?;
 ///
 /// // Or by hand: dropping it returns it.
 /// let mut connection = client.check_out().await?;
 /// assert_eq!(connection.connection_id(), id);
-/// connection.run_command("admin", bson::doc! { "ping": 1 }).await?;
+/// connection.run_command("admin", doc! { "ping": 1 }).await?;
 /// # drop(connection);
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
@@ -230,17 +231,15 @@ pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 
 /// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
 ///
-/// A `mongodb+srv://` string with options of the application's own:
+/// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
 /// ```no_run
-/// use poolhouse_smol::{Client, ClientOptions, DnsResolver, Smol};
-/// use std::sync::Arc;
+/// use poolhouse_smol::Client;
 /// use std::time::Duration;
 ///
 /// # smol::block_on(async {
-/// let resolver = Arc::new(DnsResolver::new(Smol));
-/// let options = ClientOptions::resolve("mongodb+srv://cluster0.example.com/shop", resolver).await?;
-/// let client = Client::new(options.timeout(Duration::from_secs(5)))?;
+/// let uri = "mongodb+srv://cluster0.example.com/shop";
+/// let client = Client::new_with(uri, |options| options.timeout(Duration::from_secs(5))).await?;
 /// # client.close().await;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// # })?;
@@ -253,13 +252,13 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// # Example
 ///
 /// ```
-/// use bson::{RawDocumentBuf, doc};
+/// use poolhouse_smol::bson::{RawDocumentBuf, doc};
 /// use poolhouse_smol::{Client, ClientOptions};
 ///
 /// # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 /// # let uri = server.uri();
 /// # smol::block_on(async {
-/// let client = Client::new(ClientOptions::parse(&uri)?.default_database("shop"))?;
+/// let client = Client::with_options(ClientOptions::parse(&uri)?.default_database("shop"))?;
 /// let shop = client.default_database().expect("the options name one");
 /// shop.run_command(doc! { "insert": "orders", "documents": [{ "_id": 1 }] }).await?;
 ///
@@ -298,7 +297,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 ///     let session = session.clone();
 ///     smol::spawn(async move {
 ///         let values = [Value::Bytes(text.as_bytes())];
-///         let parameters = Parameters::new(Consistency::One).with_values(&values);
+///         let parameters = Parameters::new(Consistency::One).values(&values);
 ///         session.request(&Request::Query { text: "echo ?", parameters }).await
 ///     })
 /// };
@@ -344,7 +343,7 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 /// let id = outcome.prepared_id()?.expect("it was prepared");
 ///
 /// let values = [Value::Bytes(b"hello")];
-/// let parameters = Parameters::new(Consistency::LocalQuorum).with_values(&values);
+/// let parameters = Parameters::new(Consistency::LocalQuorum).values(&values);
 /// let execute = body(Opcode::Execute, |body| {
 ///     body.short_bytes(id)?;
 ///     parameters.write(body)

@@ -15,7 +15,7 @@ use poolhouse_smol::poolhouse_core::shell::{LoginFailure, OperationError};
 #[cfg(feature = "zlib")]
 use poolhouse_smol::poolhouse_core::uri::Compressor;
 use poolhouse_smol::poolhouse_core::wire::AuthError;
-use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, SetupError};
 #[cfg(feature = "zlib")]
 use poolhouse_tests::fake::ReplyCompression;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
@@ -77,16 +77,16 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
     run(async {
         let server = server();
         let ada = Credential::new("ada", PASSWORD);
-        let people = Credential::new("a=b,c@d/e", "p@ss:w/rd%").with_source("people");
+        let people = Credential::new("a=b,c@d/e", "p@ss:w/rd%").source("people");
         for (credential, user) in [
             (ada, "admin.ada"),
-            (ada.with_mechanism(Mechanism::SCRAM_SHA_1), "admin.ada"),
-            (ada.with_mechanism(Mechanism::SCRAM_SHA_256), "admin.ada"),
+            (ada.mechanism(Mechanism::SCRAM_SHA_1), "admin.ada"),
+            (ada.mechanism(Mechanism::SCRAM_SHA_256), "admin.ada"),
             (Credential::new("old", PASSWORD), "admin.old"),
             (Credential::new("new", PASSWORD), "admin.new"),
             (people, "people.a=b,c@d/e"),
         ] {
-            let client = Client::new(with(&server, credential)).expect("can be used");
+            let client = Client::with_options(with(&server, credential)).expect("can be used");
             list(&client).await.expect("gets in");
             list(&client).await.expect("is in");
             assert_eq!(seen(&server), [user], "{credential:?}");
@@ -95,7 +95,7 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
         }
         // Begun with hello, a conversation takes one command more.
         let (starts, goes_on) = (server.count_of("saslStart"), server.count_of("saslContinue"));
-        let client = Client::new(with(&server, ada)).expect("can be used");
+        let client = Client::with_options(with(&server, ada)).expect("can be used");
         list(&client).await.expect("gets in");
         assert_eq!((server.count_of("saslStart"), server.count_of("saslContinue")), (starts, goes_on + 1));
     });
@@ -114,7 +114,7 @@ fn connection_strings_say_who_is_calling() {
             (at("a=b%2Cc%40d%2Fe:p%40ss%3Aw%2Frd%25", "people"), "people.a=b,c@d/e"),
             (at("a=b%2Cc%40d%2Fe:p%40ss%3Aw%2Frd%25", "?authSource=people"), "people.a=b,c@d/e"),
         ] {
-            let client = Client::new(parsed(&uri).expect("it is right")).expect("can be used");
+            let client = Client::with_options(parsed(&uri).expect("it is right")).expect("can be used");
             list(&client).await.expect("gets in");
             assert_eq!(seen(&server), [user], "{uri}");
             client.close().await;
@@ -127,25 +127,28 @@ fn connection_strings_say_who_is_calling() {
 fn credential_that_cannot_be_used_is_refused_before_anything_is_started() {
     let server = server();
     let refused_by = |front: &str, rest: &str| {
-        let made = parsed(&format!("mongodb://{front}{}/{rest}", server.address())).and_then(Client::new);
+        let made = parsed(&format!("mongodb://{front}{}/{rest}", server.address())).and_then(Client::with_options);
         refused(made.map(|_| ()))
     };
     let unsupported = |name: &str, error: &Error| {
-        assert!(matches!(error, Error::Credential(AuthError::MechanismUnsupported { .. })), "{error:?}");
+        assert!(
+            matches!(error, Error::Setup(SetupError::Credential(AuthError::MechanismUnsupported { .. }))),
+            "{error:?}"
+        );
         assert_eq!(error.to_string(), format!("the mechanism {name} is not supported"));
     };
     unsupported("GSSAPI", &refused_by("ada%40realm@", "?authMechanism=GSSAPI"));
     unsupported("MONGODB-AWS", &refused_by("", "?authMechanism=MONGODB-AWS"));
     let oidc = "?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:k8s";
     unsupported("MONGODB-OIDC", &refused_by("", oidc));
-    assert!(matches!(refused_by("ada@", ""), Error::Credential(AuthError::PasswordMissing)));
-    assert!(matches!(refused_by("ada:@", ""), Error::Credential(AuthError::PasswordMissing)));
+    assert!(matches!(refused_by("ada@", ""), Error::Setup(SetupError::Credential(AuthError::PasswordMissing))));
+    assert!(matches!(refused_by("ada:@", ""), Error::Setup(SetupError::Credential(AuthError::PasswordMissing))));
     let error = refused_by("ada:s3cret@", "?authMechanism=PLAIN");
-    assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error:?}");
-    assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Uri(_)));
-    let forbidden = Credential::new("ada", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
-    let made = refused(Client::new(with(&server, forbidden)).map(|_| ()));
-    assert!(matches!(made, Error::Credential(AuthError::PasswordProhibited)), "{made:?}");
+    assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{error:?}");
+    assert!(matches!(refused_by("ada:s3cret@", "?authMechanism=MONGODB-X509"), Error::Setup(SetupError::Uri(_))));
+    let forbidden = Credential::new("ada", "\u{7}").mechanism(Mechanism::SCRAM_SHA_256);
+    let made = refused(Client::with_options(with(&server, forbidden)).map(|_| ()));
+    assert!(matches!(made, Error::Setup(SetupError::Credential(AuthError::PasswordProhibited))), "{made:?}");
     assert_eq!(server.accepted_count(), 0);
 }
 
@@ -157,12 +160,12 @@ fn nobody_else_gets_in() {
         let wrong = [
             Credential::new("ada", "another pencil"),
             Credential::new("nobody", PASSWORD),
-            Credential::new("ada", PASSWORD).with_source("people"),
-            Credential::new("old", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256),
-            Credential::new("new", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_1),
+            Credential::new("ada", PASSWORD).source("people"),
+            Credential::new("old", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256),
+            Credential::new("new", PASSWORD).mechanism(Mechanism::SCRAM_SHA_1),
         ];
         for credential in wrong {
-            let client = Client::new(with(&server, credential)).expect("can be used");
+            let client = Client::with_options(with(&server, credential)).expect("can be used");
             let error = refused(list(&client).await);
             let failure = failure(&error);
             assert_eq!(failure.error, AuthError::Refused { code: 18 });
@@ -170,12 +173,12 @@ fn nobody_else_gets_in() {
             let established = CheckOutError::EstablishFailed { cause: Cause::Authentication, overloaded: false };
             assert_eq!((failure.check_out, error.check_out()), (established, Some(&established)));
             assert!(!error.is_retryable() && !error.is_transient() && !error.is_timeout());
-            let pool = client.pool_snapshot().expect("a server");
+            let pool = client.servers()[0].pool;
             assert!(pool.generation >= 1, "{pool:?}");
             client.close().await;
         }
         // Without a credential the connection stands, and is good for nothing.
-        let client = Client::new(options(&server)).expect("nobody");
+        let client = Client::with_options(options(&server)).expect("nobody");
         let Error::Command(error) = refused(list(&client).await) else { panic!("the command is refused") };
         assert_eq!(error.code, 13);
     });
@@ -188,7 +191,7 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         for (lie, error) in [
             (ScramLie::Nonce, AuthError::ServerNonce),
             (ScramLie::Signature, AuthError::ServerSignature),
@@ -211,18 +214,18 @@ fn server_that_lies_is_not_believed_until_it_is_honest() {
 #[test]
 fn plain_wants_privacy_or_force() {
     run(async {
-        let ldap = Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain);
+        let ldap = Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain);
         let server = server();
-        let made = refused(Client::new(with(&server, ldap)).map(|_| ()));
-        assert!(matches!(made, Error::Credential(AuthError::PlainWithoutTls)));
+        let made = refused(Client::with_options(with(&server, ldap)).map(|_| ()));
+        assert!(matches!(made, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))));
         let mut forced = with(&server, ldap);
         forced.allow_plain_without_tls = true;
-        let client = Client::new(forced).expect("forced");
+        let client = Client::with_options(forced).expect("forced");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&server), ["$external.ldap"]);
         let mut wrong = with(&server, Credential { password: Some("another pencil"), ..ldap });
         wrong.allow_plain_without_tls = true;
-        let client = Client::new(wrong).expect("forced");
+        let client = Client::with_options(wrong).expect("forced");
         assert_eq!(failure(&refused(list(&client).await)).error, AuthError::Refused { code: 18 });
     });
 }
@@ -236,9 +239,9 @@ fn unix_sockets_are_private() {
         let mut fake = users();
         fake.unix_path = Some(path.clone());
         let server = FakeServer::start(fake).expect("the fake server starts");
-        let mut options = with(&server, Credential::new("ldap", PASSWORD).with_mechanism(Mechanism::Plain));
+        let mut options = with(&server, Credential::new("ldap", PASSWORD).mechanism(Mechanism::Plain));
         options.hosts = vec![path.to_str().expect("text").to_owned()];
-        let client = Client::new(options).expect("private");
+        let client = Client::with_options(options).expect("private");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&server), ["$external.ldap"]);
     });
@@ -249,19 +252,23 @@ fn unix_sockets_are_private() {
 fn connection_lost_in_authentication_clears_the_pool() {
     run(async {
         let server = server();
-        let client = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
-        eventually("it is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready)).await;
+        let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        eventually("it is known", || {
+            client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+        })
+        .await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).close());
         let error = refused(list(&client).await);
         let lost = CheckOutError::EstablishFailed { cause: Cause::Network, overloaded: false };
         assert_eq!(error.check_out(), Some(&lost));
         assert!(error.is_retryable(), "nothing was asked of the server yet");
-        eventually("it is cleared", || client.pool_snapshot().is_some_and(|pool| pool.generation == 1)).await;
+        eventually("it is cleared", || client.servers().first().is_some_and(|server| server.pool.generation == 1))
+            .await;
         list(&client).await.expect("once more");
 
         // A code that says nothing of credentials keeps its meaning, and the server its words.
         client.close().await;
-        let client = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let client = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(91));
         let error = refused(list(&client).await);
         let failed = CheckOutError::EstablishFailed { cause: Cause::Command { code: 91 }, overloaded: false };
@@ -279,7 +286,7 @@ fn o7_authentication_error_does_not_delay_the_next_operation() {
         let server = server();
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         eventually("the monitor streams", || server.look(|view| view.exhausting_count() == 1)).await;
         server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["saslContinue"]).error(18));
         refused(list(&client).await);
@@ -299,7 +306,7 @@ fn compressed_replies_are_understood_in_authentication() {
         for password in [PASSWORD, "another pencil"] {
             let mut options = with(&server, Credential::new("ada", password));
             options.compressors = [Compressor::Zlib].into_iter().collect();
-            let client = Client::new(options).expect("can be used");
+            let client = Client::with_options(options).expect("can be used");
             match list(&client).await {
                 Ok(()) => assert_eq!((password, &seen(&server)[..]), (PASSWORD, &["admin.ada".to_owned()][..])),
                 Err(error) => {
@@ -322,7 +329,7 @@ fn monitors_do_not_authenticate() {
         let mut options = with(&server, Credential::new("ada", PASSWORD));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        let client = Client::new(options).expect("can be used");
+        let client = Client::with_options(options).expect("can be used");
         list(&client).await.expect("gets in");
         // Both of the monitor's, and the pool's.
         eventually("all three are there", || server.open_count() == 3).await;
@@ -349,12 +356,12 @@ fn members_of_a_set_are_authenticated_with_one_by_one() {
         set.server = users();
         let set = FakeReplicaSet::start(set).expect("the set starts");
         let uri = set.uri().replace("mongodb://", "mongodb://new:pencil%20of%20gr%C3%A4phite@");
-        let client = Client::new(parsed(&uri).expect("it is right")).expect("can be used");
+        let client = Client::with_options(parsed(&uri).expect("it is right")).expect("can be used");
         let primary = set.primary().expect("there is one");
         list(&client).await.expect("gets in");
         assert_eq!(seen(&set.server(primary)), ["admin.new"]);
         let next = set.fail_over().expect("elected");
-        let again = CommandOptions::new().repeatable();
+        let again = CommandOptions::new().idempotent(true);
         let listed = client.run_command_with("admin", bson::doc! { "listDatabases": 1 }, again).await;
         listed.expect("gets in at the next one");
         assert_eq!(seen(&set.server(next)), ["admin.new"]);
@@ -402,7 +409,7 @@ fn nothing_that_a_client_tells_has_a_secret_in_it() {
         }
         let uri = format!("mongodb://ada:pencil%20of%20gr%C3%A4phite@{}/?authMechanism=PLAIN", server.address());
         tell(&ClientOptions::parse(&uri).expect("it is right"));
-        tell(&refused(Client::connect(&uri).await.map(|_| ())));
+        tell(&refused(Client::new(&uri).await.map(|_| ())));
         tell(&refused(ClientOptions::parse(&uri.replace("PLAIN", "PALIN"))));
 
         let mut secrets = vec!["pencil".to_owned(), "phite".to_owned()];
@@ -435,7 +442,7 @@ async fn unhurried(server: &FakeServer, limit: &str) -> Client {
     let mut options = ClientOptions::parse(&uri).expect("it is right");
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.monitor.heartbeat_frequency = support::UNASKED;
-    let client = Client::new(options).expect("can be used");
+    let client = Client::with_options(options).expect("can be used");
     let begun = std::time::Instant::now();
     // The limit is short for a machine that is busy.
     while let Err(error) = client.warm_up(PATIENCE).await {
@@ -461,7 +468,7 @@ fn silence_in_a_handshake_ends_at_the_limit_of_a_command() {
                 assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
                 let expected = CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, overloaded };
                 assert_eq!(error.check_out(), Some(&expected), "{limit}, {command:?}");
-                let pool = client.pool_snapshot().expect("a server");
+                let pool = client.servers()[0].pool;
                 assert_eq!(pool.counts.pending, 0);
                 assert_eq!(pool.state, if overloaded { PoolState::Ready } else { PoolState::Paused });
                 drop(held);
@@ -493,14 +500,14 @@ fn slow_commands_of_a_handshake_have_the_limit_each() {
 fn client_of_another_ones_options_has_its_credential() {
     run(async {
         let server = server();
-        let first = Client::new(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
+        let first = Client::with_options(with(&server, Credential::new("ada", PASSWORD))).expect("can be used");
         // The name of one option contains the user name `ada`.
         let shown = format!("{:?}", first.options()).replace("max_adaptive_retries", "");
         assert!(shown.contains("credential: Some") && !shown.contains("ada") && !shown.contains(PASSWORD), "{shown}");
         let options = first.options().clone();
         first.close().await;
         drop(first);
-        let second = Client::new(options).expect("can be used");
+        let second = Client::with_options(options).expect("can be used");
         list(&second).await.expect("gets in");
         assert_eq!(seen(&server), ["admin.ada"]);
         second.close().await;

@@ -80,7 +80,7 @@ async fn outcome(uri: &str, command: bson::Document) -> (Result<Vec<String>, Err
         let mut options = ClientOptions::resolve(uri, Arc::new(Nobody)).await?;
         options.resolver = Some(Arc::new(Nobody));
         let mut warnings: Vec<String> = options.warnings.iter().map(ToString::to_string).collect();
-        let client = Client::new(options)?;
+        let client = Client::with_options(options)?;
         warnings.extend(client.tls_warnings().iter().map(ToString::to_string));
         let result = client.run_command("db", command).await;
         client.close().await;
@@ -422,8 +422,8 @@ fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
     run(async {
         let server = start(FakeOptions::default());
         let uri = format!("mongodb://{}/?{SELECTION}", server.address());
-        let client =
-            Client::new(ClientOptions::parse(&uri).expect("the string is right")).expect("the options are right");
+        let client = Client::with_options(ClientOptions::parse(&uri).expect("the string is right"))
+            .expect("the options are right");
         client.run_command("db", bson::doc! { "ping": 1 }).await.expect("a ping");
         server.kill().expect("killed");
         let checks: [Work<'_>; 2] = [
@@ -438,7 +438,7 @@ fn chain_of_sources_ends_at_the_error_of_the_operating_system() {
                 }
             }),
             Box::pin(async {
-                let other = Client::new(ClientOptions::parse(&uri).expect("right")).expect("right");
+                let other = Client::with_options(ClientOptions::parse(&uri).expect("right")).expect("right");
                 other.check_out().await.map(drop).expect_err("the server was killed")
             }),
         ];

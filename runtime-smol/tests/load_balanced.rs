@@ -52,7 +52,7 @@ async fn two_of_each<'c>(balancer: &FakeBalancer, client: &'c Client) -> [[Conne
 }
 
 fn pool(client: &Client) -> PoolSnapshot {
-    client.pool_snapshot().expect("a server")
+    client.servers()[0].pool
 }
 
 fn pool_events(events: &mut Subscription) -> Vec<PoolEvent> {
@@ -89,7 +89,7 @@ fn load_balancer_is_not_monitored() {
         assert_eq!(client.servers()[0].server_type, ServerType::LoadBalancer);
         assert_eq!(pool(&client).state, PoolState::Ready);
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
-        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         client.run_command_with("admin", bson::doc! { "ping": 1 }, nearest).await.expect("another");
         // One connection in all, and one hello on it.
         let (one, other) = (balancer.backend(0), balancer.backend(1));
@@ -249,7 +249,7 @@ fn clear_of_a_service_fails_nobody_who_waits() {
         let balancer = FakeBalancer::start(2).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 1;
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         balancer.route_to(Some(0));
         let mut held = client.check_out().await.expect("a connection");
         let waiting = smol::spawn({
@@ -334,8 +334,8 @@ fn timeout_of_waiting_tells_what_connections_are_in_use_for() {
         options.pool.max_pool_size = 3;
         // It would take the place of the pool's.
         options.timeout = None;
-        options.pool.wait_queue_timeout = Duration::from_millis(50);
-        let client = Client::new(options).expect("the options are right");
+        options.pool.wait_queue_timeout = Some(Duration::from_millis(50));
+        let client = Client::with_options(options).expect("the options are right");
         // Those that are made have time for it.
         let mut cursor = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
         let mut transaction = client.check_out_by(Some(PATIENCE)).await.expect("a connection");
@@ -363,7 +363,7 @@ fn load_survives_the_death_of_services() {
         let balancer = FakeBalancer::start(3).expect("it starts");
         let mut options = options(&balancer.uri());
         options.pool.max_pool_size = 10;
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         let stop = alloc::sync::Arc::new(core::sync::atomic::AtomicBool::new(false));
         let tasks: Vec<_> = (0..20)
             .map(|_| {
@@ -372,7 +372,7 @@ fn load_survives_the_death_of_services() {
                     let (mut well, mut failed) = (0_u32, 0_u32);
                     while !stop.load(core::sync::atomic::Ordering::Acquire) {
                         let outcome = client
-                            .run_command_with("admin", bson::doc! { "ping": 1 }, CommandOptions::new().repeatable())
+                            .run_command_with("admin", bson::doc! { "ping": 1 }, CommandOptions::new().idempotent(true))
                             .await;
                         match outcome {
                             Ok(_) => well += 1,

@@ -130,7 +130,7 @@ fn options(address: SocketAddr, compressor: Option<Compressor>) -> ClientOptions
 fn client(address: SocketAddr, compressor: Option<Compressor>, connections: u32) -> Client {
     let mut options = options(address, compressor);
     options.pool.min_pool_size = connections;
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// Starts the threads of the executor and the reactor before the measurement, so it does not include them.
@@ -170,7 +170,7 @@ fn security_1_idle_connections_release_large_buffers() {
             let before = HELD.load(Ordering::Relaxed);
             let client = client(server, compressor, CONNECTIONS);
             client.warm_up(PATIENCE).await.expect("twenty connections");
-            let snapshot = client.pool_snapshot().expect("a server");
+            let snapshot = client.servers()[0].pool;
             assert_eq!(snapshot.counts.available, CONNECTIONS);
             let kept = HELD.load(Ordering::Relaxed) - before;
             let limit = if compressor.is_none() { 900_000 } else { IDLE_BYTES_MAX };

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use poolhouse_smol::{Client, ClientOptions};
+use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 #[test]
@@ -14,7 +14,7 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
     let mut options = ClientOptions::parse(&server.uri()).unwrap();
     options.pool.max_pool_size = 7;
     // The pools of seeds are made with the client, by this thread.
-    let client = metrics::with_local_recorder(&recorder, || Client::new(options)).unwrap();
+    let client = metrics::with_local_recorder(&recorder, || Client::with_options(options)).unwrap();
     let name = format!("db_client_connection_pool_name=\"{}\"", server.address());
     let value = |series: &str| {
         let text = rendered.render();
@@ -29,7 +29,7 @@ fn client_measures_its_pool_by_the_names_of_opentelemetry() {
         let seen = client
             .with_connection(async |connection| {
                 connection.run_command("admin", bson::doc! { "ping": 1 }).await.unwrap();
-                (count("idle"), count("used"))
+                Ok::<_, Error>((count("idle"), count("used")))
             })
             .await
             .unwrap();

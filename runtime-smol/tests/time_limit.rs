@@ -33,7 +33,7 @@ fn silent_server() -> FakeServer {
 fn client(server: &FakeServer) -> Client {
     let mut options = ClientOptions::new(server.address().to_string());
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// Establishes connections, so that no check-out under test waits and has the clock armed for that.

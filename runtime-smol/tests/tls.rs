@@ -9,7 +9,9 @@ use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, TlsError, TlsWarning};
+use poolhouse_smol::{
+    Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
+};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{Cut, FakeOptions, FakeServer, Fault};
 use poolhouse_tests::patience::{PATIENCE, run};
@@ -62,7 +64,7 @@ fn escaped(path: &Path) -> String {
 }
 
 fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 async fn ping(client: &Client) -> Result<(), Error> {
@@ -147,7 +149,7 @@ fn many_tasks_share_connections_over_tls_and_some_give_up() {
             task.await.expect("no operation fails");
         }
         let begun = Instant::now();
-        while client.pool_snapshot().is_none_or(|pool| pool.counts.in_use + pool.counts.pending > 0) {
+        while client.servers().first().is_none_or(|server| server.pool.counts.in_use + server.pool.counts.pending > 0) {
             assert!(begun.elapsed() < PATIENCE);
             smol::Timer::after(Duration::from_millis(1)).await;
         }
@@ -277,7 +279,7 @@ fn unix_socket_carries_no_tls() {
             escaped(&path),
             escaped(&world.folder.path().join("ca.pem"))
         );
-        let client = Client::connect(&uri).await.expect("the string is right");
+        let client = Client::new(&uri).await.expect("the string is right");
         ping(&client).await.expect("a ping");
         client.close().await;
         drop(server);
@@ -296,9 +298,9 @@ fn file_that_cannot_be_used_is_named_and_nothing_is_started() {
             ),
             ("&tlsCAFile=%2Fnowhere%2Fca.pem", "tlsCAFile"),
         ] {
-            let error = Client::new(world.options(&server, more)).map(drop).expect_err("no such file");
+            let error = Client::with_options(world.options(&server, more)).map(drop).expect_err("no such file");
             assert!(
-                matches!(&error, Error::Tls(TlsError::File { option: named, .. }) if *named == option),
+                matches!(&error, Error::Setup(SetupError::Tls(TlsError::File { option: named, .. })) if *named == option),
                 "{error:?}"
             );
             let text = format!("{error} {error:?}");

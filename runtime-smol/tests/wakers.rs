@@ -67,12 +67,12 @@ fn client(server: &FakeServer) -> Client {
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.monitor.heartbeat_frequency = Duration::from_secs(600);
     options.timeout = Some(PATIENCE);
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// A client that never finds its server.
 fn lonely() -> Client {
-    Client::new(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
+    Client::with_options(ClientOptions::new("127.0.0.1:1")).expect("the options are right")
 }
 
 fn ping() -> bson::Document {
@@ -93,7 +93,10 @@ fn security_8_a_waker_whose_clone_panics_leaks_no_slot() {
         drop(held);
         let held = client.check_out().await.expect("the only connection is not lost");
         eventually("no other check-out waits", || {
-            client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 0 && pool.counts.in_use == 1)
+            client
+                .servers()
+                .first()
+                .is_some_and(|server| server.pool.counts.waiting == 0 && server.pool.counts.in_use == 1)
         })
         .await;
         while subscription.try_next().is_some() {}
@@ -177,7 +180,7 @@ fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
             assert!(poll_with(pin!(client.check_out()), &calling).is_pending());
             drop(held);
             let held = client.check_out().await.expect("a connection");
-            let snapshot = client.pool_snapshot().expect("a server");
+            let snapshot = client.servers()[0].pool;
             assert_eq!((snapshot.counts.waiting, snapshot.counts.in_use), (0, 1));
             drop(held);
             server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));

@@ -145,9 +145,9 @@ pub struct Shape {
     /// `minPoolSize`.
     pub min_pool_size: u32,
     /// `waitQueueTimeoutMS`.
-    pub wait_queue_timeout: Duration,
-    /// `connectTimeoutMS`; zero is for ever.
-    pub connect_timeout: Duration,
+    pub wait_queue_timeout: Option<Duration>,
+    /// `connectTimeoutMS`.
+    pub connect_timeout: Option<Duration>,
     /// `serverSelectionTimeoutMS`.
     pub server_selection_timeout: Duration,
     /// How long late replies are waited for; zero is not at all.
@@ -161,8 +161,8 @@ impl Shape {
             server,
             max_pool_size: 4,
             min_pool_size: 0,
-            wait_queue_timeout: Duration::ZERO,
-            connect_timeout: Duration::from_secs(10),
+            wait_queue_timeout: None,
+            connect_timeout: Some(Duration::from_secs(10)),
             server_selection_timeout: Duration::from_secs(30),
             late_reply: Duration::ZERO,
         }

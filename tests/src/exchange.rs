@@ -103,7 +103,7 @@ pub async fn warm_client<P: Platform + Default>(
     options.pool.max_pool_size = connections;
     options.pool.max_connecting = connections;
     options.timeout = timeout;
-    let client = Client::new(options).expect("valid options");
+    let client = Client::with_options(options).expect("valid options");
     let mut guards = Vec::new();
     for _ in 0..connections {
         let mut guard = client.check_out().await.expect("a connection");

@@ -62,9 +62,9 @@ impl Shape {
         PoolOptions {
             max_pool_size,
             min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
-            max_idle_time: Duration::from_millis(choices.one_of(&[0, 0, 1, 10])),
+            max_idle_time: choices.one_of(&[None, None, Some(1), Some(10)]).map(Duration::from_millis),
             max_connecting: choices.below(8) + 1,
-            wait_queue_timeout: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 500])),
+            wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
             // Those two are not changed, whatever is said.
             load_balanced: options.load_balanced != choices.one_in(4),
             background: options.background != choices.one_in(4),
@@ -89,8 +89,7 @@ impl Shape {
     /// options change.
     #[must_use]
     pub fn with_untimed_calls(mut self) -> Self {
-        self.options =
-            PoolOptions { max_idle_time: Duration::ZERO, load_balanced: false, background: true, ..self.options };
+        self.options = PoolOptions { max_idle_time: None, load_balanced: false, background: true, ..self.options };
         for kind in [Kind::CheckOutUntimed, Kind::CheckInUntimed, Kind::ClockRead] {
             self.weights[kind as usize] = 100 / kind.rarity();
         }
@@ -110,9 +109,9 @@ impl Shape {
         let options = PoolOptions {
             max_pool_size,
             min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
-            max_idle_time: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 1_000])),
+            max_idle_time: choices.one_of(&[None, None, Some(1), Some(10), Some(1_000)]).map(Duration::from_millis),
             max_connecting: choices.below(8) + 1,
-            wait_queue_timeout: Duration::from_millis(choices.one_of(&[0, 0, 1, 10, 500])),
+            wait_queue_timeout: choices.one_of(&[None, None, Some(1), Some(10), Some(500)]).map(Duration::from_millis),
             load_balanced,
             background: !choices.one_in(3),
         };

@@ -108,8 +108,8 @@ fn options() -> PoolOptions {
     PoolOptions {
         max_pool_size: CONNS,
         max_connecting: 4,
-        max_idle_time: Duration::from_secs(3_600),
-        wait_queue_timeout: Duration::from_secs(60),
+        max_idle_time: Some(Duration::from_secs(3_600)),
+        wait_queue_timeout: Some(Duration::from_secs(60)),
         ..PoolOptions::DEFAULT
     }
 }

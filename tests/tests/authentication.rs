@@ -62,9 +62,9 @@ fn every_user_gets_in_by_every_mechanism_that_it_has() {
         }
         assert_eq!(log_in(&server, Credential::new("old", "pencil"), speculative), Ok("admin.old".to_owned()));
         assert_eq!(log_in(&server, Credential::new("new", "pencil"), speculative), Ok("admin.new".to_owned()));
-        let people = Credential::new("a=b,c", "p\u{e4}ssword").with_source("people");
+        let people = Credential::new("a=b,c", "p\u{e4}ssword").source("people");
         assert_eq!(log_in(&server, people, speculative), Ok("people.a=b,c".to_owned()));
-        let plain = Credential::new("ldap", "secret").with_mechanism(Mechanism::Plain);
+        let plain = Credential::new("ldap", "secret").mechanism(Mechanism::Plain);
         assert_eq!(log_in(&server, plain, speculative), Ok("$external.ldap".to_owned()));
     }
     // Begun with hello, SCRAM takes a single command.
@@ -91,10 +91,10 @@ fn nobody_else_gets_in() {
     let wrong = [
         Credential::new("ada", "Pencil"),
         Credential::new("nobody", "pencil"),
-        Credential::new("ada", "pencil").with_source("people"),
-        Credential::new("old", "pencil").with_mechanism(Mechanism::SCRAM_SHA_256),
-        Credential::new("new", "pencil").with_mechanism(Mechanism::SCRAM_SHA_1),
-        Credential::new("ldap", "Secret").with_mechanism(Mechanism::Plain),
+        Credential::new("ada", "pencil").source("people"),
+        Credential::new("old", "pencil").mechanism(Mechanism::SCRAM_SHA_256),
+        Credential::new("new", "pencil").mechanism(Mechanism::SCRAM_SHA_1),
+        Credential::new("ldap", "Secret").mechanism(Mechanism::Plain),
     ];
     for credential in wrong {
         for speculative in [true, false] {

@@ -110,9 +110,9 @@ fn users_get_in_by_every_mechanism_and_nobody_else_does() -> Outcome {
     for (credential, code) in [
         (Credential::new("ada", "Pencil"), 18),
         (Credential::new("nobody", "pencil"), 18),
-        (Credential::new("old", "pencil").with_mechanism(Mechanism::SCRAM_SHA_256), 18),
-        (Credential::new("ada", "pencil").with_source("other"), 18),
-        (Credential::new("ada", "pencil").with_mechanism(Mechanism::Plain), 334),
+        (Credential::new("old", "pencil").mechanism(Mechanism::SCRAM_SHA_256), 18),
+        (Credential::new("ada", "pencil").source("other"), 18),
+        (Credential::new("ada", "pencil").mechanism(Mechanism::Plain), 334),
     ] {
         for speculative in [true, false] {
             let error = log_in(&mongod, credential, speculative, None).err().ok_or("it got in")?;

@@ -117,7 +117,7 @@ fn a_set_without_servers_fails_at_once_and_says_why() {
 fn a_silent_server_costs_the_connect_timeout() {
     let server = FakeServer::start(FakeOptions::default()).expect("loopback");
     server.freeze();
-    let options = ScanOptions { connect_timeout: Duration::from_millis(200), ..ScanOptions::DEFAULT };
+    let options = ScanOptions { connect_timeout: Some(Duration::from_millis(200)), ..ScanOptions::DEFAULT };
     let seed = address(&server);
     let topology = TopologyOptions { seeds: &[&seed], ..TopologyOptions::default() };
     let mut client = Client::with_options(topology, options.validate().expect("valid")).expect("valid");

@@ -46,7 +46,7 @@ fn client(server: &FakeServer, compressors: &str) -> Client {
     let uri = format!("{}&maxPoolSize=1{options}", server.uri());
     let mut options = ClientOptions::parse(&uri).expect("a good string");
     options.timeout = Some(PATIENCE);
-    Client::new(options).expect("good options")
+    Client::with_options(options).expect("good options")
 }
 
 async fn ping(client: &Client) {
@@ -389,7 +389,7 @@ fn hostile_reply_to_hello_fails_the_establishment() {
         options.timeout = Some(PATIENCE);
         // No other greeting of the client is due once the first check is done.
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
-        let client = Client::new(options).expect("good options");
+        let client = Client::with_options(options).expect("good options");
         let lie = compressed_raw(&plain()[..16], 22, 2, b"no zlib at all here");
         server.wait_until(PATIENCE, |view| view.replies_count() > 0).expect("monitored");
         server.inject(FaultRule::once(Fault::Garbage(lie)).on_command("isMaster"));

@@ -25,7 +25,7 @@ use bson::doc;
 use futures_lite::future::block_on;
 use poolhouse_async_std::AsyncStd;
 use poolhouse_core::client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
-use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform};
+use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
 use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
@@ -180,7 +180,7 @@ fn options(uri: &str) -> ClientOptions {
 }
 
 fn client<P: Platform + Default>(server: &FakeServer) -> Client<P> {
-    Client::new(options(&server.uri())).expect("the options are right")
+    Client::with_options(options(&server.uri())).expect("the options are right")
 }
 
 async fn ping<P: Platform>(client: &Client<P>) {
@@ -254,21 +254,21 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
         (),
         |(), _| {
             // The first look finds the pool as empty as the first operation does.
-            let pool = client.pool_snapshot().expect("the server is known");
+            let pool = client.servers()[0].pool;
             assert_eq!((pool.state, pool.generation, pool.counts), (PoolState::Paused, 1, PoolCounts::default()));
             assert_forked(at_once(client.check_out()));
             assert_forked(at_once(client.check_out_by(None)));
             assert_forked(at_once(client.database("admin").run_command(doc! { "ping": 1 })));
-            assert_forked(at_once(client.with_connection(async |_| ())));
-            assert_forked(at_once(client.warm_up(Duration::ZERO)));
+            assert_forked(at_once(client.with_connection(async |_| Ok::<_, Error>(()))));
+            assert_forked(at_once(client.warm_up(None)));
             assert_forked(client.set_pool_options(client.pool_options()));
             assert!(at_once(client.hub().select_server(&Wanted::WRITE, None)).is_err());
             assert_eq!(client.reset_after_fork(), ForkReset::Cleared);
-            assert_eq!(client.pool_snapshot(), Some(pool), "once is enough");
+            assert_eq!(client.servers()[0].pool, pool, "once is enough");
             assert!(events.try_next().is_none());
             assert!(at_once(events.next()).is_none(), "it has ended, whatever the parent had not read");
             assert!(at_once(client.subscribe().next()).is_none());
-            assert_eq!((client.servers().len(), client.topology().get().servers().count()), (1, 1));
+            assert_eq!((client.servers().len(), client.topology().servers().count()), (1, 1));
             assert!(format!("{client:?}").contains("Paused"));
             at_once(client.close());
             let error = at_once(client.check_out()).expect_err("not the child's");
@@ -278,7 +278,12 @@ fn inherited_client_fails_at_once_and_is_cleared<P: Platform + Default>() {
         |(), _| (),
     );
     assert_eq!(server.count_of("ping"), commands);
-    assert!(client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready && pool.generation == 0));
+    assert!(
+        client
+            .servers()
+            .first()
+            .is_some_and(|server| server.pool.state == PoolState::Ready && server.pool.generation == 0)
+    );
     block_on(async { events.next().await.expect("the parent's") });
     block_on(ping(&client));
 }
@@ -351,7 +356,7 @@ fn drops_in_the_child_leave_the_parent_unharmed<P: Platform + Default>() {
     let ca = ca.to_str().expect("text").replace('/', "%2F");
     let made = |server: &FakeServer, more: &str| {
         let options = options(&(server.uri() + more)).max_pool_size(CONNECTIONS);
-        Client::<P>::new(options).expect("the options are right")
+        Client::<P>::with_options(options).expect("the options are right")
     };
     let clients = [made(&servers[0], ""), made(&servers[1], &format!("&tls=true&tlsCAFile={ca}"))];
     connections_are_dropped(&servers, &clients);
@@ -439,10 +444,10 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
     block_on(ping(&client));
     let before = seen(&server);
     let refused = |line: &mut Line| {
-        let error = Client::<P>::new(client.options().clone()).expect_err("the runtime is the parent's");
-        assert!(matches!(error, Error::Forked), "{error}");
-        let error = at_once(Client::<P>::connect(&server.uri())).expect_err("the runtime is the parent's");
-        assert!(matches!(error, Error::Forked), "{error}");
+        let error = Client::<P>::with_options(client.options().clone()).expect_err("the runtime is the parent's");
+        assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
+        let error = at_once(Client::<P>::new(&server.uri())).expect_err("the runtime is the parent's");
+        assert!(matches!(error, Error::Setup(SetupError::Forked)), "{error}");
         let nowhere = ResolverConfig::new(vec![server.address()]);
         let found = at_once(DnsResolver::with_config(P::default(), nowhere).lookup_txt("db.example.com"));
         assert!(matches!(found, Err(LookupError::Other(_))), "{found:?}");
@@ -458,7 +463,7 @@ fn child_is_refused_a_client_of_its_own<P: Platform + Default>() {
         |(), line| line.hear(),
     );
     // It is not for the parent.
-    let second = Client::<P>::new(client.options().clone()).expect("the parent may");
+    let second = Client::<P>::with_options(client.options().clone()).expect("the parent may");
     block_on(ping(&second));
     block_on(ping(&client));
     assert_eq!(seen(&server).0, before.0 + 2, "a monitor and a connection");
@@ -475,7 +480,7 @@ fn both_sides_work<P: Platform + Default>() {
     let mut uri = String::new();
     lines.read_line(&mut uri).expect("it tells where it is");
     let work = |(): (), line: &mut Line| {
-        let client = Client::<P>::new(options(uri.trim())).expect("nothing was made before the fork");
+        let client = Client::<P>::with_options(options(uri.trim())).expect("nothing was made before the fork");
         for _ in 0..20 {
             block_on(ping(&client));
         }
@@ -535,7 +540,7 @@ fn session<P: Platform + Default>(server: &CqlServer, requests: u32) -> Session<
         new_connection_threshold: requests,
     };
     let mux = MuxOptions { local, remote: local, heartbeat_interval: Duration::ZERO, ..MuxOptions::DEFAULT };
-    let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(Duration::ZERO);
+    let options = SessionOptions::new([server.address().to_string()]).mux(mux).request_timeout(None);
     Session::new(options).expect("the options are right")
 }
 
@@ -573,12 +578,12 @@ fn session_is_inert<P: Platform + Default>() {
         |session, line| {
             assert!(matches!(at_once(echo(&session, "inherited")), Err(RequestError::Forked)));
             assert!(session.hosts().is_empty());
-            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Forked)));
-            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Forked)));
+            assert!(matches!(session.set_hosts(&session.options().hosts), Err(Error::Setup(SetupError::Forked))));
+            assert!(matches!(session.set_mux_options(session.mux_options()), Err(Error::Setup(SetupError::Forked))));
             assert!(events.try_next().is_none() && at_once(events.next()).is_none());
             assert!(at_once(session.subscribe().next()).is_none());
             assert!(format!("{session:?}").contains("Session"));
-            assert!(matches!(Session::<P>::new(session.options().clone()), Err(Error::Forked)));
+            assert!(matches!(Session::<P>::new(session.options().clone()), Err(Error::Setup(SetupError::Forked))));
             at_once(session.close());
             line.say();
             line.hear();

@@ -122,7 +122,7 @@ impl Greeted {
         let address = server.address().to_string();
         server.set_state(ServerState::member(Role::Primary, "rs", &[&address], &address, Some(&address)));
         let options = ClientOptions::parse(&format!("mongodb://{address}/?replicaSet=rs")).expect("a right string");
-        let client = Client::new(options).expect("options that go together");
+        let client = Client::with_options(options).expect("options that go together");
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("it answers");
         Self { server, client }
     }
@@ -147,8 +147,8 @@ impl Greeted {
             smol::Timer::after(Duration::from_millis(10)).await;
         }
         let topology = self.client.topology();
-        let primary = topology.get().servers().next().expect("the primary");
-        assert_eq!(topology.get().topology_type(), TopologyType::ReplicaSetWithPrimary);
+        let primary = topology.servers().next().expect("the primary");
+        assert_eq!(topology.topology_type(), TopologyType::ReplicaSetWithPrimary);
         assert!(
             primary.tags().all(|(name, _)| names.iter().any(|known| known == name)),
             "the client has processed a reply with these tags"

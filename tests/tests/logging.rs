@@ -87,7 +87,7 @@ fn relaxed_tls() -> Result<(), Failed> {
     for (option, expected) in [("tlsInsecure", 1), ("tlsAllowInvalidHostnames", 1), ("tls", 0)] {
         capture::clear();
         let uri = format!("mongodb://127.0.0.1:1/?{option}=true");
-        let Ok(client) = smol::block_on(poolhouse_smol::Client::connect(&uri)) else {
+        let Ok(client) = smol::block_on(poolhouse_smol::Client::new(&uri)) else {
             // Only without authorities of the platform, where nothing can be checked.
             assert_ne!(option, "tlsInsecure");
             continue;
@@ -106,8 +106,8 @@ fn ignored_options() -> Result<(), Failed> {
     let uri = "mongodb://127.0.0.1:1/?appNome=shop&maxPoolSize=-1";
     let parse = || ClientOptions::parse(uri).expect("unknown options are left out");
     let makers: [fn(&str, ClientOptions) -> Client; 3] = [
-        |uri, _| smol::block_on(Client::connect(uri)).expect("a client"),
-        |_, options| Client::new(options).expect("a client"),
+        |uri, _| smol::block_on(Client::new(uri)).expect("a client"),
+        |_, options| Client::with_options(options).expect("a client"),
         |_, options| Client::new_subscribed(options).expect("a client").0,
     ];
     let expected: Vec<_> = parse().warnings.iter().map(ToString::to_string).collect();
@@ -126,7 +126,7 @@ fn ignored_options() -> Result<(), Failed> {
     let mut options = parse();
     options.log = LogOptions::OFF;
     capture::clear();
-    let messages = taken(Client::new(options).expect("a client"));
+    let messages = taken(Client::with_options(options).expect("a client"));
     assert!(messages.is_empty(), "{messages:?}");
     Ok(())
 }

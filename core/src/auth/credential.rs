@@ -35,13 +35,13 @@ impl<'a> Credential<'a> {
 
     /// The same user of another database.
     #[must_use]
-    pub const fn with_source(self, source: &'a str) -> Self {
+    pub const fn source(self, source: &'a str) -> Self {
         Self { source: Some(source), ..self }
     }
 
     /// The same by a certain mechanism.
     #[must_use]
-    pub const fn with_mechanism(self, mechanism: Mechanism) -> Self {
+    pub const fn mechanism(self, mechanism: Mechanism) -> Self {
         Self { mechanism: Some(mechanism), ..self }
     }
 

@@ -8,13 +8,31 @@
 
 pub use super::{
     ClientOptions, CommandError, CommandOptions, DriverInfo, Error, OptionError, OwnedReadPreference, ServerStatus,
-    WriteConcern,
+    SetupError, WriteConcern,
 };
+#[cfg(feature = "auth")]
+pub use crate::auth::{Credential, Mechanism, OwnedCredential, ScramMechanism};
 pub use crate::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
-pub use crate::monitor::{MonitorOptions, ServerMonitoringMode};
-pub use crate::pool::PoolOptions;
-pub use crate::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
-pub use crate::shell::{Event, EventRef, Notice, PoolSnapshot, Subscription};
+pub use crate::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
+pub use crate::mux::MuxEvent;
+#[cfg(feature = "tracing")]
+pub use crate::observe::log::LogOptions;
+pub use crate::pool::{
+    CheckOutError, CheckOutFailedReason, ClosedReason, PoolCounts, PoolEvent, PoolOptions, PoolState,
+};
+pub use crate::selection::{ReadMode, ReadPreference, ReadPreferenceOptions, SelectionFailure};
+pub use crate::shell::{
+    CheckOutFailure, Event, EventRef, ForkReset, LoginFailure, Notice, OperationError, PoolSnapshot,
+    SUBSCRIPTION_EVENTS, SelectionReport, Subscription,
+};
 #[cfg(feature = "tls")]
 pub use crate::tls::{TlsError, TlsOptions, TlsWarning};
-pub use crate::topology::OwnedTopologyDescription;
+pub use crate::topology::{
+    OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription, SdamEvent, ServerDescription,
+    TopologyConfigError, TopologyDescription, TopologyType,
+};
+pub use crate::uri::{Compressor, UriError, UriErrorKind, UriWarning, W};
+pub use crate::wire::AuthError;
+pub use crate::wire::hello::MetadataError;
+pub use crate::{Cause, CertificateFault, ConfigError, Instant, Reason, ServerType};
+pub use bson;

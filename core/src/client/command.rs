@@ -95,8 +95,8 @@ impl<P: Platform> Client<P> {
             Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
             None => options.read_preference,
         };
-        let deadline = self.limit(options.timeout.or(self.options().timeout));
-        let policy = self.retry_policy(options.repeatable);
+        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        let policy = self.retry_policy(options.idempotent);
         let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
         loop {
             let mut guard = attempts.next().await?;
@@ -115,11 +115,11 @@ impl<P: Platform> Client<P> {
     /// command only if both options are on.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
-    fn retry_policy(&self, repeatable: bool) -> RetryPolicy {
+    fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
         let options = self.options();
         RetryPolicy {
-            enabled: options.retry_reads && (repeatable || options.retry_writes),
-            repeatable,
+            enabled: options.retry_reads && (idempotent || options.retry_writes),
+            idempotent,
             max_adaptive_retries: options.max_adaptive_retries,
             enable_overload_retargeting: options.enable_overload_retargeting,
         }
@@ -142,21 +142,14 @@ impl<P: Platform> Client<P> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// The same of `timeoutMS`, where zero is for ever: that is said, too, so that the limits that it stands in for do not apply.
-    ///
-    /// Source: Client Side Operations Timeout, "timeoutMS", "Validation and Overrides".
-    fn limit(&self, timeout: Option<Duration>) -> Option<Instant> {
-        if timeout.is_some_and(|timeout| timeout.is_zero()) { Some(Instant::MAX) } else { self.deadline(timeout) }
-    }
-
     /// The same by the client's options.
     pub(super) fn own_deadline(&self) -> Option<Instant> {
-        self.limit(self.options().timeout)
+        self.deadline(self.options().timeout)
     }
 
     /// Whether `socketTimeoutMS` limits each command: where no deadline does.
     pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
-        deadline.is_none() && self.options().socket_timeout.is_some_and(|limit| !limit.is_zero())
+        deadline.is_none() && self.options().socket_timeout.is_some()
     }
 
     /// Lets the time of `socketTimeoutMS` begin.

@@ -27,13 +27,14 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.own_deadline(), true).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is for ever, zero is at once or never. `socketTimeoutMS` applies to neither.
+    /// [`Client::check_out`] with a time limit of its own; `None` is no limit, zero is at once or not at all. `socketTimeoutMS`
+    /// does not apply.
     ///
     /// # Errors
     ///
     /// As [`Client::check_out`].
-    pub async fn check_out_by(&self, timeout: Option<Duration>) -> Result<Connection<'_, P>, Error> {
-        self.check_out_until(None, self.deadline(timeout), false).await
+    pub async fn check_out_by(&self, timeout: impl Into<Option<Duration>>) -> Result<Connection<'_, P>, Error> {
+        self.check_out_until(None, self.deadline(timeout.into()), false).await
     }
 
     /// [`Client::check_out`] of a connection to a server of the user's choice. The server is told of the read preference with each
@@ -64,10 +65,13 @@ impl<P: Platform> Client<P> {
     ///
     /// # Errors
     ///
-    /// As [`Client::check_out`]; what `work` returns is passed on.
-    pub async fn with_connection<T>(&self, work: impl AsyncFnOnce(&mut Connection<'_, P>) -> T) -> Result<T, Error> {
+    /// Those of [`Client::check_out`], and those of `work`.
+    pub async fn with_connection<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnOnce(&mut Connection<'_, P>) -> Result<T, E>,
+    ) -> Result<T, E> {
         let mut connection = self.check_out().await?;
-        Ok(work(&mut connection).await)
+        work(&mut connection).await
     }
 }
 

@@ -26,6 +26,20 @@ use core::fmt;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
+    /// A connection string or options cannot be used, or there is no memory for the client. Nothing was started or changed.
+    Setup(SetupError),
+    /// The operation failed.
+    Operation(OperationError),
+    /// The server refused the command.
+    Command(Box<CommandError>),
+    /// A document cannot be encoded, or a reply is no document that the bson crate knows.
+    Bson(String),
+}
+
+/// A client or session was not made, or its options were not changed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SetupError {
     /// The connection string is wrong. Says what and where, never the string.
     Uri(Box<UriError>),
     /// A `mongodb+srv://` string where nothing is looked up.
@@ -34,30 +48,24 @@ pub enum Error {
     Seedlist(Box<SeedlistError>),
     /// The connection string asks for what is not implemented yet: this.
     Unsupported(&'static str),
-    /// An option is out of its range. Nothing was started.
+    /// An option is out of its range.
     Config(ConfigError),
-    /// An option that is a text breaks its rule; a host that is none, for example. Nothing was started.
+    /// An option that is a text breaks its rule; a host that is none, for example.
     Option(Box<OptionError>),
-    /// Options that contradict each other. Nothing was started.
+    /// Options that contradict each other.
     Topology(TopologyConfigError),
-    /// TLS cannot be configured as asked. Nothing was started.
+    /// TLS cannot be configured as asked.
     #[cfg(feature = "tls")]
     Tls(TlsError),
-    /// The credential cannot be used, or would be given away. Nothing was started.
+    /// The credential cannot be used, or would be given away.
     Credential(AuthError),
-    /// What the client says of itself is too long. Nothing was started.
+    /// What the client says of itself is too long.
     Metadata(MetadataError),
-    /// The process was forked from one that had used this runtime, which does not survive that. Nothing was started. (An operation of a client that was
+    /// The process was forked from one that had used this runtime, which does not survive that. (An operation of a client that was
     /// inherited fails with [`OperationError::Forked`].)
     Forked,
     /// No memory for the client.
     OutOfMemory,
-    /// The operation failed.
-    Operation(OperationError),
-    /// The server refused the command.
-    Command(Box<CommandError>),
-    /// A document cannot be encoded, or a reply is no document that the bson crate knows.
-    Bson(String),
 }
 
 /// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
@@ -131,20 +139,7 @@ impl Error {
         match self {
             Self::Operation(error) => error.is_retryable(),
             Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
-            Self::Uri(_)
-            | Self::LookupNeeded
-            | Self::Seedlist(_)
-            | Self::Unsupported(_)
-            | Self::Config(_)
-            | Self::Option(_)
-            | Self::Topology(_)
-            | Self::Credential(_)
-            | Self::Metadata(_)
-            | Self::Forked
-            | Self::OutOfMemory
-            | Self::Bson(_) => false,
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => false,
+            Self::Setup(_) | Self::Bson(_) => false,
         }
     }
 
@@ -155,20 +150,7 @@ impl Error {
         match self {
             Self::Operation(error) => error.is_transient(),
             Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
-            Self::Uri(_)
-            | Self::LookupNeeded
-            | Self::Seedlist(_)
-            | Self::Unsupported(_)
-            | Self::Config(_)
-            | Self::Option(_)
-            | Self::Topology(_)
-            | Self::Credential(_)
-            | Self::Metadata(_)
-            | Self::Forked
-            | Self::OutOfMemory
-            | Self::Bson(_) => false,
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => false,
+            Self::Setup(_) | Self::Bson(_) => false,
         }
     }
 
@@ -194,32 +176,42 @@ impl Error {
                 CheckOutError::WaitQueueTimeout { .. }
                     | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
             ),
-            Self::Seedlist(error) => {
+            Self::Setup(SetupError::Seedlist(error)) => {
                 let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
                     return false;
                 };
                 *error == LookupError::Timeout
             }
-            Self::Operation(_)
-            | Self::Uri(_)
-            | Self::LookupNeeded
-            | Self::Unsupported(_)
-            | Self::Config(_)
-            | Self::Option(_)
-            | Self::Topology(_)
-            | Self::Credential(_)
-            | Self::Metadata(_)
-            | Self::Forked
-            | Self::OutOfMemory
-            | Self::Command(_)
-            | Self::Bson(_) => false,
-            #[cfg(feature = "tls")]
-            Self::Tls(_) => false,
+            Self::Setup(_) | Self::Operation(_) | Self::Command(_) | Self::Bson(_) => false,
         }
     }
 }
 
 impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setup(error) => error.fmt(f),
+            Self::Operation(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+            Self::Bson(what) => write!(f, "BSON: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            // A group adds no text of its own, so it is no link of the chain.
+            Self::Setup(error) => error.source(),
+            Self::Operation(error) => Some(error),
+            // The value and not its box: a caller can downcast to its type.
+            Self::Command(error) => Some(&**error),
+            Self::Bson(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Uri(error) => error.fmt(f),
@@ -237,14 +229,11 @@ impl fmt::Display for Error {
                 f.write_str("this process was forked from one that had made a client: fork before the first, or exec")
             }
             Self::OutOfMemory => f.write_str("no memory for the client"),
-            Self::Operation(error) => error.fmt(f),
-            Self::Command(error) => error.fmt(f),
-            Self::Bson(what) => write!(f, "BSON: {what}"),
         }
     }
 }
 
-impl core::error::Error for Error {
+impl core::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             // The values and not their boxes: a caller can downcast to their types.
@@ -257,9 +246,7 @@ impl core::error::Error for Error {
             Self::Tls(error) => Some(error),
             Self::Credential(error) => Some(error),
             Self::Metadata(error) => Some(error),
-            Self::Operation(error) => Some(error),
-            Self::Command(error) => Some(&**error),
-            Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory | Self::Bson(_) => None,
+            Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory => None,
         }
     }
 }
@@ -285,38 +272,44 @@ impl From<OperationError> for Error {
     }
 }
 
-impl From<ConfigError> for Error {
+impl<E: Into<SetupError>> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::Setup(error.into())
+    }
+}
+
+impl From<ConfigError> for SetupError {
     fn from(error: ConfigError) -> Self {
         Self::Config(error)
     }
 }
 
-impl From<OptionError> for Error {
+impl From<OptionError> for SetupError {
     fn from(error: OptionError) -> Self {
         Self::Option(Box::new(error))
     }
 }
 
-impl From<TopologyConfigError> for Error {
+impl From<TopologyConfigError> for SetupError {
     fn from(error: TopologyConfigError) -> Self {
         Self::Topology(error)
     }
 }
 
 #[cfg(feature = "tls")]
-impl From<TlsError> for Error {
+impl From<TlsError> for SetupError {
     fn from(error: TlsError) -> Self {
         Self::Tls(error)
     }
 }
 
-impl From<AuthError> for Error {
+impl From<AuthError> for SetupError {
     fn from(error: AuthError) -> Self {
         Self::Credential(error)
     }
 }
 
-impl From<MetadataError> for Error {
+impl From<MetadataError> for SetupError {
     fn from(error: MetadataError) -> Self {
         Self::Metadata(error)
     }

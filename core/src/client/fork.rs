@@ -6,7 +6,7 @@
 //! dropped there. Sockets and futures of a platform are therefore kept in what knows where it was made: a [`Socket`], a [`Bound`]. In
 //! a child neither is polled, and both are forgotten when they are dropped.
 
-use super::{Error, Platform};
+use super::{Error, Platform, SetupError};
 use crate::shell::Birth;
 use alloc::boxed::Box;
 use core::fmt;
@@ -25,17 +25,17 @@ static FIRST: OnceLock<Birth> = OnceLock::new();
 ///
 /// # Errors
 ///
-/// [`Error::Forked`].
+/// [`SetupError::Forked`].
 pub(super) fn check<P: Platform>() -> Result<(), Error> {
     let forked = !P::SURVIVES_FORK && FIRST.get().is_some_and(Birth::is_inherited);
-    if forked { Err(Error::Forked) } else { Ok(()) }
+    if forked { Err(SetupError::Forked.into()) } else { Ok(()) }
 }
 
 /// The same, for who begins with it now.
 ///
 /// # Errors
 ///
-/// [`Error::Forked`].
+/// [`SetupError::Forked`].
 pub(super) fn begin<P: Platform>() -> Result<(), Error> {
     if !P::SURVIVES_FORK {
         FIRST.get_or_init(Birth::default);

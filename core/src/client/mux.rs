@@ -36,7 +36,7 @@ pub use status::{ConnectionStatus, HostStatus};
 
 use super::fork::Bound;
 use super::tasks::Tasks;
-use super::{CloseOnDrop, Error, Net, Platform, fork, lock};
+use super::{CloseOnDrop, Error, Net, Platform, SetupError, fork, lock};
 use crate::Instant;
 use crate::shell::{EventRef, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 #[cfg(feature = "tls")]
@@ -55,7 +55,8 @@ use std::sync::Mutex;
 
 /// A session: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
 ///
-/// In the child of a fork an inherited session is inert, as a [`Client`](super::Client#forking) is: its requests fail with [`RequestError::Forked`].
+/// In the child of a fork an inherited session is inert, and its requests fail with [`RequestError::Forked`]: see the guide
+/// [`forking`](crate::guide::forking).
 pub struct Session<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -93,8 +94,8 @@ impl<P: Platform + Default> Session<P> {
     ///
     /// # Errors
     ///
-    /// Those of [`SessionOptions::validate`]; with the feature `tls`, `Error::Tls` for a file that cannot be read or used. [`Error::Forked`] in the child of a
-    /// fork: see [`Client`](super::Client#forking). Nothing was started.
+    /// Those of [`SessionOptions::validate`]; with the feature `tls`, `SetupError::Tls` for a file that cannot be read or used. [`SetupError::Forked`] in the child of a
+    /// fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
@@ -175,11 +176,11 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`], [`Error::Option`]: nothing has changed. [`Error::Forked`].
+    /// [`SetupError::Config`], [`SetupError::Option`]: nothing has changed. [`SetupError::Forked`].
     pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(Error::Forked);
+            return Err(SetupError::Forked.into());
         }
         options::check_hosts(hosts)?;
         shared.put_hosts(hosts)
@@ -196,11 +197,11 @@ impl<P: Platform> Session<P> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`]: an option is out of its range; nothing has changed. [`Error::Forked`].
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`SetupError::Forked`].
     pub fn set_mux_options(&self, options: MuxOptions) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
-            return Err(Error::Forked);
+            return Err(SetupError::Forked.into());
         }
         options.validate()?;
         let (now, mut changes) = (shared.now(), Changes::default());
@@ -228,7 +229,7 @@ impl<P: Platform> Session<P> {
 
     /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
     #[must_use]
-    pub fn subscribe_where(&self, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
+    pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 

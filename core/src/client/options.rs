@@ -10,8 +10,8 @@ mod validate;
 pub use read_preference::OwnedReadPreference;
 pub(super) use read_preference::tag_sets;
 
-use super::Error;
 use super::srv::Srv;
+use super::{Error, SetupError};
 #[cfg(feature = "auth")]
 use crate::HostAddress;
 #[cfg(feature = "auth")]
@@ -64,13 +64,13 @@ pub struct ClientOptions {
     /// `readPreference`, `readPreferenceTags`, `maxStalenessSeconds`. Default primary.
     ///
     /// Commands go to a server that accepts writes all the same unless their own options say otherwise; see
-    /// [`CommandOptions::with_client_read_preference`](super::CommandOptions::with_client_read_preference).
+    /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
     /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
     pub read_concern_level: Option<String>,
     /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
     pub write_concern: WriteConcern,
-    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::repeatable) is attempted again. Another command, of which the
+    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::idempotent) is attempted again. Another command, of which the
     /// client does not know whether it reads or writes, is attempted again only with both this and `retry_writes`, and only if it was never sent or
     /// an overloaded server refused it. Default true.
     pub retry_reads: bool,
@@ -92,9 +92,9 @@ pub struct ClientOptions {
     pub server_selection_timeout: Duration,
     /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. `None`, the default, is for ever
-    /// as well, but leaves it to `socket_timeout` to limit each command. Where it or the operation's own limit applies,
-    /// `waitQueueTimeoutMS` does not.
+    /// `timeoutMS`: how long an operation may take in all, unless it has a timeout of its own; more than zero. `None`, the default, is no
+    /// limit. Where this or the operation's own timeout is set, `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply: [`Duration::MAX`], which is
+    /// what a connection string's `timeoutMS=0` is, switches those off.
     pub timeout: Option<Duration>,
     /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
     #[cfg(feature = "tls")]
@@ -110,8 +110,8 @@ pub struct ClientOptions {
     /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
     /// addresses, leaves hosts to the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
-    /// itself; `None` and zero are for ever. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if neither `timeout` nor the operation sets
+    /// a limit; more than zero. `None` is no limit. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
     /// with a longer time limit waits for the connection: then that limit does.
     pub socket_timeout: Option<Duration>,
     /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
@@ -179,12 +179,12 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Uri`]: the string is wrong. [`Error::Credential`]: it lacks a password, or names a mechanism that is not supported.
-    /// [`Error::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
-    /// [`Error::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
+    /// [`SetupError::Uri`]: the string is wrong. [`SetupError::Credential`]: it lacks a password, or names a mechanism that is not supported.
+    /// [`SetupError::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
+    /// [`SetupError::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
     /// credentials without the feature `auth`, so that nothing is silently left out.
     pub fn parse(uri: &str) -> Result<Self, Error> {
-        Self::of(&ConnectionString::parse(uri).map_err(|error| Error::Uri(Box::new(error)))?, uri)
+        Self::of(&ConnectionString::parse(uri).map_err(|error| SetupError::Uri(Box::new(error)))?, uri)
     }
 
     /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
@@ -196,17 +196,17 @@ impl ClientOptions {
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::parse`]; [`Error::Seedlist`]: the lookup failed, or found what may not be used.
+    /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or found what may not be used.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
         let text = uri;
-        let uri = ConnectionString::parse(text).map_err(|error| Error::Uri(Box::new(error)))?;
+        let uri = ConnectionString::parse(text).map_err(|error| SetupError::Uri(Box::new(error)))?;
         let (uri, srv) = match SrvQuestion::of(&uri) {
             None => (uri, None),
             Some(question) => {
                 let found = question.look_up(&uri, &*resolver, fastrand::u64(..)).await;
-                let (uri, answer) = found.map_err(|error| Error::Seedlist(Box::new(error)))?;
+                let (uri, answer) = found.map_err(|error| SetupError::Seedlist(Box::new(error)))?;
                 (uri, Some(Srv { question, ttl: answer.ttl }))
             }
         };
@@ -216,18 +216,18 @@ impl ClientOptions {
     /// The options of a string that was parsed, and whose hosts are there. `text`: as it was written.
     fn of(uri: &ConnectionString, text: &str) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
-            return Err(Error::LookupNeeded);
+            return Err(SetupError::LookupNeeded.into());
         }
         #[cfg(not(feature = "auth"))]
         if uri.credential().is_some() {
-            return Err(Error::Unsupported("credentials"));
+            return Err(SetupError::Unsupported("credentials").into());
         }
         #[cfg(not(feature = "tls"))]
         if uri.tls() {
-            return Err(Error::Unsupported("TLS, in a build without the feature tls"));
+            return Err(SetupError::Unsupported("TLS, in a build without the feature tls").into());
         }
         if uri.proxy().is_some() {
-            return Err(Error::Unsupported("proxyHost"));
+            return Err(SetupError::Unsupported("proxyHost").into());
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
@@ -264,7 +264,7 @@ impl ClientOptions {
             credential: uri.credential().map(OwnedCredential::try_from).transpose()?,
             #[cfg(feature = "auth")]
             allow_plain_without_tls: false,
-            timeout: given.timeout,
+            timeout: given.timeout.map(|limit| if limit.is_zero() { Duration::MAX } else { limit }),
             #[cfg(feature = "tls")]
             tls: TlsOptions::from_uri(uri),
             socket_timeout: given.socket_timeout.filter(|limit| !limit.is_zero()),
@@ -283,9 +283,9 @@ impl ClientOptions {
     #[cfg(feature = "auth")]
     pub(super) fn login(&self) -> Result<Option<Login>, Error> {
         let Some(credential) = self.credential.clone() else { return Ok(None) };
-        let login = Login::new(credential)?.with_plain_without_tls(self.allow_plain_without_tls);
+        let login = Login::new(credential)?.allow_plain_without_tls(self.allow_plain_without_tls);
         if login.needs_privacy() && !self.is_private() {
-            return Err(Error::Credential(AuthError::PlainWithoutTls));
+            return Err(SetupError::Credential(AuthError::PlainWithoutTls).into());
         }
         Ok(Some(login))
     }
@@ -297,9 +297,9 @@ impl ClientOptions {
         Ok(None)
     }
 
-    /// How long each command of a connection's handshake may take; zero is for ever (CMAP-60).
-    pub(super) fn handshake_command_timeout(&self) -> Duration {
-        self.timeout.or(self.socket_timeout).unwrap_or_default()
+    /// How long each command of a connection's handshake may take (CMAP-60).
+    pub(super) fn handshake_command_timeout(&self) -> Option<Duration> {
+        self.timeout.or(self.socket_timeout)
     }
 
     /// Whether only these hosts can read what is sent to them.

@@ -25,7 +25,7 @@ pub trait Platform: Clone + Send + Sync + 'static {
     const PLATFORM_NAME: &'static str;
 
     /// Whether the platform is as good as new in the child of a fork: its executor and its reactor are not those of the process, but made for each
-    /// client or found to be another's. False, by default: then a child is refused a client ([`Error::Forked`](super::Error::Forked)) if its parent,
+    /// client or found to be another's. False, by default: then a child is refused a client ([`SetupError::Forked`](crate::client::SetupError::Forked)) if its parent,
     /// or one before that, had made one on such a platform.
     const SURVIVES_FORK: bool = false;
 

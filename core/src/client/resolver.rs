@@ -6,7 +6,7 @@
 pub(super) mod tests;
 
 use super::fork::{self, Bound, Socket};
-use super::{Error, Platform, Stream};
+use super::{Platform, SetupError, Stream};
 use crate::dns::{
     Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer, hosts_addresses,
 };
@@ -203,7 +203,7 @@ impl<P> fmt::Debug for DnsResolver<P> {
 
 /// A lookup where the platform is of use, and only in the process where it begins.
 async fn at_home<P: Platform, T>(lookup: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
-    let forked = || LookupError::Other(alloc::format!("{}", Error::Forked));
+    let forked = || LookupError::Other(alloc::format!("{}", SetupError::Forked));
     fork::begin::<P>().map_err(|_| forked())?;
     Bound::new(lookup).await.unwrap_or_else(|| Err(forked()))
 }

@@ -51,8 +51,9 @@ pub struct MonitorOptions {
     /// asked of a streaming server. 500 ms to 2,147,483,647 ms; default 10 s (MON-23, MON-24).
     pub heartbeat_frequency: Duration,
     /// connectTimeoutMS: how long a connection may take from the start of its dial to the reply to its first hello,
-    /// and any later hello to be answered. Zero = without limit; at most 2,147,483,647 ms; default 10 s (MON-07, MON-34).
-    pub connect_timeout: Duration,
+    /// and any later hello to be answered. `None` = without limit; else more than zero
+    /// and at most 2,147,483,647 ms; default 10 s (MON-07, MON-34).
+    pub connect_timeout: Option<Duration>,
     /// serverMonitoringMode; default `Auto`.
     pub server_monitoring_mode: ServerMonitoringMode,
     /// Whether this process runs as a function (AWS Lambda and the like), by the rules for `client.env` in
@@ -66,7 +67,7 @@ impl MonitorOptions {
     /// Every option at its default.
     pub const DEFAULT: Self = Self {
         heartbeat_frequency: Duration::from_secs(10),
-        connect_timeout: Duration::from_secs(10),
+        connect_timeout: Some(Duration::from_secs(10)),
         server_monitoring_mode: ServerMonitoringMode::Auto,
         is_faas: false,
         server_api: false,
@@ -77,7 +78,7 @@ impl MonitorOptions {
     /// # Errors
     ///
     /// [`ConfigError`] for the first option that is out of its range: `heartbeatFrequencyMS` below 500 or above
-    /// 2,147,483,647, `connectTimeoutMS` above 2,147,483,647.
+    /// 2,147,483,647, `connectTimeoutMS` zero or above 2,147,483,647.
     ///
     /// Source: Server Monitoring, "heartbeatFrequencyMS" (MON-23, MON-24).
     pub const fn validate(self) -> Result<MonitorConfig, ConfigError> {
@@ -88,10 +89,21 @@ impl MonitorOptions {
         if frequency.as_nanos() > LONGEST.as_nanos() {
             return Err(ConfigError::new("heartbeatFrequencyMS", millis_of(frequency), "be at most 2147483647"));
         }
-        if self.connect_timeout.as_nanos() > LONGEST.as_nanos() {
-            return Err(ConfigError::new("connectTimeoutMS", millis_of(self.connect_timeout), "be at most 2147483647"));
+        if let Err(error) = check_connect_timeout(self.connect_timeout) {
+            return Err(error);
         }
         Ok(MonitorConfig { options: self })
+    }
+}
+
+/// The rule of `connectTimeoutMS`.
+pub(crate) const fn check_connect_timeout(limit: Option<Duration>) -> Result<(), ConfigError> {
+    match limit {
+        Some(Duration::ZERO) => Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0")),
+        Some(limit) if limit.as_nanos() > LONGEST.as_nanos() => {
+            Err(ConfigError::new("connectTimeoutMS", millis_of(limit), "be at most 2147483647"))
+        }
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -131,7 +143,7 @@ impl MonitorConfig {
 
     /// How long a connection, or a hello that is answered at once, may take; `None` = without limit (MON-34).
     pub(super) const fn answer_limit(&self) -> Option<Duration> {
-        if self.options.connect_timeout.is_zero() { None } else { Some(self.options.connect_timeout) }
+        self.options.connect_timeout
     }
 
     /// How long an awaitable hello, or the next reply of a stream, may take; `None` = without limit (MON-34, MON-35).

@@ -16,13 +16,15 @@ pub struct PoolOptions {
     pub max_pool_size: u32,
     /// `minPoolSize`: how many connections are kept while the pool is ready; at most `max_pool_size`. Default 0.
     pub min_pool_size: u32,
-    /// `maxIdleTimeMS`: a connection that was available for longer is closed; zero is never. Default zero.
-    pub max_idle_time: Duration,
+    /// `maxIdleTimeMS`: a connection that was available for longer is closed; `None`, the default, is
+    /// never. More than zero.
+    pub max_idle_time: Option<Duration>,
     /// `maxConnecting`: how many connections may be established at once; at least 1. Default 2.
     pub max_connecting: u32,
     /// `waitQueueTimeoutMS`: how long a check-out may wait for a connection to be there or to begin to be
-    /// established for it, if it brings no deadline of its own; zero is no limit. Default zero.
-    pub wait_queue_timeout: Duration,
+    /// established for it, if it brings no deadline of its own; `None`, the default, is no limit. Zero: a check-out
+    /// that would have to wait fails.
+    pub wait_queue_timeout: Option<Duration>,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,
     /// Whether the pool works in the background (CMAP-57): keeps `min_pool_size` and closes perished
@@ -37,9 +39,9 @@ impl PoolOptions {
     pub const DEFAULT: Self = Self {
         max_pool_size: 100,
         min_pool_size: 0,
-        max_idle_time: Duration::ZERO,
+        max_idle_time: None,
         max_connecting: 2,
-        wait_queue_timeout: Duration::ZERO,
+        wait_queue_timeout: None,
         load_balanced: false,
         background: true,
     };
@@ -48,8 +50,8 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the option, its value and the rule: `maxConnecting` of 0, or a `minPoolSize`
-    /// above a `maxPoolSize` that is not 0.
+    /// [`ConfigError`] names the option, its value and the rule: `maxConnecting` of 0, a `minPoolSize`
+    /// above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
     ///
     /// Source: CMAP, "Connection Pool Options" (CMAP-01..06).
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
@@ -59,22 +61,27 @@ impl PoolOptions {
         if self.max_pool_size > 0 && self.min_pool_size > self.max_pool_size {
             return Err(ConfigError::new("minPoolSize", self.min_pool_size as u64, "be at most maxPoolSize"));
         }
+        if matches!(self.max_idle_time, Some(Duration::ZERO)) {
+            return Err(ConfigError::new("maxIdleTimeMS", 0, "be more than 0"));
+        }
         Ok(PoolConfig::of(self))
     }
 
     /// The options that differ from their defaults, by their standard names; times in milliseconds (CMAP-102).
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
+        let count = |count: u32| Some(u64::from(count));
+        let millis = |limit: Option<Duration>| limit.map(millis_of);
         [
-            ("maxPoolSize", u64::from(self.max_pool_size), u64::from(default.max_pool_size)),
-            ("minPoolSize", u64::from(self.min_pool_size), u64::from(default.min_pool_size)),
-            ("maxIdleTimeMS", millis_of(self.max_idle_time), millis_of(default.max_idle_time)),
-            ("maxConnecting", u64::from(self.max_connecting), u64::from(default.max_connecting)),
-            ("waitQueueTimeoutMS", millis_of(self.wait_queue_timeout), millis_of(default.wait_queue_timeout)),
+            ("maxPoolSize", count(self.max_pool_size), count(default.max_pool_size)),
+            ("minPoolSize", count(self.min_pool_size), count(default.min_pool_size)),
+            ("maxIdleTimeMS", millis(self.max_idle_time), millis(default.max_idle_time)),
+            ("maxConnecting", count(self.max_connecting), count(default.max_connecting)),
+            ("waitQueueTimeoutMS", millis(self.wait_queue_timeout), millis(default.wait_queue_timeout)),
         ]
         .into_iter()
         .filter(|(_, value, default)| value != default)
-        .map(|(name, value, _)| (name, value))
+        .filter_map(|(name, value, _)| Some((name, value?)))
     }
 }
 
@@ -88,7 +95,7 @@ impl Default for PoolOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolConfig {
     pub(super) options: PoolOptions,
-    /// `max_idle_time` in nanoseconds: asked for at each check-out.
+    /// `max_idle_time` in nanoseconds, read at each check-out; 0 is never.
     pub(super) idle_ns: u64,
 }
 
@@ -97,7 +104,11 @@ impl PoolConfig {
     pub const DEFAULT: Self = Self::of(PoolOptions::DEFAULT);
 
     const fn of(options: PoolOptions) -> Self {
-        Self { options, idle_ns: nanos_of(options.max_idle_time) }
+        let idle_ns = match options.max_idle_time {
+            Some(limit) => nanos_of(limit),
+            None => 0,
+        };
+        Self { options, idle_ns }
     }
 
     /// These options, in the mode of others: what does not change in the life of a pool.

@@ -164,9 +164,8 @@ impl<M: Memory> Pool<M> {
             return None;
         }
         let key = self.waiters.insert(waiter::UNBOUND, slot).ok()?;
-        let timeout = self.config.options.wait_queue_timeout;
-        let queue_deadline = if timeout.is_zero() { None } else { Some(now.saturating_add(timeout)) };
-        if let Some(at) = deadline.or(queue_deadline) {
+        let queue_deadline = || self.config.options.wait_queue_timeout.map(|timeout| now.saturating_add(timeout));
+        if let Some(at) = deadline.or_else(queue_deadline) {
             if self.deadlines.insert(key.index, at).is_err() {
                 self.waiters.remove(key.index);
                 return None;
@@ -560,11 +559,11 @@ impl<M: Memory> Pool<M> {
     /// When the next available connection will have been idle for too long.
     pub(super) fn idle_expiry(&self) -> Option<Instant> {
         let options = &self.config.options;
-        if options.max_idle_time.is_zero() || !self.is_in_background() {
+        if options.max_idle_time.is_none() || !self.is_in_background() {
             return None;
         }
         let oldest = self.conns.get(self.conns.front(conn::AVAILABLE)?);
-        let last = oldest.available_since.saturating_add(options.max_idle_time);
+        let last = oldest.available_since.saturating_add_nanos(self.config.idle_ns);
         (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
     }
 

@@ -123,8 +123,7 @@ impl<M: Memory> Scan<M> {
         observer: &mut impl ControlObserver,
     ) {
         let was_known = self.is_known(server);
-        let limit = self.config.options().connect_timeout;
-        let deadline = if limit.is_zero() { None } else { Some(now.saturating_add(limit)) };
+        let deadline = self.config.options().connect_timeout.map(|limit| now.saturating_add(limit));
         let number = self.socket_last.saturating_add(1);
         let hello_ok = self.config.options().server_api;
         let link = self.link_mut(server).expect("a server that is checked has a place");

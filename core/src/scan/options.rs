@@ -4,7 +4,7 @@
 //! "socketCheckIntervalMS".
 
 use crate::config::{ConfigError, millis_of};
-use crate::monitor::MIN_HEARTBEAT_FREQUENCY;
+use crate::monitor::{MIN_HEARTBEAT_FREQUENCY, check_connect_timeout};
 use crate::selection::SERVER_SELECTION_TIMEOUT;
 use core::time::Duration;
 
@@ -21,9 +21,9 @@ const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
 pub struct ScanOptions {
     /// heartbeatFrequencyMS: how old a scan may be when an operation begins; 500 to 2,147,483,647 ms, default 60 s.
     pub heartbeat_frequency: Duration,
-    /// connectTimeoutMS: the time for a connection with its hello, and for any later hello; zero = without limit; at most
-    /// 2,147,483,647 ms, default 10 s.
-    pub connect_timeout: Duration,
+    /// connectTimeoutMS: the time for a connection with its hello, and for any later hello; `None` = without limit; more than
+    /// zero and at most 2,147,483,647 ms, default 10 s.
+    pub connect_timeout: Option<Duration>,
     /// serverSelectionTimeoutMS, which counts only without `server_selection_try_once`; at most 2,147,483,647 ms, default 30 s.
     /// No hard limit: a scan that has begun is finished.
     pub server_selection_timeout: Duration,
@@ -37,7 +37,7 @@ impl ScanOptions {
     /// Every option at its default.
     pub const DEFAULT: Self = Self {
         heartbeat_frequency: Duration::from_secs(60),
-        connect_timeout: Duration::from_secs(10),
+        connect_timeout: Some(Duration::from_secs(10)),
         server_selection_timeout: SERVER_SELECTION_TIMEOUT,
         server_selection_try_once: true,
         server_api: false,
@@ -58,8 +58,8 @@ impl ScanOptions {
         if frequency.as_nanos() > LONGEST.as_nanos() {
             return Err(too_long("heartbeatFrequencyMS", frequency));
         }
-        if self.connect_timeout.as_nanos() > LONGEST.as_nanos() {
-            return Err(too_long("connectTimeoutMS", self.connect_timeout));
+        if let Err(error) = check_connect_timeout(self.connect_timeout) {
+            return Err(error);
         }
         if self.server_selection_timeout.as_nanos() > LONGEST.as_nanos() {
             return Err(too_long("serverSelectionTimeoutMS", self.server_selection_timeout));

@@ -42,11 +42,11 @@ pub struct HubConfig {
     /// The options of every monitor.
     pub monitor: MonitorConfig,
     /// `connectTimeoutMS`: how long an application's connection may take to be established, from dialing to the end of its handshake;
-    /// zero is for ever.
-    pub connect_timeout: Duration,
+    /// `None` is no limit.
+    pub connect_timeout: Option<Duration>,
     /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
-    /// `connect_timeout`; zero is for ever (CMAP-60). While an operation with a later deadline waits for the connection, that deadline applies instead.
-    pub command_timeout: Duration,
+    /// `connect_timeout`; `None` is no limit (CMAP-60). While an operation with a later deadline waits for the connection, that deadline applies instead.
+    pub command_timeout: Option<Duration>,
     /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
     /// connection too ([`Hub::check_out_limit`]).
     pub server_selection_timeout: Duration,

@@ -206,13 +206,13 @@ mod present {
 
         /// Lets PLAIN send the password over connections that are not private. Everybody on the way can read it then.
         #[must_use]
-        pub fn with_plain_without_tls(self, allowed: bool) -> Self {
+        pub fn allow_plain_without_tls(self, allowed: bool) -> Self {
             Self { allow_plain_without_tls: allowed, ..self }
         }
 
         /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand of a connection.
         #[must_use]
-        pub fn with_iterations_max(self, iterations: u32) -> Self {
+        pub fn iterations_max(self, iterations: u32) -> Self {
             Self { iterations_max: iterations, ..self }
         }
 

@@ -28,42 +28,43 @@ pub struct CommandOptions<'a> {
     /// Whether the client's read preference applies if there is none here.
     /// Default false.
     pub client_read_preference: bool,
-    /// How long it may take in all, instead of what the client's options say; zero is for ever, and `socketTimeoutMS` does not apply either.
+    /// How long it may take in all; `None` is as long as the client's options allow. With it neither those nor `socketTimeoutMS` apply:
+    /// [`Duration::MAX`] is no limit.
     pub timeout: Option<Duration>,
     /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption,
     /// the end of `socketTimeoutMS` or a change of the server's state too, and not only when it was certainly never sent. Default false.
-    pub repeatable: bool,
+    pub idempotent: bool,
 }
 
 impl<'a> CommandOptions<'a> {
     /// The default.
     #[must_use]
     pub const fn new() -> Self {
-        Self { read_preference: None, client_read_preference: false, timeout: None, repeatable: false }
+        Self { read_preference: None, client_read_preference: false, timeout: None, idempotent: false }
     }
 
-    /// With a read preference.
+    /// See [`read_preference`](#structfield.read_preference).
     #[must_use]
-    pub const fn with_read_preference(self, read_preference: ReadPreference<'a>) -> Self {
+    pub const fn read_preference(self, read_preference: ReadPreference<'a>) -> Self {
         Self { read_preference: Some(read_preference), ..self }
     }
 
-    /// With the read preference of the client's options, which does not apply by itself.
+    /// See [`client_read_preference`](#structfield.client_read_preference).
     #[must_use]
-    pub const fn with_client_read_preference(self) -> Self {
-        Self { client_read_preference: true, ..self }
+    pub const fn client_read_preference(self, applies: bool) -> Self {
+        Self { client_read_preference: applies, ..self }
     }
 
-    /// With a time limit of its own; zero is for ever, and `socketTimeoutMS` does not apply either.
+    /// See [`timeout`](#structfield.timeout).
     #[must_use]
-    pub const fn with_timeout(self, timeout: Duration) -> Self {
+    pub const fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// For a command that may be run twice.
+    /// See [`idempotent`](#structfield.idempotent).
     #[must_use]
-    pub const fn repeatable(self) -> Self {
-        Self { repeatable: true, ..self }
+    pub const fn idempotent(self, idempotent: bool) -> Self {
+        Self { idempotent, ..self }
     }
 }
 
@@ -107,7 +108,7 @@ pub struct RetryPolicy {
     pub enabled: bool,
     /// Whether it does no harm to run it twice: then it is attempted once more after any transient error, and not only when it was certainly never
     /// sent.
-    pub repeatable: bool,
+    pub idempotent: bool,
     /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload); more than 10 are
     /// 10, as there is no backoff yet. A connection that was refused, reset or timed out before the reply to hello counts as overload.
     pub max_adaptive_retries: u32,
@@ -118,7 +119,7 @@ pub struct RetryPolicy {
 impl RetryPolicy {
     /// One further attempt of what was never sent, two after an overload, on any server that suits.
     pub const DEFAULT: Self =
-        Self { enabled: true, repeatable: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
+        Self { enabled: true, idempotent: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
 }
 
 impl Default for RetryPolicy {
@@ -214,7 +215,7 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             self.retries_max = policy.max_adaptive_retries.min(ADAPTIVE_RETRIES_MAX);
         }
         let is_transient = error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout());
-        let again = is_overload || error.is_retryable() || (policy.repeatable && is_transient);
+        let again = is_overload || error.is_retryable() || (policy.idempotent && is_transient);
         if !policy.enabled || !again || self.failures >= self.retries_max {
             return Err(error);
         }

@@ -13,6 +13,7 @@ use super::runtime::register;
 use crate::Instant;
 use crate::observe::contain;
 use crate::topology::OwnedTopologyDescription;
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::future::poll_fn;
@@ -54,7 +55,7 @@ struct List {
 struct Queue {
     notices: Backlog<(Instant, Event)>,
     limit: usize,
-    filter: fn(&EventRef<'_>) -> bool,
+    filter: Box<dyn Fn(&EventRef<'_>) -> bool + Send>,
     closed: bool,
     waker: Option<Waker>,
 }
@@ -95,8 +96,12 @@ impl Subscribers {
     /// - `limit`: how many events are kept for a reader that is behind; at least 1. Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
     /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
     #[must_use]
-    pub fn subscribe(&self, limit: usize, filter: fn(&EventRef<'_>) -> bool) -> Subscription {
-        let limit = limit.max(1);
+    pub fn subscribe(
+        &self,
+        limit: usize,
+        filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static,
+    ) -> Subscription {
+        let (limit, filter) = (limit.max(1), Box::new(filter));
         let birth = self.shared.birth.clone();
         let queue = Queue { notices: Backlog::default(), limit, filter, closed: birth.is_inherited(), waker: None };
         let queue = Arc::new(Mutex::new(queue));

@@ -274,9 +274,9 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// When something that begins now has taken too long; zero is for ever.
-    fn time_limit(&self, limit: Duration) -> Option<Instant> {
-        (!limit.is_zero()).then(|| self.now().saturating_add(limit))
+    /// When something that begins now has taken too long.
+    fn time_limit(&self, limit: Option<Duration>) -> Option<Instant> {
+        limit.map(|limit| self.now().saturating_add(limit))
     }
 
     /// Establishes a connection unless its deadline passes, a command takes too long, or the pool gives it up (`None`).

@@ -444,7 +444,7 @@ fn open() -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
 
 fn open_with(login: Option<Login>) -> (Bench, Arc<Hub<Bench>>, Arc<Server<Bench>>) {
     open_as(|config| {
-        config.connect_timeout = if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+        config.connect_timeout = login.as_ref().map(|_| Duration::from_secs(1));
         config.login = login;
     })
 }
@@ -477,8 +477,8 @@ where
     let mut config = HubConfig {
         pool: PoolOptions::DEFAULT.validate().unwrap(),
         monitor: MonitorOptions::DEFAULT.validate().unwrap(),
-        connect_timeout: Duration::ZERO,
-        command_timeout: Duration::ZERO,
+        connect_timeout: None,
+        command_timeout: None,
         server_selection_timeout: Duration::from_secs(30),
         compressors: Compressors::NONE,
         zlib_compression_level: None,

@@ -1,16 +1,18 @@
 //! Copies of descriptions and events, to be kept.
 
-use super::TopologyId;
 use super::description::{Data, Meta, ServerDescription, Side, Source, TopologyDescription};
+use super::error::{Incompatibility, ServerError};
 use super::event::SdamEvent;
 use super::texts::{TextId, TextSlot, TextsRef};
-use crate::ServerId;
+use super::{TopologyId, TopologyType};
+use crate::{Instant, ObjectId, ServerId, ServerType, TopologyVersion};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 #[cfg(test)]
 mod tests;
@@ -115,6 +117,63 @@ impl<'t> Copier<'t> {
     }
 }
 
+/// The accessors of a borrowed description for its copy.
+macro_rules! accessors {
+    ($owned:ident, $borrowed:ident: $($name:ident($($argument:ident: $type:ty),*) -> $value:ty;)*) => {
+        impl $owned {
+            $(
+                #[doc = concat!("See [`", stringify!($borrowed), "::", stringify!($name), "`].")]
+                #[must_use = "it only reads"]
+                pub fn $name(&self, $($argument: $type),*) -> $value {
+                    self.get().$name($($argument),*)
+                }
+            )*
+        }
+    };
+}
+
+accessors! { OwnedTopologyDescription, TopologyDescription:
+    id() -> TopologyId;
+    topology_type() -> TopologyType;
+    set_name() -> Option<&str>;
+    is_compatible() -> bool;
+    compatibility_error() -> Option<Incompatibility<'_>>;
+    logical_session_timeout_minutes() -> Option<i64>;
+    servers() -> impl Iterator<Item = ServerDescription<'_>> + Clone;
+    server(server: ServerId) -> Option<ServerDescription<'_>>;
+    has_readable_server() -> bool;
+    has_writable_server() -> bool;
+}
+
+accessors! { OwnedServerDescription, ServerDescription:
+    server() -> ServerId;
+    address() -> &str;
+    server_type() -> ServerType;
+    error() -> Option<ServerError>;
+    round_trip_time() -> Option<Duration>;
+    min_round_trip_time() -> Option<Duration>;
+    min_wire_version() -> Option<i32>;
+    max_wire_version() -> Option<i32>;
+    me() -> Option<&str>;
+    hosts() -> impl ExactSizeIterator<Item = &str> + Clone;
+    passives() -> impl ExactSizeIterator<Item = &str> + Clone;
+    arbiters() -> impl ExactSizeIterator<Item = &str> + Clone;
+    tags() -> impl ExactSizeIterator<Item = (&str, &str)> + Clone;
+    set_name() -> Option<&str>;
+    set_version() -> Option<i64>;
+    election_id() -> Option<ObjectId>;
+    primary() -> Option<&str>;
+    last_write_date_ms() -> Option<i64>;
+    last_update_time() -> Instant;
+    logical_session_timeout_minutes() -> Option<i64>;
+    topology_version() -> Option<TopologyVersion>;
+}
+
+accessors! { OwnedSdamEvent, SdamEvent:
+    topology() -> TopologyId;
+    name() -> &'static str;
+}
+
 impl OwnedTopologyDescription {
     /// The description, to be read.
     #[must_use]
@@ -132,6 +191,12 @@ impl OwnedTopologyDescription {
 }
 
 impl fmt::Debug for OwnedTopologyDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl fmt::Display for OwnedTopologyDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
@@ -209,6 +274,12 @@ impl OwnedServerDescription {
 }
 
 impl fmt::Debug for OwnedServerDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl fmt::Display for OwnedServerDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }

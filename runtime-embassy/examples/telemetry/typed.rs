@@ -110,7 +110,7 @@ pub(crate) async fn store<L: Layout>(
         command.document("writeConcern", |concern| concern.str("w", "majority").map(drop))?;
         Ok(())
     };
-    let options = CommandOptions::new().repeatable().with_timeout(timeout);
+    let options = CommandOptions::new().idempotent(true).timeout(timeout);
     let reply = client.run_command_with(database, insert, &mut reply, options).await?;
     match refusal(reply) {
         Some(code) if code != DUPLICATE => Err(StoreError::Write(code)),

@@ -69,13 +69,13 @@ impl TlsOptions {
 
     /// [`TlsOptions::max_fragment`], for a `const`.
     #[must_use]
-    pub const fn with_max_fragment(self, max_fragment: MaxFragment) -> Self {
+    pub const fn max_fragment(self, max_fragment: MaxFragment) -> Self {
         Self { max_fragment: Some(max_fragment), ..self }
     }
 
     /// [`TlsOptions::identity`], for a `const`.
     #[must_use]
-    pub const fn with_identity(self, identity: TlsIdentity) -> Self {
+    pub const fn identity(self, identity: TlsIdentity) -> Self {
         Self { identity: Some(identity), ..self }
     }
 

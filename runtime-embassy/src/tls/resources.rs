@@ -102,7 +102,7 @@ impl<L: Layout> Client<L> {
     /// static CONFIG: Config =
     ///     Options { seeds: &["db.example.com"], random: Some(fill_by_hardware), ..Options::DEFAULT }.build();
     /// static TLS: TlsConfig =
-    ///     TlsOptions::new(&[CA], seconds_since_1970).with_max_fragment(MaxFragment::Bytes2048).build();
+    ///     TlsOptions::new(&[CA], seconds_since_1970).max_fragment(MaxFragment::Bytes2048).build();
     ///
     /// async fn run(
     ///     stack: Stack<'static>,

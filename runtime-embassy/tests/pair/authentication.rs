@@ -59,7 +59,7 @@ fn wrong_password_gets_an_error_without_a_secret_in_it() {
     run(async |net| {
         let server = server();
         for (user, password) in [("ada", WRONG), ("eve", PASSWORD), ("eve", WRONG)] {
-            let credential = Credential::new(user, password).with_source("admin");
+            let credential = Credential::new(user, password).source("admin");
             let rig = calling(net, &server, Credential { mechanism: Some(Mechanism::SCRAM_SHA_256), ..credential });
             for _ in 0..3 {
                 let error = refused(net.skipping(Duration::from_secs(5), list(&rig)).await);

@@ -150,7 +150,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         rig.ping().await.expect("a ping");
         server.inject(FaultRule::once(Fault::Silence).on_command("ping"));
         let begun = clock::now();
-        let limited = CommandOptions::new().with_timeout(Duration::from_secs(7));
+        let limited = CommandOptions::new().timeout(Duration::from_secs(7));
         let mut reply = [0; 256];
         let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, limited);
         let error = refused(net.jumping(Duration::from_secs(30), || server.count_of("ping") == 2, ping).await);
@@ -187,12 +187,12 @@ fn clients_time_limit_ends_an_operation() {
 
 /// A command that may be run twice has a second attempt after an error of the server's state; any other has none.
 #[test]
-fn only_a_repeatable_command_is_run_twice() {
+fn only_an_idempotent_command_is_run_twice() {
     run(async |net| {
         let server = server();
         let rig = small(net, &server);
         rig.ping().await.expect("a ping");
-        for (options, succeeds) in [(CommandOptions::new(), false), (CommandOptions::new().repeatable(), true)] {
+        for (options, succeeds) in [(CommandOptions::new(), false), (CommandOptions::new().idempotent(true), true)] {
             server.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(91));
             let mut reply = [0; 256];
             let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, options);
@@ -286,7 +286,8 @@ fn wait_queue_timeout_ends_a_wait() {
         let server = server();
         net.open_to(&server);
         let wait_queue_timeout = Duration::from_secs(40);
-        let pool = PoolOptions { max_pool_size: 1, wait_queue_timeout, ..PoolOptions::DEFAULT };
+        let pool =
+            PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(wait_queue_timeout), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, timeout: None, ..options(&server) });
         let held = rig.client.check_out().await.expect("a connection");
         let begun = clock::now();
@@ -306,7 +307,7 @@ fn idle_connections_are_closed_in_time() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
-        let pool = PoolOptions { max_idle_time: Duration::from_secs(60), ..PoolOptions::DEFAULT };
+        let pool = PoolOptions { max_idle_time: Some(Duration::from_secs(60)), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
         let guards = [rig.client.check_out().await, rig.client.check_out().await];
         drop(guards);
@@ -329,7 +330,8 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
     run(async |net| {
         let server = server();
         net.open_to(&server);
-        let pool = PoolOptions { min_pool_size: 3, max_idle_time: Duration::from_secs(100), ..PoolOptions::DEFAULT };
+        let pool =
+            PoolOptions { min_pool_size: 3, max_idle_time: Some(Duration::from_secs(100)), ..PoolOptions::DEFAULT };
         let rig: Rig<Small> = rig(net, Options { pool, ..options(&server) });
         rig.client.warm_up(None).await.expect("it is filled");
         assert_eq!(rig.pool().counts.available, 3);

@@ -23,9 +23,9 @@ fn watchful(server: &FakeServer) -> Options {
 /// The pool is at rest, and server and client agree, after connections of which only one side knew have ended too.
 async fn recovers(net: &Net, rig: &Rig<Small>, server: &FakeServer) {
     // A connection that died meanwhile is noticed by whoever uses it, so it is an operation that may be done twice.
-    let repeatable = CommandOptions::new().repeatable();
+    let idempotent = CommandOptions::new().idempotent(true);
     let mut reply = [0; 256];
-    let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, repeatable);
+    let ping = rig.client.run_command_with("admin", |it| it.int32("ping", 1).map(drop), &mut reply, idempotent);
     net.skipping(MINUTE, ping).await.expect("it is well again");
     net.skip_until("both sides agree", 5 * MINUTE, || {
         let counts = rig.pool().counts;
@@ -347,7 +347,7 @@ fn handshake_without_an_answer_clears_nothing() {
         let begun = clock::now();
         let error = refused(net.jumping(MINUTE, || hellos() > before, rig.ping()).await);
         assert_eq!(error.check_out(), Some(&expected(Cause::NetworkTimeout)));
-        assert!(clock::now() - begun >= MonitorOptions::DEFAULT.connect_timeout);
+        assert!(clock::now() - begun >= MonitorOptions::DEFAULT.connect_timeout.expect("there is a limit"));
         rig.ping().await.expect("a ping");
         rig.at_rest(&server, 1).await;
         assert_eq!(rig.pool().generation, 0);

@@ -65,7 +65,7 @@ fn name_server_that_is_silent_is_an_error_of_the_lookup_by_the_deadline() {
             names.set_fault(Fault::None);
             let seeds = super::support::seeds(&[format!("db.test:{}", server.address().port())]);
             let connect_timeout = Duration::from_secs(seconds);
-            let monitor = MonitorOptions { connect_timeout, ..options(&server).monitor };
+            let monitor = MonitorOptions { connect_timeout: Some(connect_timeout), ..options(&server).monitor };
             let rig: Rig<Small> = rig(net, Options { seeds, monitor, timeout: None, ..options(&server) });
             rig.known().await;
             net.settled().await;

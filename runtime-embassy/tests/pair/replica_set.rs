@@ -120,7 +120,7 @@ async fn end<L: Layout<Events = Log>>(rig: &Rig<L>, set: &FakeReplicaSet) {
 }
 
 fn preferring(mode: ReadMode) -> CommandOptions<'static> {
-    CommandOptions::new().with_read_preference(ReadPreference::of(mode))
+    CommandOptions::new().read_preference(ReadPreference::of(mode))
 }
 
 #[test]
@@ -226,8 +226,8 @@ fn repeatable_command_goes_to_the_new_primary() {
         // The client does not know yet.
         set.elect((old + 1) % 3);
         set.server(old).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(10107));
-        let repeatable = ping(&rig.client, CommandOptions::new().repeatable());
-        net.skipping(10 * SECOND, repeatable).await.expect("the second attempt succeeds");
+        let idempotent = ping(&rig.client, CommandOptions::new().idempotent(true));
+        net.skipping(10 * SECOND, idempotent).await.expect("the second attempt succeeds");
         assert_eq!((0..3).map(|it| set.server(it).count_of("ping")).sum::<u64>(), 2);
         assert_eq!(set.server(old).count_of("ping"), 1);
         // Not without leave.
@@ -254,8 +254,8 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
             net.shut(set.address(old));
             set.kill(old).expect("it dies");
             set.elect(new);
-            let repeatable = ping(&rig.client, CommandOptions::new().repeatable());
-            net.skipping(60 * SECOND, repeatable).await.expect("the new primary answers");
+            let idempotent = ping(&rig.client, CommandOptions::new().idempotent(true));
+            net.skipping(60 * SECOND, idempotent).await.expect("the new primary answers");
             assert_eq!(pool(&rig.client, &set.server(old)).state, PoolState::Paused);
             set.restart(old).expect("it starts");
             set.settle();
@@ -280,7 +280,7 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
         set.freeze(old);
         let client = rig.client;
         let tasks: Vec<_> = (0..3)
-            .map(|_| net.spawn_task(async move { ping(&client, CommandOptions::new().repeatable()).await }))
+            .map(|_| net.spawn_task(async move { ping(&client, CommandOptions::new().idempotent(true)).await }))
             .collect();
         eventually("they are under way", || pool(&rig.client, &set.server(old)).counts.in_use == 3).await;
         net.idle().await;
@@ -441,8 +441,8 @@ fn operations_dropped_at_any_poll_during_elections_leave_nothing() {
         for times in 1..=24 {
             let primary = set.primary().expect("a primary");
             set.elect((primary + 1) % 3);
-            let repeatable = CommandOptions::new().repeatable();
-            let _ = poll_times(ping(&rig.client, repeatable), times, DropIt::AtOnce).await;
+            let idempotent = CommandOptions::new().idempotent(true);
+            let _ = poll_times(ping(&rig.client, idempotent), times, DropIt::AtOnce).await;
         }
         known(&rig.client, &set).await;
         ping(&rig.client, CommandOptions::new()).await.expect("a ping");

@@ -250,9 +250,9 @@ fn what_cannot_work_is_told_at_once() {
         assert_eq!(begin::<16640, 1152>(net, without, trust(&root)), SetupError::NoRandom);
         let garbage = TlsOptions::new(&[&[0x30, 0]], clock);
         assert_eq!(begin::<16640, 1152>(net, good, garbage), SetupError::TlsCertificate);
-        let keyless = trust(&root).with_identity(TlsIdentity { certificate: &[], key: &[1, 2, 3] });
+        let keyless = trust(&root).identity(TlsIdentity { certificate: &[], key: &[1, 2, 3] });
         assert_eq!(begin::<16640, 1152>(net, good, keyless), SetupError::TlsCertificate);
-        let fragments = trust(&root).with_max_fragment(MaxFragment::Bytes4096);
+        let fragments = trust(&root).max_fragment(MaxFragment::Bytes4096);
         assert_eq!(begin::<2048, 1152>(net, good, fragments), SetupError::TlsRecords);
     });
 }

@@ -20,8 +20,6 @@ mod runtime {
     pub(crate) use poolhouse_smol::*;
     pub(crate) use smol::{block_on, spawn};
 
-    pub(crate) const PLATFORM: Smol = Smol;
-
     pub(crate) async fn sleep(time: core::time::Duration) {
         smol::Timer::after(time).await;
     }

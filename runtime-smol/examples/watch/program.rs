@@ -1,10 +1,8 @@
 //! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
 
-use crate::runtime::poolhouse_core::monitor::MonitorEvent;
-use crate::runtime::poolhouse_core::pool::PoolEvent;
-use crate::runtime::poolhouse_core::uri::ConnectionString;
+use crate::runtime::poolhouse_core::uri::{ConnectionString, UriOptions};
 use crate::runtime::{
-    Client, ClientOptions, DnsResolver, Error, EventRef, Notice, PLATFORM, ServerStatus, block_on, sleep, spawn,
+    Client, ClientOptions, Error, EventRef, MonitorEvent, Notice, PoolEvent, ServerStatus, block_on, sleep, spawn,
 };
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -85,7 +83,9 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
             uri
         }
     };
-    let client = Client::new(options(&uri).await?).map_err(|error| error.to_string())?;
+    let parsed = ConnectionString::parse(&uri).map_err(|error| error.to_string())?;
+    let client = Client::new_with(&uri, |options| completed(options, parsed.options())).await;
+    let client = client.map_err(|error| error.to_string())?;
 
     let events = Arc::new(Mutex::new(VecDeque::new()));
     let listener = spawn(listen(client.clone(), Arc::clone(&events)));
@@ -124,13 +124,8 @@ async fn watch(arguments: &Arguments) -> Result<bool, String> {
     Ok(summary(&tally, started.elapsed()))
 }
 
-/// The options of a connection string; what it leaves open is chosen here.
-async fn options(uri: &str) -> Result<ClientOptions, String> {
-    let resolver = Arc::new(DnsResolver::new(PLATFORM));
-    let mut options = ClientOptions::resolve(uri, resolver).await.map_err(|error| error.to_string())?;
-    // By now it can be parsed; a TXT record has none of these options.
-    let parsed = ConnectionString::parse(uri).map_err(|error| error.to_string())?;
-    let given = parsed.options();
+/// The options of a connection string; what it leaves open is chosen here. A TXT record has none of these options.
+fn completed(mut options: ClientOptions, given: &UriOptions) -> ClientOptions {
     if given.app_name.is_none() {
         options.app_name = Some("poolhouse-watch".to_owned());
     }
@@ -143,7 +138,7 @@ async fn options(uri: &str) -> Result<ClientOptions, String> {
     if given.heartbeat_frequency.is_none() {
         options.monitor.heartbeat_frequency = Duration::from_secs(1);
     }
-    Ok(options)
+    options
 }
 
 /// What of the connection string was left out, and what is dangerous about it.

@@ -51,7 +51,8 @@ fn raw_command_and_its_reply_are_not_taken_apart() {
         let mut expected = insert;
         expected.insert("$db", "shop");
         assert_eq!(sent(&server, "insert"), [expected]);
-        let one = shop.run_raw_command_with(&raw(&doc! { "find": "orders" }), CommandOptions::new().repeatable()).await;
+        let one =
+            shop.run_raw_command_with(&raw(&doc! { "find": "orders" }), CommandOptions::new().idempotent(true)).await;
         let other = shop.run_command(doc! { "find": "orders" }).await.expect("found");
         assert_eq!(Document::try_from(one.expect("found")).expect("a document"), other);
         let mut connection = client.check_out().await.expect("a connection");
@@ -97,7 +98,7 @@ fn default_database_is_what_the_string_names_or_the_options_say() {
         let server = server();
         let address = server.address();
         let name = |uri: String| {
-            let client = smol::block_on(Client::connect(&uri)).expect("a right string");
+            let client = smol::block_on(Client::new(&uri)).expect("a right string");
             client.default_database().map(|database| database.name().to_owned())
         };
         assert_eq!(name(format!("mongodb://{address}")), None);
@@ -137,7 +138,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
         // The member of the second tag set, whoever it is.
         let before = pings();
         for _ in 0..5 {
-            ping(CommandOptions::new().with_client_read_preference()).await;
+            ping(CommandOptions::new().client_read_preference(true)).await;
         }
         assert_eq!(pings()[1], before[1] + 5);
         assert_eq!(pings().iter().sum::<u64>(), 10);
@@ -157,7 +158,7 @@ fn command_inherits_the_read_preference_only_if_it_says_so() {
         };
         let sf = sf.validate().expect("right");
         let before = pings()[2];
-        ping(CommandOptions::new().with_client_read_preference().with_read_preference(sf)).await;
+        ping(CommandOptions::new().client_read_preference(true).read_preference(sf)).await;
         assert_eq!(pings()[2], before + 1);
         client.close().await;
     });
@@ -173,7 +174,7 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         client.run_command("admin", doc! { "ping": 1 }).await.expect("a connection is there");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
         let begun = Instant::now();
-        let options = CommandOptions::new().with_timeout(limit);
+        let options = CommandOptions::new().timeout(limit);
         let error = refused(client.run_command_with("admin", doc! { "ping": 1 }, options).await);
         assert!(error.is_timeout() && matches!(error, Error::Operation(OperationError::Timeout)), "{error}");
         assert!(begun.elapsed() >= limit);
@@ -183,10 +184,10 @@ fn time_limit_of_a_command_counts_instead_of_the_clients() {
         let limit = Duration::from_millis(100);
         let client = client(options(&server).timeout(limit));
         // Warm, in its own time.
-        let for_ever = CommandOptions::new().with_timeout(Duration::ZERO);
-        client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("a ping");
+        let unlimited = CommandOptions::new().timeout(Duration::MAX);
+        client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await.expect("a ping");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
-        client.run_command_with("admin", doc! { "ping": 1 }, for_ever).await.expect("it has all the time");
+        client.run_command_with("admin", doc! { "ping": 1 }, unlimited).await.expect("it has all the time");
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(BLOCKED));
         assert!(refused(client.run_command("admin", doc! { "ping": 1 }).await).is_timeout());
     });
@@ -212,7 +213,7 @@ fn socket_timeout_limits_each_command_where_nothing_else_does() {
         let begun = Instant::now();
         assert!(refused(paced.run_command("admin", ping()).await).is_timeout());
         assert!(begun.elapsed() >= limit);
-        let unhurried = CommandOptions::new().with_timeout(BLOCKED);
+        let unhurried = CommandOptions::new().timeout(BLOCKED);
         paced.run_command_with("admin", ping(), unhurried).await.expect("timeoutMS replaces it");
         paced.close().await;
     });
@@ -227,7 +228,10 @@ fn connection_by_read_preference_is_to_such_a_member() {
         let mut connection = client.check_out_preferring(ReadPreference::of(ReadMode::Secondary)).await.expect("one");
         connection.run_command("admin", doc! { "ping": 1 }).await.expect("a ping");
         assert_eq!(set.server(primary).count_of("ping"), 0);
-        let id = client.with_connection(async |connection| connection.connection_id()).await.expect("a connection");
+        let id = client
+            .with_connection(async |connection| Ok::<_, Error>(connection.connection_id()))
+            .await
+            .expect("a connection");
         assert_eq!(id, 1, "the primary's first");
     });
 }
@@ -246,24 +250,24 @@ fn command_that_cannot_be_one_waits_for_no_server() {
     });
 }
 
-/// `timeoutMS` of zero is for ever, and said: `socketTimeoutMS` does not apply beside it.
+/// `timeoutMS=0` in a string and `Duration::MAX` are a limit that never ends: `socketTimeoutMS` does not apply beside it.
 #[test]
-fn time_limit_of_zero_is_for_ever_whatever_the_socket_timeout_says() {
+fn longest_timeout_switches_the_socket_timeout_off() {
     run(async {
         let server = server();
         let limit = Duration::from_millis(150);
         let ping = || doc! { "ping": 1 };
-        let zero = CommandOptions::new().with_timeout(Duration::ZERO);
+        let unlimited = CommandOptions::new().timeout(Duration::MAX);
         let paced = client(options(&server).socket_timeout(limit));
-        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::ZERO));
+        let unhurried = client(options(&server).socket_timeout(limit).timeout(Duration::MAX));
         let uri = format!("mongodb://{}/?socketTimeoutMS=150&timeoutMS=0", server.address());
         let by_string = client(ClientOptions::parse(&uri).expect("a right string"));
         for client in [&paced, &unhurried, &by_string] {
-            client.run_command_with("admin", ping(), zero).await.expect("a connection is there");
+            client.run_command_with("admin", ping(), unlimited).await.expect("a connection is there");
         }
         server.set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(limit * 4));
         assert!(refused(paced.run_command("admin", ping()).await).is_timeout(), "nothing was said of its time");
-        paced.run_command_with("admin", ping(), zero).await.expect("the command says it");
+        paced.run_command_with("admin", ping(), unlimited).await.expect("the command says it");
         for client in [&unhurried, &by_string] {
             client.run_command("admin", ping()).await.expect("the client says it");
             let mut connection = client.check_out().await.expect("a connection");

@@ -1,7 +1,7 @@
 //! What errors say, and what nothing says: secrets.
 
 use super::support::refused;
-use poolhouse_smol::{Client, ClientOptions, Error};
+use poolhouse_smol::{Client, ClientOptions, Error, SetupError};
 
 /// Each says what is wrong, and where or with which option.
 #[test]
@@ -28,8 +28,8 @@ fn refused_string_says_what_is_wrong_and_where() {
         ("mongodb+srv://a:1/", "mongodb+srv:// must have one host name, and no port (at byte 14)"),
     ];
     for (uri, told) in cases {
-        let error = refused(smol::block_on(Client::connect(uri)));
-        assert!(matches!(error, Error::Uri(_)), "{uri}: {error:?}");
+        let error = refused(smol::block_on(Client::new(uri)));
+        assert!(matches!(error, Error::Setup(SetupError::Uri(_))), "{uri}: {error:?}");
         assert_eq!(error.to_string(), told, "{uri}");
     }
 }
@@ -62,7 +62,7 @@ fn nothing_shows_a_password() {
         "mongodb://localhost:1/?hunter2",
     ] {
         let mut shown = match ClientOptions::parse(uri) {
-            Ok(options) => format!("{options:?} {:?} {:?}", options.validate(), Client::new(options.clone())),
+            Ok(options) => format!("{options:?} {:?} {:?}", options.validate(), Client::with_options(options.clone())),
             Err(error) => format!("{error} {error:?}"),
         };
         let host = ClientOptions::new(uri).validate();
@@ -80,7 +80,7 @@ fn server_that_is_not_there_is_told_with_its_address_and_why() {
         server.kill().expect("it is killed");
         let address = server.address().to_string();
         let options = ClientOptions::new(&*address).server_selection_timeout(core::time::Duration::from_millis(300));
-        let client = Client::new(options).expect("right");
+        let client = Client::with_options(options).expect("right");
         let error = refused(client.run_command("admin", bson::doc! { "ping": 1 }).await);
         let told = error.to_string();
         assert!(error.is_timeout() && told.contains(&address), "{told}");

@@ -41,12 +41,12 @@ fn futures_may_be_run_by_any_executor() {
         let database = client.database("shop");
         let ping = || doc! { "ping": 1 };
         let raw = bson::RawDocumentBuf::try_from(&ping()).expect("a command");
-        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         for_any_executor(client.run_command("shop", ping())).await.expect("a ping");
         for_any_executor(client.run_command_with("shop", ping(), nearest)).await.expect("a ping");
         for_any_executor(client.run_raw_command("shop", &raw)).await.expect("a ping");
         for_any_executor(database.run_command(ping())).await.expect("a ping");
-        for_any_executor(database.run_command_with(ping(), nearest.with_client_read_preference()))
+        for_any_executor(database.run_command_with(ping(), nearest.client_read_preference(true)))
             .await
             .expect("a ping");
         for_any_executor(database.run_raw_command(&raw)).await.expect("a ping");

@@ -67,7 +67,7 @@ fn wrong_options_start_nothing() {
         for (name, wrong) in cases {
             let by_hand = refused(wrong(valid()).validate());
             assert!(by_hand.to_string().contains(name), "{name}: {by_hand}");
-            let error = refused(Client::new(wrong(valid())));
+            let error = refused(Client::with_options(wrong(valid())));
             assert_eq!(error.to_string(), by_hand.to_string());
             assert!(!matches!(error, Error::Operation(_)), "{error:?}");
         }
@@ -86,7 +86,7 @@ fn warm_client_has_its_connections_before_the_first_operation() {
             let server = server();
             let client = client(options(&server).min_pool_size(least).max_pool_size(3));
             client.warm_up(Duration::from_secs(60)).await.expect("a server and its connections");
-            let counts = client.pool_snapshot().expect("a server").counts;
+            let counts = client.servers()[0].pool.counts;
             assert!(counts.available + counts.in_use >= there, "{counts:?}");
             client.close().await;
             assert!(!refused(client.warm_up(Duration::from_secs(60)).await).is_timeout(), "closed at once");
@@ -111,7 +111,7 @@ fn pool_options_can_be_changed_while_the_client_lives() {
         let mut options = client.pool_options();
         options.max_pool_size = 2;
         // Time to establish, on any machine.
-        options.wait_queue_timeout = Duration::from_secs(60);
+        options.wait_queue_timeout = Some(Duration::from_secs(60));
         client.set_pool_options(options).expect("right");
         assert_eq!(client.pool_options(), options);
         let second = client.check_out().await.expect("there is room for two");

@@ -22,7 +22,7 @@ fn topology_is_a_copy_that_stays_as_it_is() {
         let types: Vec<_> = seen.servers().map(|it| (it.address().to_owned(), it.server_type())).collect();
         assert_eq!(types, [(server.address().to_string(), ServerType::Standalone)]);
         assert!(seen.has_writable_server());
-        assert!(!client.topology().get().has_writable_server(), "a new one tells that it is closed");
+        assert!(!client.topology().has_writable_server(), "a new one tells that it is closed");
         assert_eq!(client.servers(), []);
     });
 }
@@ -42,10 +42,10 @@ fn servers_and_their_pools_are_told_together() {
         assert!(primary.round_trip_average.is_some());
         drop(held);
         let topology = client.topology();
-        assert_eq!(topology.get().topology_type(), TopologyType::ReplicaSetWithPrimary);
-        assert_eq!(topology.get().set_name(), Some(&*set.set_name()));
+        assert_eq!(topology.topology_type(), TopologyType::ReplicaSetWithPrimary);
+        assert_eq!(topology.set_name(), Some(&*set.set_name()));
         let of_client = client.servers();
-        assert_eq!(topology.get().servers().count(), of_client.len());
+        assert_eq!(topology.servers().count(), of_client.len());
         client.close().await;
     });
 }

@@ -14,7 +14,7 @@ pub(crate) fn options(server: &FakeServer) -> ClientOptions {
 }
 
 pub(crate) fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// The commands of this name that a server was sent, each as it came.

@@ -11,7 +11,7 @@ use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
-use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode};
+use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode, SetupError};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 
 #[test]
@@ -59,7 +59,7 @@ fn sixty_four_tasks_share_ten_connections() {
         assert!(most > 2, "only {most} connections: nothing was shared");
         at_rest(&server, &client, 1).await;
         assert_eq!(server.count_of("ping"), (TASKS * PINGS + 1) as u64);
-        let snapshot = client.pool_snapshot().expect("a server");
+        let snapshot = client.servers()[0].pool;
         assert_eq!((snapshot.state, snapshot.generation), (PoolState::Ready, 0));
         client.close().await;
     });
@@ -79,27 +79,33 @@ fn options_out_of_range_start_nothing() {
             }),
             ("heartbeatFrequencyMS", |options| options.monitor.heartbeat_frequency = Duration::from_millis(499)),
             ("heartbeatFrequencyMS", |options| options.monitor.heartbeat_frequency = Duration::MAX),
-            ("connectTimeoutMS", |options| options.monitor.connect_timeout = Duration::MAX),
+            ("connectTimeoutMS", |options| options.monitor.connect_timeout = Some(Duration::MAX)),
         ];
         for (name, change) in cases {
             let mut options = options(&server);
             options.pool.min_pool_size = 1;
             change(&mut options);
-            let error = refused(Client::new(options));
-            let Error::Config(error) = error else { panic!("{name}: {error:?}") };
+            let error = refused(Client::with_options(options));
+            let Error::Setup(SetupError::Config(error)) = error else { panic!("{name}: {error:?}") };
             assert!(error.to_string().contains(name), "{error}");
         }
         let mut named = options(&server);
         named.app_name = Some("n".repeat(129));
-        assert!(matches!(refused(Client::new(named)), Error::Metadata(_)));
-        assert!(matches!(refused(Client::new(ClientOptions::new("a:0"))), Error::Option(_)));
+        assert!(matches!(refused(Client::with_options(named)), Error::Setup(SetupError::Metadata(_))));
+        assert!(matches!(
+            refused(Client::with_options(ClientOptions::new("a:0"))),
+            Error::Setup(SetupError::Option(_))
+        ));
         for uri in
             ["http://a", "mongodb://a,", "mongodb://:1", "mongodb://", "mongodb://a/?replicaSet=r&loadBalanced=true"]
         {
-            assert!(matches!(refused(Client::connect(uri).await), Error::Uri(_)), "{uri}");
+            assert!(matches!(refused(Client::new(uri).await), Error::Setup(SetupError::Uri(_))), "{uri}");
         }
-        assert!(matches!(refused(Client::connect("mongodb://a/?proxyHost=p").await), Error::Unsupported(_)));
-        assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::LookupNeeded)));
+        assert!(matches!(
+            refused(Client::new("mongodb://a/?proxyHost=p").await),
+            Error::Setup(SetupError::Unsupported(_))
+        ));
+        assert!(matches!(ClientOptions::parse("mongodb+srv://a.b.c"), Err(Error::Setup(SetupError::LookupNeeded))));
         // Whoever comes next is the first: nobody came before.
         let client = client(options(&server));
         ping(&client).await.expect("a ping");
@@ -140,20 +146,17 @@ fn with_connection_keeps_one_connection_and_returns_it() {
                     guard.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
                     ids.push(guard.connection_id());
                 }
-                ids
+                Ok::<_, Error>(ids)
             })
             .await
             .expect("a connection");
         assert_eq!(ids, [1, 1, 1]);
         at_rest(&server, &client, 1).await;
-        let error: Result<(), Error> = client
-            .with_connection(async |guard| guard.run_command("a", bson::doc! { "no": 1 }).await)
-            .await
-            .expect("one")
-            .map(drop);
+        let error: Result<(), Error> =
+            client.with_connection(async |guard| guard.run_command("a", bson::doc! { "no": 1 }).await).await.map(drop);
         assert!(matches!(refused(error), Error::Command(error) if error.code == 59));
         at_rest(&server, &client, 1).await;
-        assert_eq!(client.pool_snapshot().expect("a server").counts.available, 1);
+        assert_eq!(client.servers()[0].pool.counts.available, 1);
         client.close().await;
     });
 }
@@ -172,7 +175,7 @@ fn refused_command_tells_what_the_server_told_and_keeps_the_connection() {
         assert_eq!(error.labels, ["RetryableError", "Other"]);
         assert!(error.message.is_some());
         ping(&client).await.expect("a ping");
-        assert_eq!(client.pool_snapshot().expect("a server").counts.total(), 1);
+        assert_eq!(client.servers()[0].pool.counts.total(), 1);
         assert_eq!(server.accepted_count(), 2);
         client.close().await;
     });
@@ -284,8 +287,10 @@ fn snapshot_shows_server_and_pool() {
             let client = client.clone();
             async move { ping(&client).await }
         });
-        super::support::eventually("one waits", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 1))
-            .await;
+        super::support::eventually("one waits", || {
+            client.servers().first().is_some_and(|server| server.pool.counts.waiting == 1)
+        })
+        .await;
         let [status] = &client.servers()[..] else { panic!("one server") };
         assert_eq!(status.address, server.address().to_string());
         assert_eq!(status.server_type, ServerType::Standalone);
@@ -310,7 +315,7 @@ fn unix_socket_serves_like_tcp() {
         let server = FakeServer::start(fake).expect("the fake server starts");
         let address = path.to_str().expect("UTF-8").to_owned();
         let encoded = address.replace('/', "%2F");
-        let client = Client::connect(&format!("mongodb://{encoded}")).await.expect("a path is an address");
+        let client = Client::new(&format!("mongodb://{encoded}")).await.expect("a path is an address");
         ping(&client).await.expect("a ping");
         assert!(server.look(|view| view.open().all(|info| info.peer.is_none())));
         assert_eq!(client.servers()[0].address, address);
@@ -362,7 +367,7 @@ fn waiting_for_a_connection_ends_at_the_deadline() {
             assert!(error.is_timeout());
             assert!(begun.elapsed() >= timeout);
         }
-        assert_eq!(client.pool_snapshot().expect("a server").counts.waiting, 0);
+        assert_eq!(client.servers()[0].pool.counts.waiting, 0);
         drop(guard);
         ping(&client).await.expect("a ping");
         client.close().await;
@@ -477,7 +482,10 @@ fn load_balancer_is_not_checked_and_cleared_by_service() {
         let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
         assert!(matches!(cleared, PoolEvent::PoolCleared { service_id: Some(_), .. }), "{cleared:?}");
         ping(&client).await.expect("a ping");
-        assert_eq!(client.pool_snapshot().map(|pool| (pool.state, pool.generation)), Some((PoolState::Ready, 0)));
+        assert_eq!(
+            client.servers().first().map(|server| (server.pool.state, server.pool.generation)),
+            Some((PoolState::Ready, 0))
+        );
         at_rest(&server, &client, 0).await;
         client.close().await;
     });

@@ -31,7 +31,7 @@ async fn all_is_well(server: &FakeServer, client: &Client) {
     at_rest(server, client, 1).await;
     assert_eq!(find(client, "other").await.expect("the next operation succeeds"), "other");
     at_rest(server, client, 1).await;
-    assert_eq!(client.pool_snapshot().expect("a server").generation, 0, "the pool was cleared");
+    assert_eq!(client.servers()[0].pool.generation, 0, "the pool was cleared");
 }
 
 /// Abandoned waiters add nothing to the time of the next one.
@@ -51,20 +51,22 @@ fn abandoned_waiters_cost_the_next_one_nothing() {
                 smol::spawn(async move { ping(&client).await })
             })
             .collect();
-        eventually("all wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting as usize == WAITERS))
-            .await;
+        eventually("all wait", || {
+            client.servers().first().is_some_and(|server| server.pool.counts.waiting as usize == WAITERS)
+        })
+        .await;
         let next = smol::spawn({
             let client = client.clone();
             async move { find(&client, "other").await }
         });
         eventually("one more waits", || {
-            client.pool_snapshot().is_some_and(|pool| pool.counts.waiting as usize == WAITERS + 1)
+            client.servers().first().is_some_and(|server| server.pool.counts.waiting as usize == WAITERS + 1)
         })
         .await;
         for waiter in waiters {
             waiter.cancel().await;
         }
-        assert_eq!(client.pool_snapshot().expect("a server").counts.waiting, 1);
+        assert_eq!(client.servers()[0].pool.counts.waiting, 1);
         let begun = Instant::now();
         drop(guard);
         assert_eq!(next.await.expect("a reply"), "other");

@@ -55,19 +55,19 @@ fn with_a_timeout_a_check_out_ends_at_the_server_selection_timeout() {
         fails_at_the_limit("check_out", async { client.check_out().await.map(drop) }).await;
         fails_at_the_limit("with its own", async { client.check_out_by(Some(MINUTES)).await.map(drop) }).await;
         fails_at_the_limit("run_command", ping_with(&client, CommandOptions::new())).await;
-        fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().with_timeout(MINUTES))).await;
+        fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().timeout(MINUTES))).await;
         drop(held);
         client.close().await;
         // An operation's limit is one also where the client has none.
         let client = narrow(&server, "serverSelectionTimeoutMS=100&waitQueueTimeoutMS=600000");
         let held = take(&client).await;
-        fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().with_timeout(MINUTES))).await;
+        fails_at_the_limit("with its own", ping_with(&client, CommandOptions::new().timeout(MINUTES))).await;
         drop(held);
         client.close().await;
-        // Zero is a timeout, which is for ever.
+        // A timeout that never ends is one, too.
         let client = narrow(&server, "timeoutMS=600000&serverSelectionTimeoutMS=100&waitQueueTimeoutMS=1");
         let held = take(&client).await;
-        fails_at_the_limit("zero", ping_with(&client, CommandOptions::new().with_timeout(Duration::ZERO))).await;
+        fails_at_the_limit("longest", ping_with(&client, CommandOptions::new().timeout(Duration::MAX))).await;
         drop(held);
         client.close().await;
     });

@@ -5,7 +5,7 @@ use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_core::shell::OperationError;
-use poolhouse_smol::{Client, Event, ServerMonitoringMode};
+use poolhouse_smol::{Client, Event, PoolSnapshot, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ fn streaming(server: &FakeServer) -> Client {
     let mut options = options(server);
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Stream;
     // Nobody's time limit comes to anybody's help.
-    options.monitor.connect_timeout = UNASKED;
+    options.monitor.connect_timeout = Some(UNASKED);
     client(options)
 }
 
@@ -23,8 +23,8 @@ async fn closes_promptly(server: &FakeServer, client: &Client) {
     client.close().await;
     assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
     server.wait_until(PATIENCE, |view| view.open_count() == 0).expect("all are closed");
-    let snapshot = client.pool_snapshot();
-    assert!(snapshot.is_none_or(|pool| pool.state == PoolState::Closed && pool.counts.total() == 0));
+    let is_closed = |pool: PoolSnapshot| pool.state == PoolState::Closed && pool.counts.total() == 0;
+    assert!(client.servers().first().is_none_or(|server| is_closed(server.pool)));
 }
 
 /// MON-49: nobody waits for the monitor's awaitable hello, which would come in two minutes.
@@ -60,8 +60,10 @@ fn close_interrupts_what_is_being_dialed_greeted_and_awaited() {
         server.thaw();
         // While a connection of the pool hangs in its handshake.
         let client = streaming(&server);
-        eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
-            .await;
+        eventually("the server is known", || {
+            client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+        })
+        .await;
         server.wait_until(PATIENCE, |view| view.exhausting_count() == 1 && view.open_count() == 2).expect("it streams");
         server.inject(FaultRule::always(Fault::Silence));
         let waiting = smol::spawn({

@@ -19,8 +19,10 @@ use std::time::Instant;
 async fn known(client: &Client) {
     // It asks for checks, should the first not keep within a short connectTimeoutMS, and for none afterwards.
     client.hub().select_server(&Wanted::WRITE, None).await.expect("a server");
-    eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
-        .await;
+    eventually("the server is known", || {
+        client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+    })
+    .await;
 }
 
 /// Pings until a handshake keeps within a short connectTimeoutMS, which a busy machine may not do at once.
@@ -83,7 +85,7 @@ fn silent_server_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options);
         known(&client).await;
         server.inject(FaultRule::once(Fault::Silence));
@@ -107,11 +109,11 @@ fn background_establishment_ends_at_the_connect_timeout() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.monitor.connect_timeout = Duration::from_millis(300);
+        options.monitor.connect_timeout = Some(Duration::from_millis(300));
         options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
         options.pool.min_pool_size = 1;
         // So that there is always another to be established.
-        options.pool.max_idle_time = Duration::from_millis(50);
+        options.pool.max_idle_time = Some(Duration::from_millis(50));
         let client = client(options);
         known(&client).await;
         let mut watch = Watch::of(&client);
@@ -159,7 +161,7 @@ fn lookup_that_takes_too_long_is_an_error_of_the_lookup_and_carries_no_label() {
         let resolver = Arc::new(Moody::default());
         let mut options = ClientOptions::new(format!("a.test:{}", server.address().port()));
         options.monitor = support::options(&server).monitor;
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options.timeout(PATIENCE).resolver(Arc::<Moody>::clone(&resolver)));
         known(&client).await;
         resolver.silent.store(true, Ordering::SeqCst);
@@ -179,7 +181,7 @@ fn silent_listener_is_checked_again_and_never_known() {
     run(async {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut options = poolhouse_smol::ClientOptions::new(listener.local_addr().expect("bound").to_string());
-        options.monitor.connect_timeout = Duration::from_millis(50);
+        options.monitor.connect_timeout = Some(Duration::from_millis(50));
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
         options.server_selection_timeout = Duration::from_millis(800);
         let (client, subscription) = Client::new_subscribed(options).expect("the options are right");
@@ -221,7 +223,7 @@ fn handshake_that_fails_with_a_state_change_clears_the_pool() {
             ["PoolCleared", "ConnectionClosed", "ConnectionCheckOutFailed", "PoolReady", "ConnectionCheckedOut"];
         let places: Vec<_> = order.iter().map(|name| names.iter().position(|each| each == name)).collect();
         assert!(places.is_sorted() && places[0].is_some(), "{names:?}");
-        assert_eq!(client.pool_snapshot().expect("a server").generation, 1);
+        assert_eq!(client.servers()[0].pool.generation, 1);
         client.close().await;
     });
 }
@@ -239,7 +241,7 @@ fn handshake_that_is_hung_up_on_or_blocked_clears_nothing() {
         for (point, cause) in cases {
             let mut options = options(&server);
             options.app_name = Some(format!("{cause:?}"));
-            options.monitor.connect_timeout = Duration::from_millis(500);
+            options.monitor.connect_timeout = Some(Duration::from_millis(500));
             let client = client(options);
             known(&client).await;
             let mut watch = Watch::of(&client);
@@ -336,7 +338,7 @@ fn state_change_errors_of_commands_mark_the_server_and_clear_as_specified() {
                     let changed = watch.seen.iter().filter(|event| matches!(event, Event::Sdam(_))).count();
                     assert_eq!(changed > 0, marks, "{name}: {:#?}", watch.seen);
                     assert_eq!(count(&names, "PoolCleared"), usize::from(clears), "{name}: {names:?}");
-                    let generation = client.pool_snapshot().expect("a server").generation;
+                    let generation = client.servers()[0].pool.generation;
                     assert_eq!(generation, u64::from(clears), "{name}");
                     client.close().await;
                 }));

@@ -53,7 +53,7 @@ fn connection_of_an_operation_that_timed_out_is_used_again_after_its_late_reply(
         for round in 1..=3 {
             answer_late(&server, 1, LATE);
             assert_eq!(operation(&refused(ping_within(&client, SOON).await)), OperationError::Timeout);
-            let counts = client.pool_snapshot().expect("a server").counts;
+            let counts = client.servers()[0].pool.counts;
             assert_eq!((counts.in_use, counts.available), (1, 0), "round {round}: it is in use until it is clean");
             assert_eq!(next_connection(&client).await, id, "round {round}");
         }
@@ -113,7 +113,7 @@ fn connection_is_closed_at_once_when_late_replies_are_not_waited_for() {
         let mut watch = Watch::of(&client);
         answer_late(&server, 1, FOR_EVER);
         assert!(poll_times(ping(&client), 1, DropIt::AtOnce).is_none());
-        let counts = client.pool_snapshot().expect("a server").counts;
+        let counts = client.servers()[0].pool.counts;
         assert_eq!((counts.in_use, counts.available), (0, 0));
         assert_eq!(watch.until_closed().await, ClosedReason::Error);
         assert_ne!(next_connection(&client).await, id);
@@ -136,7 +136,7 @@ fn connection_of_a_request_that_was_sent_half_is_closed_at_once() {
         let large = bson::doc! { "ping": 1, "x": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes } };
         assert_eq!(operation(&refused(guard.run_command("admin", large).await)), OperationError::Timeout);
         drop(guard);
-        assert_eq!(client.pool_snapshot().expect("a server").counts.in_use, 0);
+        assert_eq!(client.servers()[0].pool.counts.in_use, 0);
         assert_eq!(watch.until_closed().await, ClosedReason::Error);
         server.thaw();
         next_connection(&client).await;
@@ -182,7 +182,7 @@ fn many_late_replies_at_once_lose_no_connection() {
             task.await;
         }
         at_rest(&server, &client, 1).await;
-        let counts = client.pool_snapshot().expect("a server").counts;
+        let counts = client.servers()[0].pool.counts;
         assert_eq!(counts.available as usize, OPERATIONS);
         assert_eq!(server.accepted_count(), 1 + u64::try_from(OPERATIONS).expect("few"));
         assert_eq!(count(&watch.pool_names(), "ConnectionClosed"), 0);
@@ -253,7 +253,7 @@ fn waiting_for_a_late_reply_is_interrupted_with_the_connections_in_use() {
         let server = server();
         let mut options = one(&server, FOR_EVER);
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
-        options.monitor.connect_timeout = Duration::from_millis(500);
+        options.monitor.connect_timeout = Some(Duration::from_millis(500));
         let client = client(options);
         let id = next_connection(&client).await;
         let mut watch = Watch::of(&client);
@@ -285,7 +285,7 @@ fn late_reply_that_is_wrong_or_cut_closes_the_connection() {
             assert_ne!(next_connection(&client).await, id, "{fault:?}");
             eventually("one connection", || server.open_count() == 2).await;
         }
-        assert_eq!(client.pool_snapshot().expect("a server").generation, 0);
+        assert_eq!(client.servers()[0].pool.generation, 0);
         client.close().await;
     });
 }

@@ -98,7 +98,7 @@ fn killed_server_comes_back_under_load() {
                 server.kill().expect("it is killed");
                 watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
                 eventually("its connections are closed", || {
-                    client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0)
+                    client.servers().first().is_some_and(|server| server.pool.counts.total() == 0)
                 })
                 .await;
                 server.restart().expect("it starts");
@@ -130,7 +130,7 @@ fn frozen_server_interrupts_operations_in_flight() {
             options.timeout = None;
             options.monitor.server_monitoring_mode = mode;
             options.monitor.heartbeat_frequency = Duration::from_millis(500);
-            options.monitor.connect_timeout = Duration::from_secs(2);
+            options.monitor.connect_timeout = Some(Duration::from_secs(2));
             options.pool.max_pool_size = 3;
             let client = client(options);
             ping(&client).await.expect("a ping");
@@ -149,7 +149,10 @@ fn frozen_server_interrupts_operations_in_flight() {
                 })
                 .collect();
             server.wait_until(PATIENCE, |view| view.count_of("ping") == pings + 2).expect("two are in flight");
-            eventually("the others wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 4)).await;
+            eventually("the others wait", || {
+                client.servers().first().is_some_and(|server| server.pool.counts.waiting == 4)
+            })
+            .await;
             server.freeze();
             let cleared = watch.until_pool("PoolCleared", |event| matches!(event, PoolEvent::PoolCleared { .. })).await;
             let PoolEvent::PoolCleared { interrupt_in_use_connections, cause, .. } = cleared else { unreachable!() };
@@ -227,7 +230,7 @@ fn pool_is_filled_to_its_minimum_and_filled_again() {
         options.pool.min_pool_size = 4;
         options.monitor.heartbeat_frequency = Duration::from_millis(500);
         let client = client(options);
-        let filled = || client.pool_snapshot().is_some_and(|pool| pool.counts.available == 4);
+        let filled = || client.servers().first().is_some_and(|server| server.pool.counts.available == 4);
         eventually("the pool is filled", filled).await;
         let mut watch = Watch::of(&client);
         server.kill().expect("it is killed");
@@ -246,7 +249,7 @@ fn idle_connections_are_closed_in_time() {
     run(async {
         let server = server();
         let mut options = options(&server);
-        options.pool.max_idle_time = Duration::from_millis(50);
+        options.pool.max_idle_time = Some(Duration::from_millis(50));
         let client = client(options);
         let guards = [client.check_out().await, client.check_out().await, client.check_out().await];
         assert!(guards.iter().all(Result::is_ok));

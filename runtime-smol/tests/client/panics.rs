@@ -4,7 +4,7 @@ use super::support::{PATIENCE, Watch, eventually, operation, options, refused, r
 use core::panic::AssertUnwindSafe;
 use poolhouse_smol::Smol;
 use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::client::{self, ClientOptions};
+use poolhouse_smol::poolhouse_core::client::{self, ClientOptions, Error};
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolCounts, PoolState};
 use poolhouse_smol::poolhouse_core::shell::{OperationError, Subscribers};
 use poolhouse_tests::contract::hosted::{Panic, Probe};
@@ -37,7 +37,7 @@ fn client_whose_executor_ends_fails_those_who_wait_and_ends_itself() {
                 smol::spawn(async move { refused(ping(&client).await) })
             })
             .collect();
-        eventually("all wait", || client.pool_snapshot().is_some_and(|pool| pool.counts.waiting == 4)).await;
+        eventually("all wait", || client.servers().first().is_some_and(|server| server.pool.counts.waiting == 4)).await;
         let mut watch = Watch::over(client.subscribe());
         probe.drop_tasks();
         for task in waiting {
@@ -57,8 +57,10 @@ fn connection_that_is_made_by_a_panic_costs_one_attempt() {
     run(async {
         let server = server();
         let (client, probe) = probed(options(&server));
-        eventually("the server is known", || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready))
-            .await;
+        eventually("the server is known", || {
+            client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready)
+        })
+        .await;
         for _ in 0..3 {
             probe.panic_next(Panic::Connect);
             let mut held = Vec::new();
@@ -97,7 +99,7 @@ fn connection_is_returned_by_a_user_who_panics() {
         let server = server();
         let (client, _) = probed(options(&server));
         for outstanding in [false, true] {
-            let work = client.with_connection(async |connection| {
+            let work = client.with_connection(async |connection| -> Result<(), Error> {
                 connection.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
                 if outstanding {
                     let command = connection.run_command("admin", bson::doc! { "ping": 1 });
@@ -108,7 +110,7 @@ fn connection_is_returned_by_a_user_who_panics() {
             assert!(AssertUnwindSafe(work).catch_unwind().await.is_err());
             // A reply that was outstanding is waited for in the background.
             eventually("it is returned", || {
-                let counts = client.pool_snapshot().expect("a server").counts;
+                let counts = client.servers()[0].pool.counts;
                 counts == PoolCounts { available: 1, ..PoolCounts::default() }
             })
             .await;

@@ -18,7 +18,7 @@ fn reconfigure(client: &Client, options: PoolOptions) {
 }
 
 fn counts(client: &Client) -> PoolCounts {
-    client.pool_snapshot().expect("a server").counts
+    client.servers()[0].pool.counts
 }
 
 async fn warm_up(client: &Client, conns: Option<u32>, limit: Duration) -> Result<(), OperationError> {

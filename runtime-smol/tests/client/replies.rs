@@ -85,7 +85,7 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
         for (fault, check) in cases {
             let label = format!("{fault:?}");
             let begun = Instant::now();
-            let before = client.pool_snapshot().expect("a server");
+            let before = client.servers()[0].pool;
             server.inject(FaultRule::once(fault).on_command("ping"));
             let error = refused(ping(&client).await);
             let kind = wire_error(&error);
@@ -95,7 +95,7 @@ fn breach_of_protocol_closes_the_connection_and_nothing_else() {
             gets_its_own_reply(&client).await;
             at_rest(&server, &client, 1).await;
             assert!(begun.elapsed() < PATIENCE / 2, "{label}");
-            let after = client.pool_snapshot().expect("a server");
+            let after = client.servers()[0].pool;
             assert_eq!(after.generation, before.generation, "{label}: cleared");
         }
         assert_eq!(count(&watch.pool_names(), "PoolCleared"), 0);
@@ -253,7 +253,7 @@ fn reply_cut_after_any_byte_fails_its_operation_only() {
                     );
                     assert_eq!(watch.until_closed().await, ClosedReason::Error, "{name}");
                     gets_its_own_reply(&client).await;
-                    let snapshot = client.pool_snapshot().expect("a server");
+                    let snapshot = client.servers()[0].pool;
                     assert_eq!((snapshot.generation, snapshot.counts.total()), (1, 1), "{name}");
                     client.close().await;
                 }));
@@ -280,8 +280,9 @@ fn handshake_cut_after_any_byte_fails_its_check_out_only() {
         // The monitor has its connection; whatever greets from now on is the pool's.
         eventually("the server is known", || {
             client
-                .pool_snapshot()
-                .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
+                .servers()
+                .first()
+                .is_some_and(|server| server.pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
         })
         .await;
         let mut watch = Watch::of(&client);
@@ -322,8 +323,9 @@ fn handshake_that_breaks_the_protocol_is_no_overload() {
             let client = client(options(&server));
             eventually("the server is known", || {
                 client
-                    .pool_snapshot()
-                    .is_some_and(|pool| pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
+                    .servers()
+                    .first()
+                    .is_some_and(|server| server.pool.state == poolhouse_smol::poolhouse_core::pool::PoolState::Ready)
             })
             .await;
             server.inject(FaultRule::once(fault));

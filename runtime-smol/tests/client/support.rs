@@ -35,7 +35,7 @@ pub(crate) fn options(server: &FakeServer) -> ClientOptions {
 }
 
 pub(crate) fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 /// One attempt, without the client's own second one.
@@ -50,7 +50,7 @@ pub(crate) async fn at_rest(server: &FakeServer, client: &Client, monitoring: us
     let mut seen = (None, 0);
     let begun = Instant::now();
     loop {
-        let snapshot = client.pool_snapshot().expect("a server");
+        let snapshot = client.servers()[0].pool;
         let counts = snapshot.counts;
         let open = server.open_count();
         seen = if seen == (Some(snapshot), open) { seen } else { (Some(snapshot), open) };

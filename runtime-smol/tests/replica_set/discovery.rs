@@ -130,7 +130,7 @@ fn direct_connection_to_a_secondary_may_read_there() {
         let client = client(options(&set.server(secondary).uri()));
         let find = || bson::doc! { "find": "c" };
         client.run_command("db", find()).await.expect("a read");
-        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         client.run_command_with("db", find(), nearest).await.expect("a read");
         let modes: Vec<String> = sent(&set.server(secondary), "find")
             .iter()
@@ -160,7 +160,7 @@ fn standalone_is_told_no_read_preference() {
         for uri in [server.uri(), format!("mongodb://{}", server.address())] {
             let client = client(options(&uri));
             for mode in ReadMode::ALL {
-                let preferring = CommandOptions::new().with_read_preference(ReadPreference::of(mode));
+                let preferring = CommandOptions::new().read_preference(ReadPreference::of(mode));
                 super::support::ping_with(&client, preferring).await.expect("a ping");
             }
             client.close().await;

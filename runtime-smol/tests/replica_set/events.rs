@@ -17,7 +17,7 @@ fn name_of(event: &OwnedSdamEvent) -> String {
     } else if let OwnedSdamEvent::ServerDescriptionChanged { address, .. } = event {
         format!("changed {address}")
     } else {
-        event.get().name().to_owned()
+        event.name().to_owned()
     }
 }
 
@@ -82,7 +82,7 @@ fn snapshots_are_whole_while_the_set_changes() {
         let client = client(options(&set.uri()));
         known(&client, &set).await;
         let first = client.topology();
-        let shown = first.get().to_string();
+        let shown = first.to_string();
         let stop = Arc::new(AtomicBool::new(false));
         // Looks that saw no primary, and looks that saw one.
         let looks = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
@@ -117,7 +117,7 @@ fn snapshots_are_whole_while_the_set_changes() {
         for reader in readers {
             reader.join().expect("each look was whole");
         }
-        assert_eq!(first.get().to_string(), shown);
+        assert_eq!(first.to_string(), shown);
         client.close().await;
     });
 }

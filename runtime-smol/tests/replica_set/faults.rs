@@ -14,7 +14,7 @@ use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 /// by a busy machine.
 fn watchful(set: &FakeReplicaSet) -> ClientOptions {
     let mut options = options(&set.uri());
-    options.monitor.connect_timeout = Duration::from_secs(2);
+    options.monitor.connect_timeout = Some(Duration::from_secs(2));
     options
 }
 
@@ -126,11 +126,11 @@ fn killed_primary_clears_its_pool_and_comes_back_as_a_secondary() {
         let mut events = client.subscribe_where(rare);
         set.kill(old).expect("it dies");
         pool_cleared(&mut events).await;
-        insert(&client, CommandOptions::new().repeatable()).await.expect("an insert");
+        insert(&client, CommandOptions::new().idempotent(true)).await.expect("an insert");
         assert_eq!(server_type(&client, &set.server(old)), ServerType::Unknown);
         set.restart(old).expect("it starts");
         known(&client, &set).await;
-        let secondary = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Secondary));
+        let secondary = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
         ping_with(&client, secondary).await.expect("a ping");
         let servers: Vec<_> = (0..3).map(|member| set.server(member)).collect();
         counts_agree(&client, &servers, 2).await;
@@ -152,7 +152,7 @@ fn frozen_primary_interrupts_operations_that_go_on_with_the_next() {
         let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let client = client.clone();
-                smol::spawn(async move { ping_with(&client, CommandOptions::new().repeatable()).await })
+                smol::spawn(async move { ping_with(&client, CommandOptions::new().idempotent(true)).await })
             })
             .collect();
         let cleared = pool_cleared(&mut events).await;
@@ -212,7 +212,7 @@ fn member_out_of_reach_is_avoided() {
         eventually("it is Unknown", || server_type(&client, &set.server(far)) == ServerType::Unknown).await;
         let before = set.server(near).count_of("ping");
         for _ in 0..10 {
-            let secondary = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Secondary));
+            let secondary = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Secondary));
             ping_with(&client, secondary).await.expect("a ping");
         }
         assert_eq!(set.server(near).count_of("ping"), before + 10);

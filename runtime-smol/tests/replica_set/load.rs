@@ -6,7 +6,7 @@ use poolhouse_smol::poolhouse_core::pool::PoolState;
 use std::time::Instant;
 
 #[test]
-fn step_down_under_load_fails_no_repeatable_operation() {
+fn step_down_under_load_fails_no_idempotent_operation() {
     run(async {
         let set = set();
         let client = client(options(&set.uri()));
@@ -26,7 +26,7 @@ fn step_down_under_load_fails_no_repeatable_operation() {
 }
 
 #[test]
-fn killed_primary_under_load_fails_no_repeatable_operation() {
+fn killed_primary_under_load_fails_no_idempotent_operation() {
     run(async {
         let set = set();
         let mut options = options(&set.uri());
@@ -57,7 +57,7 @@ fn counts_agree_after_seconds_of_failovers() {
         let set = set();
         let mut options = options(&set.uri());
         // Long enough that a busy machine is no further fault: each operation gets over one.
-        options.monitor.connect_timeout = Duration::from_secs(2);
+        options.monitor.connect_timeout = Some(Duration::from_secs(2));
         options.pool.max_pool_size = 10;
         let client = client(options);
         known(&client, &set).await;

@@ -160,7 +160,7 @@ fn operation_that_waits_for_a_member_that_is_removed_goes_to_another() {
             let client = client.clone();
             async move {
                 let preferred = ReadPreference::of(ReadMode::SecondaryPreferred);
-                ping_with(&client, CommandOptions::new().with_read_preference(preferred)).await
+                ping_with(&client, CommandOptions::new().read_preference(preferred)).await
             }
         });
         eventually("it waits", || waiting(gone)).await;

@@ -9,7 +9,7 @@ use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, 
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 
 fn preferring(preference: ReadPreference<'_>) -> CommandOptions<'_> {
-    CommandOptions::new().with_read_preference(preference)
+    CommandOptions::new().read_preference(preference)
 }
 
 fn tagged() -> FakeReplicaSet {
@@ -213,7 +213,7 @@ fn connection_to_a_single_member_lets_it_answer() {
         let find = || doc! { "find": "c" };
         client.check_out().await.expect("a connection").run_command("db", find()).await.expect("a read");
         let read = client.with_connection(async |connection| connection.run_command("db", find()).await);
-        read.await.expect("a connection").expect("a read");
+        read.await.expect("a read");
         let nearest = client.check_out_preferring(ReadPreference::of(ReadMode::Nearest)).await;
         nearest.expect("a connection").run_command("db", find()).await.expect("a read");
         let primary = client.check_out_preferring(ReadPreference::of(ReadMode::Primary)).await;

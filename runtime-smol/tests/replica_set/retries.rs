@@ -33,7 +33,7 @@ fn repeatable_command_goes_to_the_new_primary() {
         assert_eq!(command_error(&refused(ping(&client).await)), 10107, "not without leave");
         known(&client, &set).await;
         set.server(old).set_fail_point(point());
-        ping_with(&client, CommandOptions::new().repeatable()).await.expect("the second attempt succeeds");
+        ping_with(&client, CommandOptions::new().idempotent(true)).await.expect("the second attempt succeeds");
         client.close().await;
     });
 }
@@ -47,7 +47,7 @@ fn command_is_tried_twice_and_no_more() {
         let client = client(options(&set.uri()));
         known(&client, &set).await;
         set.server(primary).set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).error(91));
-        let error = refused(ping_with(&client, CommandOptions::new().repeatable()).await);
+        let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
         assert_eq!(command_error(&error), 91);
         assert_eq!(sent(&set.server(primary), "ping").len(), 2);
         client.close().await;
@@ -68,7 +68,7 @@ fn first_error_is_told_when_no_server_suits_the_second_attempt() {
             .set_fail_point(FailPoint::new(FailPointMode::AlwaysOn, &["ping"]).block(Duration::from_secs(60)));
         let pinging = smol::spawn({
             let client = client.clone();
-            async move { ping_with(&client, CommandOptions::new().repeatable()).await }
+            async move { ping_with(&client, CommandOptions::new().idempotent(true)).await }
         });
         eventually("the first attempt is sent", || set.server(primary).count_of("ping") == 1).await;
         // Nobody is elected.
@@ -156,7 +156,7 @@ fn second_attempt_ends_at_the_deadline() {
         known(&client, &set).await;
         set.step_down();
         let begun = std::time::Instant::now();
-        let limited = CommandOptions::new().repeatable().with_timeout(Duration::from_millis(200));
+        let limited = CommandOptions::new().idempotent(true).timeout(Duration::from_millis(200));
         refused(super::support::insert(&client, limited).await);
         assert!(begun.elapsed() < Duration::from_secs(15), "the options of the client say 20 s");
         client.close().await;
@@ -165,8 +165,8 @@ fn second_attempt_ends_at_the_deadline() {
 
 const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
-fn may_run_twice(repeatable: bool) -> CommandOptions<'static> {
-    if repeatable { CommandOptions::new().repeatable() } else { CommandOptions::new() }
+fn may_run_twice(idempotent: bool) -> CommandOptions<'static> {
+    CommandOptions::new().idempotent(idempotent)
 }
 
 fn overload(mode: FailPointMode) -> FailPoint {
@@ -180,14 +180,14 @@ fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
         let set = still_set();
         let primary = set.primary().expect("a primary");
         let server = set.server(primary);
-        for (reads, writes, repeatable, again) in [
+        for (reads, writes, idempotent, again) in [
             (true, true, false, true),
             (false, true, false, false),
             (true, false, false, false),
             (true, false, true, true),
             (false, true, true, false),
         ] {
-            let case = format!("retryReads={reads}, retryWrites={writes}, repeatable={repeatable}");
+            let case = format!("retryReads={reads}, retryWrites={writes}, idempotent={idempotent}");
             let mut options = options(&set.uri());
             (options.retry_reads, options.retry_writes) = (reads, writes);
             options.app_name = Some("allowed".to_owned());
@@ -196,7 +196,7 @@ fn o1_a_command_is_attempted_again_only_as_the_options_allow() {
             options.monitor.server_monitoring_mode = poolhouse_smol::ServerMonitoringMode::Poll;
             let client = client(options);
             known(&client, &set).await;
-            let command = may_run_twice(repeatable);
+            let command = may_run_twice(idempotent);
             server.set_fail_point(
                 FailPoint::new(FailPointMode::Times(1), &["hello", "isMaster"]).app_name("allowed").close(),
             );
@@ -245,7 +245,7 @@ fn o2_an_overload_is_retried_on_another_member_only_with_overload_retargeting() 
         let set = still_set();
         let primary = set.primary().expect("a primary");
         let server = set.server(primary);
-        let preferring = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::PrimaryPreferred));
+        let preferring = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::PrimaryPreferred));
         for retargets in [false, true] {
             let mut options = options(&set.uri());
             options.enable_overload_retargeting = retargets;
@@ -264,7 +264,7 @@ fn o2_an_overload_is_retried_on_another_member_only_with_overload_retargeting() 
 
 /// Retryable Reads: without timeoutMS, a command that exceeds its time limit has a network error. It counts as one of the attempts.
 #[test]
-fn o3_a_repeatable_command_is_attempted_again_after_the_socket_timeout() {
+fn o3_an_idempotent_command_is_attempted_again_after_the_socket_timeout() {
     run(async {
         let set = still_set();
         let primary = set.primary().expect("a primary");
@@ -274,12 +274,12 @@ fn o3_a_repeatable_command_is_attempted_again_after_the_socket_timeout() {
         options.socket_timeout = Some(Duration::from_secs(1));
         let client = client(options);
         known(&client, &set).await;
-        for (repeatable, silences, attempts) in [(false, 1, 1), (true, 1, 2), (true, 2, 2)] {
+        for (idempotent, silences, attempts) in [(false, 1, 1), (true, 1, 2), (true, 2, 2)] {
             let before = sent(&server, "ping").len();
             let point = FailPoint::new(FailPointMode::Times(silences), &["ping"]).block(Duration::from_secs(60));
             server.set_fail_point(point);
-            let outcome = ping_with(&client, may_run_twice(repeatable)).await;
-            assert_eq!(sent(&server, "ping").len() - before, attempts, "repeatable={repeatable}");
+            let outcome = ping_with(&client, may_run_twice(idempotent)).await;
+            assert_eq!(sent(&server, "ping").len() - before, attempts, "idempotent={idempotent}");
             match outcome {
                 Ok(()) => assert!(attempts > silences as usize, "the server replied to none of the attempts"),
                 Err(error) => {

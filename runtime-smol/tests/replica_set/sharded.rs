@@ -38,7 +38,7 @@ fn operations_are_spread_over_routers_and_told_the_preference() {
             ping(&client).await.expect("a ping");
         }
         assert!(pings(&routers).iter().all(|count| *count >= 5), "{:?}", pings(&routers));
-        let nearest = CommandOptions::new().with_read_preference(ReadPreference::of(ReadMode::Nearest));
+        let nearest = CommandOptions::new().read_preference(ReadPreference::of(ReadMode::Nearest));
         client.run_command_with("db", bson::doc! { "find": "c" }, nearest).await.expect("a read");
         let found: Vec<_> = routers.servers().iter().flat_map(|router| sent(router, "find")).collect();
         let [find] = &found[..] else { panic!("one find: {found:?}") };
@@ -59,7 +59,7 @@ fn second_attempt_goes_to_another_router() {
                 // HostUnreachable of something behind it: no news of the router itself.
                 router.set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(6));
             }
-            let error = refused(ping_with(&client, CommandOptions::new().repeatable()).await);
+            let error = refused(ping_with(&client, CommandOptions::new().idempotent(true)).await);
             assert!(matches!(&error, Error::Command(error) if error.code == 6), "{error:?}");
             let after = pings(&routers);
             assert_eq!([after[0] - before[0], after[1] - before[1]], [1, 1], "round {round}");
@@ -94,14 +94,14 @@ fn second_attempt_goes_to_the_only_router() {
     run(async {
         let (routers, client) = cluster(1).await;
         routers.server(0).set_fail_point(FailPoint::new(FailPointMode::Times(1), &["ping"]).error(6));
-        ping_with(&client, CommandOptions::new().repeatable()).await.expect("the second attempt succeeds");
+        ping_with(&client, CommandOptions::new().idempotent(true)).await.expect("the second attempt succeeds");
         assert_eq!(pings(&routers), [2]);
         client.close().await;
     });
 }
 
 #[test]
-fn killed_router_under_load_fails_no_repeatable_operation() {
+fn killed_router_under_load_fails_no_idempotent_operation() {
     run(async {
         let (routers, client) = cluster(3).await;
         let load = Load::start(&client, 32);

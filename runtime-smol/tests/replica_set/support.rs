@@ -33,7 +33,7 @@ pub(crate) fn options(uri: &str) -> ClientOptions {
 }
 
 pub(crate) fn client(options: ClientOptions) -> Client {
-    Client::new(options).expect("the options are right")
+    Client::with_options(options).expect("the options are right")
 }
 
 pub(crate) async fn ping(client: &Client) -> Result<(), Error> {
@@ -152,7 +152,7 @@ pub(crate) async fn next(
 pub(crate) fn turned(event: &Event, server: &FakeServer, expected: ServerType) -> bool {
     let Event::Sdam(event) = event else { return false };
     if let OwnedSdamEvent::ServerDescriptionChanged { address, new, .. } = &**event {
-        *address == server.address().to_string() && new.get().server_type() == expected
+        *address == server.address().to_string() && new.server_type() == expected
     } else {
         false
     }
@@ -181,7 +181,7 @@ impl Load {
                 let (succeeded, ended, errors) = (Arc::clone(&succeeded), Arc::clone(&ended), Arc::clone(&errors));
                 smol::spawn(async move {
                     while !stop.load(Ordering::Acquire) {
-                        let options = CommandOptions::new().repeatable();
+                        let options = CommandOptions::new().idempotent(true);
                         let outcome = if task.is_multiple_of(2) {
                             insert(&client, options).await
                         } else {

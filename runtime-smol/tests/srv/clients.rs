@@ -4,7 +4,8 @@ use super::support::{HOST, PATIENCE, config, eventually, hosts, name_server, opt
 use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::{
-    Client, ClientOptions, DnsResolver, Error, LookupError, Resolver, SeedlistError, Smol, SrvAnswer, SrvRecord,
+    Client, ClientOptions, DnsResolver, Error, LookupError, Resolver, SeedlistError, SetupError, Smol, SrvAnswer,
+    SrvRecord,
 };
 use poolhouse_tests::dns::Fault;
 use poolhouse_tests::fake::mongoses::FakeMongoses;
@@ -35,7 +36,7 @@ fn client_finds_the_routers_and_their_addresses_by_name() {
         let mut options = options(&server, "&localThresholdMS=10000&maxPoolSize=7").await;
         assert_eq!((&options.hosts, options.pool.max_pool_size), (&hosts, 7));
         options.timeout = Some(PATIENCE);
-        let client = Client::new(options).expect("the options are right");
+        let client = Client::with_options(options).expect("the options are right");
         assert_eq!(addresses(&client), hosts);
         eventually("each router is used", || routers.servers().iter().all(|router| router.count_of("hello") > 0)).await;
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
@@ -59,7 +60,7 @@ fn what_is_wrong_with_a_lookup_is_told() {
     run(async {
         let server = name_server(&["r0.example.test:1"]);
         let seedlist = |error: Error| {
-            let Error::Seedlist(error) = error else { panic!("{error:?}") };
+            let Error::Setup(SetupError::Seedlist(error)) = error else { panic!("{error:?}") };
             *error
         };
         let asked = resolver(&server);
@@ -79,8 +80,8 @@ fn what_is_wrong_with_a_lookup_is_told() {
         let error = seedlist(refused(&uri(""), asked.clone()).await);
         let name = "_mongodb._tcp.cluster.example.test".to_owned();
         assert_eq!(error, SeedlistError::ForeignHost { name, target: "r0.evil.test".into() });
-        assert!(matches!(refused("mongodb+srv://a:1", asked.clone()).await, Error::Uri(_)));
-        assert!(matches!(ClientOptions::parse(&uri("")), Err(Error::LookupNeeded)));
+        assert!(matches!(refused("mongodb+srv://a:1", asked.clone()).await, Error::Setup(SetupError::Uri(_))));
+        assert!(matches!(ClientOptions::parse(&uri("")), Err(Error::Setup(SetupError::LookupNeeded))));
 
         server.set_fault(Fault::Silent);
         let mut impatient = config(server.address());
@@ -135,7 +136,7 @@ fn close_does_not_wait_for_the_next_lookup() {
         let routers = FakeMongoses::start(1).expect("they start");
         let hosts = hosts(&routers);
         let server = name_server(&[&hosts[0]]);
-        let client = Client::new(options(&server, "").await).expect("the options are right");
+        let client = Client::with_options(options(&server, "").await).expect("the options are right");
         client.run_command("admin", bson::doc! { "ping": 1 }).await.expect("a ping");
         let limit = async {
             smol::Timer::after(PATIENCE).await;

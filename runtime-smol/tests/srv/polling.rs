@@ -81,7 +81,7 @@ async fn client(server: &DnsServer, more: &str) -> Client {
     let resolver = Arc::new(DnsResolver::with_config(Smol, config(server.address())));
     let mut options = ClientOptions::resolve(&uri(more), resolver).await.expect("hosts are found");
     options.monitor.heartbeat_frequency = Duration::from_secs(5);
-    options.monitor.connect_timeout = Duration::ZERO;
+    options.monitor.connect_timeout = None;
     options.monitor.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.server_selection_timeout = Duration::from_secs(PATIENCE.as_secs() * HURRY);
     options.local_threshold = Duration::from_secs(1_000);
@@ -201,7 +201,7 @@ fn close_of_the_hub_ends_the_lookups() {
         let server = name_server(&["r0.example.test:1"]);
         let resolver = resolver(&server);
         let options = ClientOptions::resolve(&uri(""), Arc::clone(&resolver) as _).await.expect("hosts are found");
-        let client = poolhouse_smol::Client::new(options).expect("the options are right");
+        let client = poolhouse_smol::Client::with_options(options).expect("the options are right");
         let handles = Arc::strong_count(&resolver);
         // Time for its task to fall asleep, without which the test would prove less; it does not depend on it.
         smol::Timer::after(Duration::from_millis(50)).await;

@@ -309,7 +309,7 @@ impl Worker {
         let is_dropped = self.rng.one_in(50);
         self.tally.started.fetch_add(1, Ordering::SeqCst);
         let begun = Instant::now();
-        let options = CommandOptions::new().with_timeout(DEADLINE);
+        let options = CommandOptions::new().timeout(DEADLINE);
         let operation = async { Some(self.client.run_command_with(database, command, options).await) };
         let outcome = if is_dropped {
             let dropping = async {

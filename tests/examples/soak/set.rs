@@ -104,12 +104,12 @@ pub(crate) fn soak(plan: Plan) -> Result<Vec<String>, Failure> {
 fn options(uri: &str) -> Result<ClientOptions, Failure> {
     let mut options = ClientOptions::parse(uri)?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    options.monitor.connect_timeout = Duration::from_secs(2);
+    options.monitor.connect_timeout = Some(Duration::from_secs(2));
     // Far beyond what operations may take: only their own limit ends them.
     options.server_selection_timeout = Duration::from_secs(600);
     options.pool.max_pool_size = 10;
     options.pool.min_pool_size = 2;
-    options.pool.max_idle_time = Duration::from_secs(5);
+    options.pool.max_idle_time = Some(Duration::from_secs(5));
     Ok(options)
 }
 
@@ -186,7 +186,7 @@ impl Soak {
         // A connection would keep the fault that it was dealt, and may meet it much later.
         self.servers.proxies.iter().for_each(Proxy::pardon);
         // What the faults have left behind is used up, or expires.
-        let quiet = self.client.options().pool.max_idle_time * 2;
+        let quiet = self.client.options().pool.max_idle_time.expect("it is set") * 2;
         thread::sleep(quiet);
         if !self.find_peace(load, quiet / 2) {
             wrong.push(format!("too few peaceful windows: {:?}", self.windows));

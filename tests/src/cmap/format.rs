@@ -186,12 +186,10 @@ fn pool_options(value: &Value) -> Result<PoolOptions, String> {
     if let Some(number) = fields.optional_number("maxConnecting")? {
         options.max_connecting = count(number)?;
     }
-    if let Some(number) = fields.optional_number("maxIdleTimeMS")? {
-        options.max_idle_time = Duration::from_millis(number);
-    }
-    if let Some(number) = fields.optional_number("waitQueueTimeoutMS")? {
-        options.wait_queue_timeout = Duration::from_millis(number);
-    }
+    // Zero is no limit there.
+    let limit = |number: Option<u64>| number.filter(|number| *number > 0).map(Duration::from_millis);
+    options.max_idle_time = limit(fields.optional_number("maxIdleTimeMS")?);
+    options.wait_queue_timeout = limit(fields.optional_number("waitQueueTimeoutMS")?);
     // Only its sign matters: the machine does its background work when that is due, not at intervals.
     if let Some(interval) = fields.take("backgroundThreadIntervalMS") {
         let interval = interval.as_i64().ok_or("backgroundThreadIntervalMS is no integer")?;

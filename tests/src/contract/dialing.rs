@@ -33,9 +33,9 @@ pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
         .case("dialing::connect_timeout_of_1_ms_ends_at_a_black_hole", || {
             run_case::<S>(connect_timeout_of_1_ms_ends_at_a_black_hole)
         })
-        .case("dialing::connect_timeout_of_0_is_for_ever", || run_case::<S>(connect_timeout_of_0_is_for_ever))
-        .case("dialing::connect_timeout_of_0_waits_for_a_late_server", || {
-            run_case::<S>(connect_timeout_of_0_waits_for_a_late_server)
+        .case("dialing::connect_timeout_of_none_is_no_limit", || run_case::<S>(connect_timeout_of_none_is_no_limit))
+        .case("dialing::without_connect_timeout_it_waits_for_a_late_server", || {
+            run_case::<S>(without_connect_timeout_it_waits_for_a_late_server)
         })
 }
 
@@ -149,7 +149,7 @@ async fn dropped_at_each_poll_leaves_no_connection<S: Subject>(subject: &S) {
     assert_eq!(sink.bytes(), 1);
 }
 
-fn shape(server: SocketAddr, connect_timeout: Duration, server_selection_timeout: Duration) -> Shape {
+fn shape(server: SocketAddr, connect_timeout: Option<Duration>, server_selection_timeout: Duration) -> Shape {
     Shape { connect_timeout, server_selection_timeout, ..Shape::of(server) }
 }
 
@@ -171,7 +171,7 @@ async fn connect_timeout_of_the_default<S: Subject>(subject: &S) {
 }
 
 /// Checks out where nobody answers; the error of the server after the time for selecting one.
-async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Duration) -> Option<ServerError> {
+async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Option<Duration>) -> Option<ServerError> {
     let hole = subject.black_hole().await;
     let selecting = Duration::from_secs(1);
     let client = subject.client(&shape(hole.address(), connect_timeout, selecting));
@@ -188,18 +188,18 @@ async fn error_at_a_black_hole<S: Subject>(subject: &S, connect_timeout: Duratio
 }
 
 async fn connect_timeout_of_1_ms_ends_at_a_black_hole<S: Subject>(subject: &S) {
-    let error = error_at_a_black_hole(subject, Duration::from_millis(1)).await;
+    let error = error_at_a_black_hole(subject, Some(Duration::from_millis(1))).await;
     assert_eq!(error, Some(ServerError::Failed(Cause::NetworkTimeout)));
 }
 
-async fn connect_timeout_of_0_is_for_ever<S: Subject>(subject: &S) {
-    assert_eq!(error_at_a_black_hole(subject, Duration::ZERO).await, None, "its first check goes on");
+async fn connect_timeout_of_none_is_no_limit<S: Subject>(subject: &S) {
+    assert_eq!(error_at_a_black_hole(subject, None).await, None, "its first check goes on");
 }
 
-async fn connect_timeout_of_0_waits_for_a_late_server<S: Subject>(subject: &S) {
+async fn without_connect_timeout_it_waits_for_a_late_server<S: Subject>(subject: &S) {
     let (runtime, server) = (subject.runtime(), server(subject));
     server.freeze();
-    let client = subject.client(&shape(server.address(), Duration::ZERO, Duration::from_secs(60)));
+    let client = subject.client(&shape(server.address(), None, Duration::from_secs(60)));
     let late = async {
         let thaw = runtime.now().saturating_add(Duration::from_millis(100));
         runtime.sleep_until(thaw).await;

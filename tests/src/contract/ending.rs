@@ -33,9 +33,9 @@ const FAR: Duration = Duration::from_secs(100_000);
 
 /// No limit comes to anybody's help.
 fn patient(shape: &mut Shape) {
-    shape.connect_timeout = FAR;
+    shape.connect_timeout = Some(FAR);
     shape.server_selection_timeout = FAR;
-    shape.wait_queue_timeout = FAR;
+    shape.wait_queue_timeout = Some(FAR);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -65,7 +65,7 @@ async fn frozen<S: Subject>(subject: &S) {
     let rig = Rig::new(subject, |shape| {
         single(shape);
         // Others need far less.
-        shape.connect_timeout = SOON * 8;
+        shape.connect_timeout = Some(SOON * 8);
     });
     rig.known().await;
     rig.server.freeze();

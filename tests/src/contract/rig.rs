@@ -192,8 +192,8 @@ pub(crate) async fn find_again<R: Runtime>(hub: &Hub<R>, name: &str) -> Result<S
     attempt(hub, name, true).await
 }
 
-async fn attempt<R: Runtime>(hub: &Hub<R>, name: &str, repeatable: bool) -> Result<String, OperationError> {
-    let policy = RetryPolicy { repeatable, ..RetryPolicy::DEFAULT };
+async fn attempt<R: Runtime>(hub: &Hub<R>, name: &str, idempotent: bool) -> Result<String, OperationError> {
+    let policy = RetryPolicy { idempotent, ..RetryPolicy::DEFAULT };
     let mut attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, policy);
     loop {
         let mut guard = attempts.next().await?;

@@ -64,7 +64,7 @@ impl<M: Memory> Life<M> {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let monitor = MonitorOptions {
             heartbeat_frequency: Duration::from_millis(choices.one_of(&[500, 501, 10_000])),
-            connect_timeout: Duration::from_millis(choices.one_of(&[0, 1, 300, 10_000])),
+            connect_timeout: choices.one_of(&[None, Some(1), Some(300), Some(10_000)]).map(Duration::from_millis),
             server_monitoring_mode: choices.one_of(&modes),
             ..MonitorOptions::DEFAULT
         };

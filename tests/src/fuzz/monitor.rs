@@ -79,7 +79,9 @@ impl Life {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let options = MonitorOptions {
             heartbeat_frequency: Duration::from_millis(choices.pick(&[500, 501, 1_000, 10_000])),
-            connect_timeout: Duration::from_millis(choices.pick(&[0, 1, 200, 10_000, 10_000, 10_000, 2_147_483_647])),
+            connect_timeout: choices
+                .pick(&[None, Some(1), Some(200), Some(10_000), Some(10_000), Some(10_000), Some(2_147_483_647)])
+                .map(Duration::from_millis),
             server_monitoring_mode: choices.pick(&modes),
             is_faas: choices.below(8) == 0,
             server_api: choices.below(2) == 0,

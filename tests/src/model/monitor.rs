@@ -69,7 +69,7 @@ enum Then {
 pub struct ModelMonitor {
     server: ServerId,
     heartbeat: Duration,
-    connect_limit: u128,
+    connect_limit: Option<Duration>,
     may_stream: bool,
     server_api: bool,
     clock: u128,
@@ -104,7 +104,7 @@ impl ModelMonitor {
         Self {
             server,
             heartbeat: options.heartbeat_frequency,
-            connect_limit: options.connect_timeout.as_nanos(),
+            connect_limit: options.connect_timeout,
             may_stream,
             server_api: options.server_api,
             clock: 0,
@@ -396,8 +396,8 @@ impl ModelMonitor {
     }
 
     fn limit(&self, extra: u128) -> Option<u128> {
-        let deadline = self.clock + self.connect_limit + extra;
-        if self.connect_limit == 0 || deadline >= NEVER { None } else { Some(deadline) }
+        let deadline = self.clock + self.connect_limit?.as_nanos() + extra;
+        Some(deadline).filter(|deadline| *deadline < NEVER)
     }
 
     fn sleep(&mut self, from: u128, time: u128) {

@@ -131,7 +131,7 @@ pub struct Waiter {
     started: u64,
     deadline: Option<u64>,
     /// waitQueueTimeoutMS as it was when it began to wait; 0 is none.
-    limit: u64,
+    limit: Option<u64>,
     /// The connection that is established for it.
     bound: Option<u64>,
     owes_wake: bool,
@@ -323,8 +323,8 @@ impl Model {
     /// When the wait of a check-out is over. waitQueueTimeoutMS counts only for one without a deadline (CMAP-28), and until a connection
     /// is on its way (CMAP-26).
     fn due(waiter: &Waiter) -> Option<u64> {
-        let limit = waiter.limit;
-        let by_option = (limit > 0 && waiter.bound.is_none()).then(|| waiter.started.saturating_add(limit));
+        let limit = waiter.limit.filter(|_| waiter.bound.is_none());
+        let by_option = limit.map(|limit| waiter.started.saturating_add(limit));
         let at = if waiter.deadline.is_some() { waiter.deadline } else { by_option };
         // The end of time never comes.
         at.filter(|&at| at < u64::MAX - 1)
@@ -395,7 +395,7 @@ impl Model {
 
     /// When an available connection will have been available for longer than maxIdleTimeMS (CMAP-19).
     fn idle_at(&self, conn: &Conn) -> Option<u64> {
-        let limit = nanos(self.options.max_idle_time);
+        let limit = self.options.max_idle_time.map_or(0, nanos);
         (limit > 0).then(|| conn.available_since.saturating_add(limit).saturating_add(1))
     }
 

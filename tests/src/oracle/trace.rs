@@ -136,9 +136,9 @@ fn write(event: &Event) -> Value {
         Event::PoolCreated(options) => json!(["created", {
             "maxPoolSize": options.max_pool_size,
             "minPoolSize": options.min_pool_size,
-            "maxIdleTimeNS": nanos(options.max_idle_time),
+            "maxIdleTimeNS": options.max_idle_time.map(nanos),
             "maxConnecting": options.max_connecting,
-            "waitQueueTimeoutNS": nanos(options.wait_queue_timeout),
+            "waitQueueTimeoutNS": options.wait_queue_timeout.map(nanos),
             "loadBalanced": options.load_balanced,
             "background": options.background,
         }]),
@@ -197,13 +197,16 @@ fn read(value: &Value) -> Option<Event> {
 
 fn read_options(value: &Value) -> Option<PoolOptions> {
     let count = |name: &str| u32::try_from(value[name].as_u64()?).ok();
-    let duration = |name: &str| value[name].as_u64().map(Duration::from_nanos);
+    let limit = |name: &str| match &value[name] {
+        Value::Null => Some(None),
+        limit => limit.as_u64().map(Duration::from_nanos).map(Some),
+    };
     Some(PoolOptions {
         max_pool_size: count("maxPoolSize")?,
         min_pool_size: count("minPoolSize")?,
-        max_idle_time: duration("maxIdleTimeNS")?,
+        max_idle_time: limit("maxIdleTimeNS")?,
         max_connecting: count("maxConnecting")?,
-        wait_queue_timeout: duration("waitQueueTimeoutNS")?,
+        wait_queue_timeout: limit("waitQueueTimeoutNS")?,
         load_balanced: value["loadBalanced"].as_bool()?,
         background: value["background"].as_bool()?,
     })

@@ -173,7 +173,7 @@ impl Scope for Shape {
             TopologyOptions { seeds: &seeds, replica_set: Some("rs"), direct_connection: false, load_balanced: false };
         let monitor = MonitorOptions {
             heartbeat_frequency: TICK,
-            connect_timeout: TICK * 2,
+            connect_timeout: Some(TICK * 2),
             server_monitoring_mode: ServerMonitoringMode::Poll,
             ..MonitorOptions::DEFAULT
         };

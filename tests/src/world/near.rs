@@ -132,7 +132,7 @@ impl<M: Bounded> World<'_, M> {
     fn authentication(&mut self) -> Authentication<'static> {
         let entropy = &mut self.draws.entropy;
         let bytes: [u8; ENTROPY_BYTES] = core::array::from_fn(|_| u8::try_from(entropy.below(256)).unwrap_or(0));
-        let credential = Credential::new(USER, PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+        let credential = Credential::new(USER, PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
         let options = AuthenticationOptions { keys: Some(KEYS.clone()), ..AuthenticationOptions::new(bytes) };
         Authentication::new(credential, options).expect("a good password")
     }

@@ -117,7 +117,7 @@ impl Plan {
         let modes = [ServerMonitoringMode::Auto, ServerMonitoringMode::Stream, ServerMonitoringMode::Poll];
         let monitor = MonitorOptions {
             heartbeat_frequency: Duration::from_millis(heartbeat),
-            connect_timeout: Duration::from_millis(connect),
+            connect_timeout: Some(Duration::from_millis(connect)),
             server_monitoring_mode: choices.one_of(&modes),
             ..MonitorOptions::DEFAULT
         };
@@ -126,9 +126,9 @@ impl Plan {
         let pool = PoolOptions {
             max_pool_size,
             min_pool_size: if max_pool_size == 0 { min_pool_size } else { min_pool_size.min(max_pool_size) },
-            max_idle_time: Duration::from_millis(choices.one_of(&[0, 0, 100, 3_000])),
+            max_idle_time: choices.one_of(&[None, None, Some(100), Some(3_000)]).map(Duration::from_millis),
             max_connecting: choices.one_of(&[1, 2, 3, 8]),
-            wait_queue_timeout: Duration::from_millis(choices.one_of(&[0, 0, 20, 500])),
+            wait_queue_timeout: choices.one_of(&[None, None, Some(20), Some(500)]).map(Duration::from_millis),
             ..PoolOptions::DEFAULT
         };
         let (faults, pause_ms) = (choices.below(40), choices.one_of(&[50_u32, 300, 2_000]));

@@ -25,7 +25,7 @@ fn execution(version: Version, id: &[u8], values: &[Value<'_>]) -> Vec<u8> {
         if version == Version::V5 {
             body.short_bytes(id)?;
         }
-        Parameters::new(Consistency::One).with_values(values).write(body)
+        Parameters::new(Consistency::One).values(values).write(body)
     })
     .expect("it is short");
     bytes.split_off(9)
@@ -99,7 +99,7 @@ fn prepared_statements_put_values_where_variables_are() {
         assert_eq!(client.reply().expect("an answer").error().expect("an error").0, ErrorCode::INVALID);
         // QUERY can have values as well.
         let values = [Value::Bytes(b"5"), Value::Null];
-        let parameters = Parameters::new(Consistency::One).with_values(&values);
+        let parameters = Parameters::new(Consistency::One).values(&values);
         client.request(3, &Request::Query { text: "bytes ? ab?", parameters }).expect("connected");
         assert_eq!(client.reply().expect("an answer").cell(), Some((3, &b"ababa"[..])));
         client.request(4, &Request::Batch(&[0, 0, 0, 0, 1, 0])).expect("connected");

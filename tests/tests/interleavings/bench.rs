@@ -394,8 +394,8 @@ impl Client {
         let mut config = HubConfig {
             pool: PoolOptions { max_pool_size: 1, ..PoolOptions::DEFAULT }.validate().expect("valid"),
             monitor: MonitorOptions::DEFAULT.validate().expect("valid"),
-            connect_timeout: Duration::ZERO,
-            command_timeout: Duration::ZERO,
+            connect_timeout: None,
+            command_timeout: None,
             server_selection_timeout: Duration::from_secs(30),
             compressors: Compressors::NONE,
             zlib_compression_level: None,

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn a_task_does_not_wait_for_a_connection_longer_than_it_may() {
     explore("the clock of a pool, and a task that waits", Depth::Preemptions(4), || {
         let bench = Bench::new();
-        let options = PoolOptions { max_pool_size: 1, wait_queue_timeout: SECOND, ..PoolOptions::DEFAULT };
+        let options = PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(SECOND), ..PoolOptions::DEFAULT };
         let client = Client::with(bench.clone(), |config| config.pool = options.validate().expect("valid")).connected();
         bench.let_time_fly(3 * SECOND);
         let held = client.clone();

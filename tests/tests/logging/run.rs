@@ -306,7 +306,7 @@ fn is_named(event: &Event, name: &str) -> bool {
     let own = if let Event::Pool(event) = event {
         event.name()
     } else if let Event::Sdam(event) = event {
-        event.get().name()
+        event.name()
     } else if let Event::Heartbeat(event) = event {
         if matches!(event, MonitorEvent::HeartbeatStarted { .. }) {
             "ServerHeartbeatStarted"

@@ -27,7 +27,7 @@ fn client(uri: &str, credential: Credential<'_>) -> Result<Client, Error> {
     let mut options = ClientOptions::parse(uri)?;
     options.timeout = Some(PATIENCE);
     options.credential = Some(credential.into());
-    Client::new(options)
+    Client::with_options(options)
 }
 
 /// Whom the server sees: `database.user`.
@@ -69,7 +69,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-1"), "people.a=b,c@d"),
         (at("a=b%2Cc%40d:p%C3%A4ss%3A%2F%25", "?authSource=people&authMechanism=SCRAM-SHA-256"), "people.a=b,c@d"),
     ] {
-        let client = Client::connect(&uri).await?;
+        let client = Client::new(&uri).await?;
         let seen = who(&client).await.map_err(|error| format!("{user}: {error}"))?;
         assert_eq!(seen, user, "{uri}");
         client.close().await;
@@ -81,7 +81,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
         (at("old:pencil", "?authMechanism=SCRAM-SHA-256"), 18),
         (at("new:pencil", "?authMechanism=SCRAM-SHA-1"), 18),
     ] {
-        let client = Client::connect(&uri).await?;
+        let client = Client::new(&uri).await?;
         let error = refused(who(&client).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
             return Err(format!("{uri}: {error:?}").into());
@@ -94,9 +94,9 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     }
     // Forced, the password is sent; this server asks no directory.
     let mut plain = ClientOptions::parse(&mongod.uri())?;
-    plain.credential = Some(ADA.with_mechanism(Mechanism::Plain).into());
+    plain.credential = Some(ADA.mechanism(Mechanism::Plain).into());
     plain.allow_plain_without_tls = true;
-    let error = refused(who(&Client::new(plain)?).await)?;
+    let error = refused(who(&Client::with_options(plain)?).await)?;
     let Error::Operation(OperationError::Authentication(failure)) = &error else {
         return Err(format!("PLAIN: {error:?}").into());
     };
@@ -105,7 +105,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     let error = refused(who(&client(&mongod.uri(), Credential::x509(None))?).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
     // And nobody is refused what is for users.
-    let nobody = Client::connect(&mongod.uri()).await?;
+    let nobody = Client::new(&mongod.uri()).await?;
     let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
     assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
 
@@ -115,7 +115,7 @@ pub(super) async fn users_get_in_and_nobody_else_does() -> Outcome {
     options.credential = Some(ADA.into());
     options.pool.min_pool_size = 16;
     options.pool.max_pool_size = 16;
-    let crowd = Client::new(options)?;
+    let crowd = Client::with_options(options)?;
     let mut held = Vec::new();
     for _ in 0..16 {
         held.push(crowd.check_out().await?);
@@ -166,7 +166,7 @@ pub(super) async fn insert(client: &Client) -> Outcome {
     let begun = Instant::now();
     loop {
         let insert = doc! { "insert": "c", "documents": [{}] };
-        match client.run_command_with("db", insert, CommandOptions::new().repeatable()).await {
+        match client.run_command_with("db", insert, CommandOptions::new().idempotent(true)).await {
             Ok(_) => return Ok(()),
             Err(error @ Error::Operation(OperationError::Authentication(_))) => return Err(error.into()),
             Err(error) if begun.elapsed() > PATIENCE => return Err(error.into()),
@@ -195,7 +195,7 @@ pub(super) async fn members_of_a_set_know_the_user() -> Outcome {
 
     let mut wrong = ClientOptions::parse(&set.uri())?;
     wrong.credential = Some(Credential::new("ada", "Pencil").into());
-    let wrong = Client::new(wrong)?;
+    let wrong = Client::with_options(wrong)?;
     let error = refused(who(&wrong).await)?;
     assert!(matches!(error, Error::Operation(OperationError::Authentication(_))), "{error:?}");
     wrong.close().await;

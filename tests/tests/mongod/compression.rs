@@ -45,7 +45,7 @@ pub(super) async fn each_compressor_is_counted() -> Outcome {
         options.compressors = offer;
         options.zlib_compression_level = Some(9);
         options.timeout = Some(PATIENCE);
-        let client = Client::new(options)?;
+        let client = Client::with_options(options)?;
         client.run_command("admin", doc! { "ping": 1 }).await?;
         let before = Compressor::ALL.map(|one| counters(&mongod, one));
         talk(&client, &format!("c{number}")).await?;

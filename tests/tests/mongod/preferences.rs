@@ -15,7 +15,7 @@ pub(super) async fn connections_read_from_secondaries() -> Outcome {
     let set = MongodReplicaSet::start(2)?;
     let primary = set.settle(SETTLING)?;
     let secondary = set.member(1 - primary).address().to_string();
-    let client = Client::new(ClientOptions::parse(&set.uri())?.timeout(PATIENCE))?;
+    let client = Client::with_options(ClientOptions::parse(&set.uri())?.timeout(PATIENCE))?;
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "writeConcern": { "w": 2 } };
     client.run_command("db", insert).await?;
 
@@ -26,11 +26,11 @@ pub(super) async fn connections_read_from_secondaries() -> Outcome {
     drop(connection);
     client.close().await;
 
-    let direct = Client::new(ClientOptions::new(secondary).direct_connection(true).timeout(PATIENCE))?;
+    let direct = Client::with_options(ClientOptions::new(secondary).direct_connection(true).timeout(PATIENCE))?;
     let read = async |connection: &mut crate::runtime::Connection<'_>| {
         connection.run_command("db", doc! { "find": "c" }).await
     };
-    let reply = direct.with_connection(read).await??;
+    let reply = direct.with_connection(read).await?;
     assert_eq!(reply.get_document("cursor")?.get_array("firstBatch")?.len(), 1, "{reply}");
     direct.close().await;
     Ok(())

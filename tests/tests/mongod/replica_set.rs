@@ -33,9 +33,9 @@ pub(super) async fn survives_what_befalls_it() -> Outcome {
     let mut options = ClientOptions::parse(&lock(&set).uri())?;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
     // An operation has two attempts, so only one of them may be lost: to the fault, and not to a machine that is busy.
-    options.monitor.connect_timeout = Duration::from_secs(10);
+    options.monitor.connect_timeout = Some(Duration::from_secs(10));
     options.pool.max_pool_size = 10;
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     // Blocking calls of the harness, on a thread of their own.
     let on = |work: fn(&mut MongodReplicaSet) -> Result<usize, Failure>| {
         let set = Arc::clone(&set);
@@ -317,7 +317,7 @@ impl Shared {
 }
 
 async fn operation(client: &Client, task: usize) -> Result<(), Error> {
-    let options = CommandOptions::new().with_timeout(DEADLINE).repeatable();
+    let options = CommandOptions::new().timeout(DEADLINE).idempotent(true);
     let (database, command) = if task.is_multiple_of(2) {
         ("db", doc! { "insert": "load", "documents": [{}] })
     } else {

@@ -157,7 +157,7 @@ async fn kill_one(mongod: &Mongod, command: &str) -> Outcome {
 async fn counts_agree(mongod: &Mongod, client: &Client, monitoring: u64) -> Outcome {
     let begun = Instant::now();
     loop {
-        let counts = client.pool_snapshot().ok_or("no server")?.counts;
+        let counts = client.servers()[0].pool.counts;
         let open = mongod.server_status_connections()?.others();
         let quiet = counts.in_use == 0 && counts.pending == 0 && counts.waiting == 0;
         if quiet && open == monitoring + u64::from(counts.total()) {
@@ -233,7 +233,7 @@ fn operation(error: &Error) -> Result<OperationError, String> {
 
 /// Waits until a load has filled a pool of ten.
 async fn is_full(client: &Client) -> Outcome {
-    let full = || Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 10));
+    let full = || Ok(client.servers().first().is_some_and(|server| server.pool.counts.total() == 10));
     eventually("the pool is full", full).await
 }
 
@@ -243,7 +243,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
     eventually("only the harness is connected", || Ok(mongod.server_status_connections()?.others() == 0)).await?;
     let mut options = streaming(&mongod);
     options.pool.max_pool_size = 10;
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     let load = Load::start(&client, TASKS, PATIENCE);
     is_full(&client).await?;
     let mut most = 0;
@@ -265,7 +265,7 @@ async fn sixty_four_tasks_share_ten_connections() -> Outcome {
 
 async fn documents_are_inserted_and_found() -> Outcome {
     let mongod = start()?;
-    let client = Client::connect(&mongod.uri()).await?;
+    let client = Client::new(&mongod.uri()).await?;
     let documents: Vec<_> =
         (0..500).map(|id| doc! { "_id": id, "text": "x".repeat(1000), "nested": [{ "id": id }] }).collect();
     let inserted = client.run_command("db", doc! { "insert": "some", "documents": documents }).await?;
@@ -285,14 +285,14 @@ async fn documents_are_inserted_and_found() -> Outcome {
         return Err("a refusal by the server".into());
     };
     assert_eq!((error.code, error.code_name.as_deref()), (59, Some("CommandNotFound")));
-    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 1);
+    assert_eq!(client.servers()[0].pool.counts.total(), 1);
     client.close().await;
     Ok(())
 }
 
 async fn hello_that_fails_with_91_clears_the_pool() -> Outcome {
     let mongod = start()?;
-    let client = Client::new(polling(&mongod))?;
+    let client = Client::with_options(polling(&mongod))?;
     let held = in_use(&client).await?;
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": APP_NAME };
@@ -310,7 +310,7 @@ async fn hello_that_fails_with_91_clears_the_pool() -> Outcome {
 
 async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
     let mongod = start()?;
-    let client = Client::new(polling(&mongod))?;
+    let client = Client::with_options(polling(&mongod))?;
     let held = in_use(&client).await?;
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["hello", "isMaster"], "closeConnection": true, "appName": APP_NAME };
@@ -330,8 +330,8 @@ async fn hello_that_is_hung_up_on_clears_nothing() -> Outcome {
 async fn hello_that_is_blocked_ends_at_the_connect_timeout() -> Outcome {
     let mongod = start()?;
     let mut options = polling(&mongod);
-    options.monitor.connect_timeout = Duration::from_secs(1);
-    let client = Client::new(options)?;
+    options.monitor.connect_timeout = Some(Duration::from_secs(1));
+    let client = Client::with_options(options)?;
     let held = in_use(&client).await?;
     let mut events = client.subscribe();
     let hello = ["hello", "isMaster"].to_vec();
@@ -360,7 +360,7 @@ async fn check_that_fails_with_91_clears_the_pool() -> Outcome {
     let mongod = start()?;
     let mut options = streaming(&mongod);
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     ping(&client).await?;
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["hello", "isMaster"], "errorCode": 91, "appName": APP_NAME };
@@ -382,7 +382,7 @@ async fn check_that_fails_with_91_clears_the_pool() -> Outcome {
 
 async fn command_that_fails_with_91_clears_the_pool() -> Outcome {
     let mongod = start()?;
-    let client = Client::new(streaming(&mongod))?;
+    let client = Client::with_options(streaming(&mongod))?;
     ping(&client).await?;
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["ping"], "errorCode": 91, "appName": APP_NAME };
@@ -405,7 +405,7 @@ async fn command_that_fails_with_91_clears_the_pool() -> Outcome {
 
 async fn blocked_command_ends_at_its_deadline() -> Outcome {
     let mongod = start()?;
-    let client = Client::new(streaming(&mongod))?;
+    let client = Client::with_options(streaming(&mongod))?;
     ping(&client).await?;
     let mut events = client.subscribe();
     let data = doc! { "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": 25_000, "appName": APP_NAME };
@@ -527,7 +527,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
     // Who waits asks for checks: that finds the server long before the next one would.
     options.monitor.heartbeat_frequency = PATIENCE * 4;
     options.pool.max_pool_size = 10;
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     let load = Load::start(&client, 64, DEADLINE);
     load.more_successes(500).await?;
     for round in 1..=2 {
@@ -535,7 +535,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
         mongod.kill9()?;
         next(&mut events, "PoolCleared", is_cleared).await?;
         eventually("its connections are closed", || {
-            Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0))
+            Ok(client.servers().first().is_some_and(|server| server.pool.counts.total() == 0))
         })
         .await?;
         mongod.restart()?;
@@ -550,7 +550,7 @@ async fn killed_server_comes_back_under_load() -> Outcome {
     is_full(&client).await?;
     assert!(load.end().await > 0, "nobody noticed");
     counts_agree(&mongod, &client, 2).await?;
-    assert_eq!(client.pool_snapshot().ok_or("no server")?.counts.total(), 10);
+    assert_eq!(client.servers()[0].pool.counts.total(), 10);
     client.close().await;
     eventually("no connection is left", || Ok(mongod.server_status_connections()?.others() == 0)).await
 }
@@ -561,7 +561,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
     options.timeout = None;
     options.monitor.heartbeat_frequency = Duration::from_millis(500);
     options.pool.max_pool_size = 4;
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     ping(&client).await?;
     let mut events = turning(&client);
     // Four are in flight and stay so, and four wait for a connection, before the server stands still.
@@ -575,7 +575,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
         })
         .collect();
     eventually("four are in flight and four wait", || {
-        let waiting = client.pool_snapshot().map(|pool| pool.counts.waiting);
+        let waiting = client.servers().first().map(|server| server.pool.counts.waiting);
         Ok(waiting == Some(4) && under_way(&mongod, "ping")?.len() == 4)
     })
     .await?;
@@ -606,7 +606,7 @@ async fn stopped_server_interrupts_and_goes_on() -> Outcome {
 
 async fn shut_down_server_clears_the_pool() -> Outcome {
     let mut mongod = start()?;
-    let client = Client::new(streaming(&mongod))?;
+    let client = Client::with_options(streaming(&mongod))?;
     ping(&client).await?;
     let mut events = turning(&client);
     let load = Load::start(&client, 8, DEADLINE);
@@ -614,7 +614,10 @@ async fn shut_down_server_clears_the_pool() -> Outcome {
     mongod.shutdown()?;
     next(&mut events, "PoolCleared", is_cleared).await?;
     eventually("its connections are closed", || {
-        Ok(client.pool_snapshot().is_some_and(|pool| pool.counts.total() == 0 && pool.state == PoolState::Paused))
+        Ok(client
+            .servers()
+            .first()
+            .is_some_and(|server| server.pool.counts.total() == 0 && server.pool.state == PoolState::Paused))
     })
     .await?;
     mongod.restart()?;
@@ -631,7 +634,7 @@ async fn closed_client_leaves_no_connection() -> Outcome {
     for _ in 0..5 {
         let mut options = streaming(&mongod);
         options.monitor.heartbeat_frequency = PATIENCE * 4;
-        let client = Client::new(options)?;
+        let client = Client::with_options(options)?;
         let load = Load::start(&client, 8, PATIENCE);
         load.more_successes(20).await?;
         let begun = Instant::now();

@@ -76,7 +76,7 @@ async fn tls_carries_everything() -> Outcome {
     let pki = Pki::new();
     let mongod = start(pki.server(&here(), true)).await?;
     for uri in [mongod.uri(), mongod.uri().replace("127.0.0.1", "localhost")] {
-        let client = Client::new(pki.options(&uri)?)?;
+        let client = Client::with_options(pki.options(&uri)?)?;
         ping(&client).await?;
         let payload = "x".repeat(5_000_000);
         let insert = doc! { "insert": "c", "documents": [{ "_id": uri.as_str(), "payload": payload.as_str() }] };
@@ -91,7 +91,7 @@ async fn tls_carries_everything() -> Outcome {
     // Whoever comes in plain text gets nowhere.
     let mut options = ClientOptions::parse(&mongod.uri())?;
     options.server_selection_timeout = Duration::from_millis(500);
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     assert!(ping(&client).await.is_err());
     client.close().await;
     Ok(())
@@ -101,7 +101,7 @@ async fn tls_set_survives_an_election() -> Outcome {
     let pki = Pki::new();
     let options = MongodReplicaSetOptions { server: pki.server(&here(), true), ..MongodReplicaSetOptions::default() };
     let set = unblock(|| MongodReplicaSet::start_with(options)).await?;
-    let client = Client::new(pki.options(&set.uri())?)?;
+    let client = Client::with_options(pki.options(&set.uri())?)?;
     let insert = || client.run_command("db", doc! { "insert": "c", "documents": [{}] });
     insert().await?;
     let of = |server_type| client.servers().iter().filter(|it| it.server_type == server_type).count();
@@ -143,7 +143,7 @@ async fn tls_certificate_of_another_host_is_named() -> Outcome {
     assert_eq!(cause, Cause::Certificate(CertificateFault::UnknownIssuer));
     assert!(text.contains("issuer is not trusted"), "{text}");
     let relaxed = format!("{}/?tlsAllowInvalidHostnames=true", mongod.uri());
-    let client = Client::new(pki.options(&relaxed)?)?;
+    let client = Client::with_options(pki.options(&relaxed)?)?;
     ping(&client).await?;
     client.close().await;
     Ok(())
@@ -182,7 +182,7 @@ async fn tls_client_certificate_lets_in() -> Outcome {
     let ann = pki.root.issue(&Wanted::client("ann"));
     let file = pki.folder.write("ann.pem", ann.identity().pem());
     options.tls.get_or_insert_default().certificate_key_file = Some(file);
-    let client = Client::new(options)?;
+    let client = Client::with_options(options)?;
     ping(&client).await?;
     counts_agree(&mongod, &client, 2).await?;
     client.close().await;
@@ -214,7 +214,7 @@ async fn tls_client_certificate_is_a_user() -> Outcome {
         let mut options = pki.options(&format!("mongodb://{who}{host}/?authMechanism=MONGODB-X509&tls=true"))?;
         let file = pki.folder.write("client.pem", holder.identity().pem());
         options.tls.get_or_insert_default().certificate_key_file = Some(file);
-        let client = Client::new(options)?;
+        let client = Client::with_options(options)?;
         match client.run_command("db", doc! { "connectionStatus": 1 }).await {
             Ok(status) if gets_in => {
                 let users = status.get_document("authInfo")?.get_array("authenticatedUsers")?;

@@ -54,7 +54,7 @@ impl Deployment {
     fn client(&self, credential: Credential<'_>) -> Result<Client, Error> {
         let mut options = self.options(credential)?;
         options.pool.min_pool_size = 1;
-        Client::new(options)
+        Client::with_options(options)
     }
 
     /// Waits until a client knows every member as what it is, and has a connection to each: encrypted, and of its user.
@@ -71,7 +71,7 @@ impl Deployment {
 
 fn with(credential: Credential<'_>, mechanism: Option<Mechanism>) -> Credential<'_> {
     match mechanism {
-        Some(mechanism) => credential.with_mechanism(mechanism),
+        Some(mechanism) => credential.mechanism(mechanism),
         None => credential,
     }
 }
@@ -159,7 +159,7 @@ pub(super) async fn survives_faults() -> Outcome {
 async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
     for mechanism in MECHANISMS {
         // Its pool establishes nothing by itself, which would fail and clear it before anybody asks.
-        let wrong = Client::new(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
+        let wrong = Client::with_options(deployment.options(with(Credential::new("ada", "Pencil"), mechanism))?)?;
         let error = refused(who(&wrong).await)?;
         let Error::Operation(OperationError::Authentication(failure)) = &error else {
             return Err(format!("{mechanism:?}: {error:?}").into());
@@ -167,7 +167,7 @@ async fn nobody_else_gets_in(deployment: &Deployment) -> Outcome {
         assert_eq!(failure.error, AuthError::Refused { code: 18 }, "{mechanism:?}");
         wrong.close().await;
     }
-    let nobody = Client::new(deployment.pki.options(&deployment.set.uri())?)?;
+    let nobody = Client::with_options(deployment.pki.options(&deployment.set.uri())?)?;
     let error = refused(nobody.run_command("admin", doc! { "listDatabases": 1 }).await)?;
     assert!(matches!(&error, Error::Command(error) if error.code == 13), "{error:?}");
     nobody.close().await;

@@ -157,7 +157,7 @@ impl Plan {
         let deed = |rng: &mut Rng| {
             core::iter::repeat_with(|| Deed::drawn(rng)).find(|deed| !judged || deed.is_plain()).expect("endless")
         };
-        let timeout = if !judged && rng.below(2) == 0 { SECOND } else { Duration::ZERO };
+        let timeout = (!judged && rng.below(2) == 0).then_some(SECOND);
         let tasks = 2 + rng.index(3);
         Self {
             tasks: (0..tasks).map(|_| (0..=rng.index(3)).map(|_| deed(rng)).collect()).collect(),
@@ -271,7 +271,7 @@ impl Life {
         let is_late = self.client.bench.now() >= Instant::ORIGIN.saturating_add(10 * SECOND);
         let is_harmed = is_late || self.plan.has(|deed| matches!(deed, Deed::Cut(_) | Deed::Refuse | Deed::Mute));
         let is_closed = self.closed.load(Ordering::Relaxed) || self.plan.deserts.is_some();
-        let has_queue_timeout = !self.plan.pool.wait_queue_timeout.is_zero();
+        let has_queue_timeout = self.plan.pool.wait_queue_timeout.is_some();
         let (ending, may) = match &error {
             OperationError::Closed | OperationError::Abandoned => ("closed", is_closed),
             OperationError::Exchange(_) => ("exchange failed", is_harmed),
@@ -427,7 +427,7 @@ fn live(plan: Plan, sum: &Mutex<Sum>) -> &'static str {
     let client = Client::watched(bench.clone(), events, |config| {
         config.pool = plan.pool.validate().expect("valid");
         config.late_reply = plan.late_reply;
-        config.connect_timeout = 10 * SECOND;
+        config.connect_timeout = Some(10 * SECOND);
     });
     let (client, check) = if plan.known {
         client.checked()

@@ -10,7 +10,7 @@ use poolhouse_tests::sim::{self, Counters, Kind, Shape, Store};
 pub(crate) fn trials() -> Vec<Trial> {
     let one = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
     let two = PoolOptions { max_pool_size: 2, max_connecting: 1, ..PoolOptions::DEFAULT };
-    let filled = PoolOptions { min_pool_size: 1, max_idle_time: Duration::from_millis(1), ..two };
+    let filled = PoolOptions { min_pool_size: 1, max_idle_time: Some(Duration::from_millis(1)), ..two };
     let core = [
         Kind::Ready,
         Kind::CheckOut,

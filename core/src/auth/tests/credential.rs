@@ -11,11 +11,11 @@ fn each_mechanism_has_its_name_and_its_users_database() {
     ] {
         assert_eq!(mechanism.to_string(), name);
         assert_eq!(Mechanism::from_name(name), Some(mechanism));
-        assert_eq!(Credential::new("u", "p").with_mechanism(mechanism).source_database(), source);
-        assert_eq!(Credential::new("u", "p").with_mechanism(mechanism).with_source("db").source_database(), "db");
+        assert_eq!(Credential::new("u", "p").mechanism(mechanism).source_database(), source);
+        assert_eq!(Credential::new("u", "p").mechanism(mechanism).source("db").source_database(), "db");
     }
     assert_eq!(Credential::new("u", "p").source_database(), "admin");
-    assert_eq!(Credential::new("u", "p").with_source("").source_database(), "admin");
+    assert_eq!(Credential::new("u", "p").source("").source_database(), "admin");
     for name in ["", "scram-sha-256", "MONGODB-CR", "GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"] {
         assert_eq!(Mechanism::from_name(name), None, "{name}");
     }
@@ -61,22 +61,22 @@ fn credentials_that_cannot_work_are_refused_before_anything_is_sent() {
         (Credential::new("u", ""), PasswordMissing),
         (Credential::new("u\0", "p"), UsernameProhibited),
         (Credential::new("u", "p\0"), PasswordProhibited),
-        (Credential::new("", "p").with_mechanism(plain), UsernameMissing),
-        (Credential::new("u", "").with_mechanism(plain), PasswordMissing),
-        (Credential::new("u", "\0p").with_mechanism(plain), PasswordProhibited),
-        (Credential::new("u", "").with_mechanism(Mechanism::SCRAM_SHA_1), PasswordMissing),
-        (Credential::new("u", "").with_mechanism(Mechanism::SCRAM_SHA_256), PasswordMissing),
-        (Credential::new("u", "p").with_mechanism(Mechanism::X509), PasswordUnexpected),
+        (Credential::new("", "p").mechanism(plain), UsernameMissing),
+        (Credential::new("u", "").mechanism(plain), PasswordMissing),
+        (Credential::new("u", "\0p").mechanism(plain), PasswordProhibited),
+        (Credential::new("u", "").mechanism(Mechanism::SCRAM_SHA_1), PasswordMissing),
+        (Credential::new("u", "").mechanism(Mechanism::SCRAM_SHA_256), PasswordMissing),
+        (Credential::new("u", "p").mechanism(Mechanism::X509), PasswordUnexpected),
         (Credential::x509(Some("")), UsernameMissing),
         (Credential::x509(Some("u\0")), UsernameProhibited),
-        (x509.with_source("admin"), SourceNotExternal),
+        (x509.source("admin"), SourceNotExternal),
     ];
     let options = || AuthenticationOptions { secure: true, ..AuthenticationOptions::new([1; ENTROPY_BYTES]) };
     for (credential, error) in cases {
         assert_eq!(credential.check(), Err(error), "{credential:?}");
         assert_eq!(Authentication::new(credential, options()).err(), Some(error), "{credential:?}");
     }
-    for credential in [Credential::new("u", "p"), x509, x509.with_source("$external"), Credential::x509(Some("CN=u"))] {
+    for credential in [Credential::new("u", "p"), x509, x509.source("$external"), Credential::x509(Some("CN=u"))] {
         assert!(Authentication::new(credential, options()).is_ok(), "{credential:?}");
     }
     for (user, password, error) in [("", "p", UsernameMissing), ("u\0", "p", UsernameProhibited)] {
@@ -89,7 +89,7 @@ fn credentials_that_cannot_work_are_refused_before_anything_is_sent() {
 
 #[test]
 fn plain_needs_a_private_connection_or_to_be_forced() {
-    let credential = Credential::new("u", "p").with_mechanism(Mechanism::Plain);
+    let credential = Credential::new("u", "p").mechanism(Mechanism::Plain);
     let with = |secure, allow_plain_without_tls| {
         let options = AuthenticationOptions::new([1; ENTROPY_BYTES]);
         Authentication::new(credential, AuthenticationOptions { secure, allow_plain_without_tls, ..options }).err()
@@ -140,7 +140,7 @@ fn passwords_are_digested_for_sha_1() {
 
 #[test]
 fn owned_credential_lends_what_it_was_made_of() {
-    let full = Credential::new("u", "p").with_source("db").with_mechanism(Mechanism::Plain);
+    let full = Credential::new("u", "p").source("db").mechanism(Mechanism::Plain);
     for credential in [full, Credential::x509(None)] {
         let owned = OwnedCredential::from(credential);
         assert_eq!(owned.as_credential(), credential);

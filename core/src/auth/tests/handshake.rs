@@ -455,7 +455,7 @@ fn password_for_sha_1_only_waits_for_the_servers_list() {
     };
     assert_eq!(begun(&["SCRAM-SHA-1"]), Ok(Next::Transmit));
     assert_refused(begun(&["SCRAM-SHA-256"]), AuthError::PasswordProhibited);
-    let credential = Credential::new("user", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let credential = Credential::new("user", "\u{7}").mechanism(Mechanism::SCRAM_SHA_256);
     let refused = Authentication::new(credential, AuthenticationOptions::new([0; ENTROPY_BYTES]));
     assert_eq!(refused.err(), Some(AuthError::PasswordProhibited));
 }
@@ -589,7 +589,7 @@ fn only_scram_has_keys_and_work() {
     let keys = ScramKeys::derive(ScramMechanism::Sha256, "user", "pencil", b"salt-of-the-earth", 4096).expect("good");
     for mechanism in [Mechanism::X509, Mechanism::Plain] {
         let credential = match mechanism {
-            Mechanism::Plain => Credential::new("user", "pencil").with_mechanism(mechanism),
+            Mechanism::Plain => Credential::new("user", "pencil").mechanism(mechanism),
             Mechanism::X509 | Mechanism::Scram(_) => {
                 Credential { username: None, password: None, source: None, mechanism: Some(mechanism) }
             }

@@ -2,7 +2,7 @@ use super::*;
 
 /// An authentication that has got as far as wanting keys for this salt.
 fn at_work(salt: &str) -> Authentication<'static> {
-    let credential = Credential::new("user", "pencil").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let credential = Credential::new("user", "pencil").mechanism(Mechanism::SCRAM_SHA_256);
     let options = AuthenticationOptions { nonce: SHA_256.nonce(), ..AuthenticationOptions::new([0; ENTROPY_BYTES]) };
     let mut authentication = Authentication::new(credential, options).expect("can be used");
     let first = SHA_256.server_first.replace("W22ZaJ0SNY7soEsUEjb6gQ==", salt);

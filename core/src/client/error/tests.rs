@@ -49,8 +49,8 @@ fn what_failed_at_once_is_no_timeout() {
         Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
         Error::Operation(OperationError::Closed),
         Error::Operation(OperationError::Abandoned),
-        Error::Unsupported("tls"),
-        Error::OutOfMemory,
+        Error::Setup(SetupError::Unsupported("tls")),
+        Error::Setup(SetupError::OutOfMemory),
         Error::Bson(String::new()),
     ];
     for error in others {
@@ -80,14 +80,17 @@ fn chain_of_sources_ends_at_the_underlying_error() {
     assert!(root(&Error::from(TopologyConfigError::LoadBalancedAndDirect)).is::<TopologyConfigError>());
     assert!(root(&Error::from(AuthError::PlainWithoutTls)).is::<AuthError>());
     let lookup = SeedlistError::Srv { name: "a".into(), error: LookupError::Timeout };
-    assert!(root(&Error::Seedlist(Box::new(lookup))).is::<LookupError>());
+    assert!(root(&Error::Setup(SetupError::Seedlist(Box::new(lookup)))).is::<LookupError>());
     assert!(root(&refused(1)).is::<CommandError>());
     let criteria = selection(SelectionFailure::Criteria(ConfigError::new("a", 1, "b")));
     let Error::Operation(OperationError::ServerSelection(report)) = &criteria else { panic!("{criteria:?}") };
     assert!(core::error::Error::source(report.error()).is_some_and(|source| source.is::<ConfigError>()));
-    for error in
-        [Error::LookupNeeded, Error::Unsupported("this"), Error::OutOfMemory, Error::from(OperationError::Busy)]
-    {
+    for error in [
+        Error::Setup(SetupError::LookupNeeded),
+        Error::Setup(SetupError::Unsupported("this")),
+        Error::Setup(SetupError::OutOfMemory),
+        Error::from(OperationError::Busy),
+    ] {
         assert!(root(&error).is::<Error>() || root(&error).is::<OperationError>(), "{error}");
     }
 }
@@ -109,11 +112,17 @@ fn each_error_says_what_went_wrong() {
             "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
              tlsAllowInvalid.., or set allow_plain_without_tls",
         ),
-        (Error::LookupNeeded, "the hosts of a mongodb+srv:// string must be looked up"),
-        (Error::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() })), "SRV lookup of a.b: no host"),
-        (Error::Unsupported("this"), "not implemented: this"),
-        (Error::Forked, "this process was forked from one that had made a client: fork before the first, or exec"),
-        (Error::OutOfMemory, "no memory for the client"),
+        (Error::Setup(SetupError::LookupNeeded), "the hosts of a mongodb+srv:// string must be looked up"),
+        (
+            Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() }))),
+            "SRV lookup of a.b: no host",
+        ),
+        (Error::Setup(SetupError::Unsupported("this")), "not implemented: this"),
+        (
+            Error::Setup(SetupError::Forked),
+            "this process was forked from one that had made a client: fork before the first, or exec",
+        ),
+        (Error::Setup(SetupError::OutOfMemory), "no memory for the client"),
         (Error::from(OperationError::Closed), "the client is closed"),
         (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
         (Error::Bson("odd".into()), "BSON: odd"),
@@ -137,22 +146,25 @@ fn only_what_a_server_did_not_do_is_worth_another_attempt() {
     assert_eq!(of(&refused(10_107)), (false, true), "a change of state");
     assert_eq!(of(&refused(11_000)), (false, false));
     let own = [
-        Error::Uri(Box::new(crate::uri::ConnectionString::parse("x").expect_err("no scheme"))),
-        Error::LookupNeeded,
-        Error::Seedlist(Box::new(SeedlistError::Srv { name: "a.b".into(), error: LookupError::Timeout })),
-        Error::Unsupported("this"),
+        Error::Setup(SetupError::Uri(Box::new(crate::uri::ConnectionString::parse("x").expect_err("no scheme")))),
+        Error::Setup(SetupError::LookupNeeded),
+        Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::Srv {
+            name: "a.b".into(),
+            error: LookupError::Timeout,
+        }))),
+        Error::Setup(SetupError::Unsupported("this")),
         Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
         Error::from(OptionError::new("replicaSet", "", "not be empty")),
         Error::from(TopologyConfigError::LoadBalancedAndDirect),
         Error::from(AuthError::PlainWithoutTls),
-        Error::Forked,
-        Error::OutOfMemory,
+        Error::Setup(SetupError::Forked),
+        Error::Setup(SetupError::OutOfMemory),
         Error::Bson(String::new()),
     ];
     for error in own {
         assert_eq!(of(&error), (false, false), "{error}");
         assert_eq!(error.check_out(), None, "{error}");
-        assert_eq!(error.is_timeout(), matches!(error, Error::Seedlist(_)), "{error}");
+        assert_eq!(error.is_timeout(), matches!(error, Error::Setup(SetupError::Seedlist(_))), "{error}");
     }
     assert_eq!(establishing(Cause::Dns).check_out().map(CheckOutError::name), Some("ConnectionError"));
 }

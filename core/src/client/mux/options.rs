@@ -88,8 +88,8 @@ pub struct SessionOptions {
     pub credential: Option<CqlCredential>,
     /// How long it may take to establish a connection: to resolve the host's name, to connect, TLS, handshake. Default 5 s.
     pub connect_timeout: Duration,
-    /// How long a request may take, with all that it waits for; zero: for ever. Default 12 s.
-    pub request_timeout: Duration,
+    /// How long a request may take, with all that it waits for; `None` is no limit. Default 12 s.
+    pub request_timeout: Option<Duration>,
     /// The longest body that is taken or sent, in bytes. Default 256 MiB, the protocol's own limit.
     pub body_bytes_max: u32,
     /// What servers are told besides the driver's name and version: options of STARTUP, such as `APPLICATION_NAME`. At most 32,768 bytes.
@@ -112,7 +112,7 @@ impl SessionOptions {
             compressions: Vec::new(),
             credential: None,
             connect_timeout: Duration::from_secs(5),
-            request_timeout: Duration::from_secs(12),
+            request_timeout: Some(Duration::from_secs(12)),
             body_bytes_max: Limits::DEFAULT.body_bytes_max,
             startup_options: Vec::new(),
             #[cfg(feature = "tls")]
@@ -159,10 +159,10 @@ impl SessionOptions {
         Self { connect_timeout, ..self }
     }
 
-    /// With another time for a request; zero: for ever.
+    /// With another time for a request; `None` is no limit.
     #[must_use]
-    pub fn request_timeout(self, request_timeout: Duration) -> Self {
-        Self { request_timeout, ..self }
+    pub fn request_timeout(self, limit: impl Into<Option<Duration>>) -> Self {
+        Self { request_timeout: limit.into(), ..self }
     }
 
     /// With TLS.
@@ -176,12 +176,15 @@ impl SessionOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] and [`Error::Option`] name the option, its value and the rule; with the feature `tls`, `Error::Tls`.
+    /// [`SetupError::Config`](crate::client::SetupError::Config) and [`SetupError::Option`](crate::client::SetupError::Option) name the option, its value and the rule; with the feature `tls`, `SetupError::Tls`.
     pub fn validate(&self) -> Result<(), Error> {
         self.config(Distance::Local)?;
         check_hosts(&self.hosts)?;
         if self.connect_timeout.is_zero() {
             return Err(ConfigError::new("connectTimeoutMS", 0, "be more than 0").into());
+        }
+        if self.request_timeout == Some(Duration::ZERO) {
+            return Err(ConfigError::new("requestTimeoutMS", 0, "be more than 0").into());
         }
         let bytes_max = u64::from(Limits::DEFAULT.body_bytes_max);
         if self.body_bytes_max == 0 || u64::from(self.body_bytes_max) > bytes_max {

@@ -19,7 +19,7 @@ use core::time::Duration;
 /// What is said of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions<'o> {
-    /// How long it may take, with all that it waits for; zero: for ever. `None`: as the session's options say.
+    /// How long it may take, with all that it waits for; `None` is as long as the session's options allow. [`Duration::MAX`] is no limit.
     pub timeout: Option<Duration>,
     /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with what they promise. [`Flags::COMPRESSION`] is the session's to set.
     pub flags: Flags,
@@ -86,9 +86,9 @@ impl<P: Platform> Session<P> {
             | Opcode::AuthSuccess => return Err(RequestError::Unsupported(opcode)),
         }
         let message = Message { request, flags: options.flags };
-        let timeout = options.timeout.unwrap_or(shared.options.request_timeout);
         let mut now = shared.now();
-        let deadline = (!timeout.is_zero()).then(|| now.saturating_add(timeout));
+        let timeout = options.timeout.or(shared.options.request_timeout);
+        let deadline = timeout.map(|timeout| now.saturating_add(timeout));
         let mut plan = Plan::new(shared, options.hosts);
         let mut rejections: Vec<Rejection> = Vec::new();
         let is_over = |now| deadline.is_some_and(|at| at <= now);

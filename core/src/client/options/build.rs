@@ -165,10 +165,10 @@ impl ClientOptions {
         self
     }
 
-    /// `maxIdleTimeMS`: a connection that was idle for longer is closed; zero is never, the default.
+    /// `maxIdleTimeMS`: a connection that was idle for longer is closed; `None` is never, the default.
     #[must_use]
-    pub fn max_idle_time(mut self, limit: Duration) -> Self {
-        self.pool.max_idle_time = limit;
+    pub fn max_idle_time(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.pool.max_idle_time = limit.into();
         self
     }
 
@@ -179,11 +179,11 @@ impl ClientOptions {
         self
     }
 
-    /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection; zero is for ever, the default. With one it
+    /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection; `None` is no limit, the default. With one it
     /// does not apply: `timeout` is the better one.
     #[must_use]
-    pub fn wait_queue_timeout(mut self, limit: Duration) -> Self {
-        self.pool.wait_queue_timeout = limit;
+    pub fn wait_queue_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.pool.wait_queue_timeout = limit.into();
         self
     }
 
@@ -201,10 +201,11 @@ impl ClientOptions {
         self
     }
 
-    /// `connectTimeoutMS`: how long a connection may take to be established, and a check to be answered; zero is for ever. Default 10 s.
+    /// `connectTimeoutMS`: how long a connection may take to be established, and a check to be answered; `None` is no limit. Default
+    /// 10 s.
     #[must_use]
-    pub fn connect_timeout(mut self, limit: Duration) -> Self {
-        self.monitor.connect_timeout = limit;
+    pub fn connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.monitor.connect_timeout = limit.into();
         self
     }
 
@@ -222,19 +223,19 @@ impl ClientOptions {
         self
     }
 
-    /// `timeoutMS`: how long an operation may take in all, unless it says otherwise; zero is for ever. By default nothing is said, so
-    /// that `socket_timeout` applies.
+    /// `timeoutMS`: how long an operation may take in all, unless it has a timeout of its own; `None`, the default, is no limit. See
+    /// [`ClientOptions::timeout`](#structfield.timeout).
     #[must_use]
-    pub fn timeout(mut self, limit: Duration) -> Self {
-        self.timeout = Some(limit);
+    pub fn timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.timeout = limit.into();
         self
     }
 
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if nothing was said by `timeout` or of the operation
-    /// itself; zero is for ever, the default. `timeout` is the better one.
+    /// `socketTimeoutMS`: how long each command may take from when it is sent, if neither `timeout` nor the operation sets
+    /// a limit; `None` is no limit, the default. `timeout` is the better one.
     #[must_use]
-    pub fn socket_timeout(mut self, limit: Duration) -> Self {
-        self.socket_timeout = Some(limit).filter(|limit| !limit.is_zero());
+    pub fn socket_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
+        self.socket_timeout = limit.into();
         self
     }
 

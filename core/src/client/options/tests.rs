@@ -23,7 +23,10 @@ fn tls_is_as_the_string_says() {
 fn tls_is_refused_by_a_build_without_it() {
     for uri in ["mongodb://a/?tls=true", "mongodb://a/?ssl=true", "mongodb://a/?tlsCAFile=x"] {
         let error = ClientOptions::parse(uri).map(drop).expect_err("it cannot be");
-        assert!(matches!(error, Error::Unsupported(_)) && alloc::format!("{error}").contains("TLS"), "{error}");
+        assert!(
+            matches!(error, Error::Setup(SetupError::Unsupported(_))) && alloc::format!("{error}").contains("TLS"),
+            "{error}"
+        );
     }
     assert!(ClientOptions::parse("mongodb://a/?tls=false").is_ok());
 }
@@ -136,7 +139,10 @@ fn every_option_of_connection_strings_has_its_method() {
             }
             Said::Feature(uri) => match ClientOptions::parse(uri) {
                 Ok(options) => assert_ne!(format!("{options:?}"), default, "{name} is passed over in silence"),
-                Err(error) => assert!(matches!(error, Error::Unsupported(_) | Error::LookupNeeded), "{name}: {error}"),
+                Err(error) => assert!(
+                    matches!(error, Error::Setup(SetupError::Unsupported(_) | SetupError::LookupNeeded)),
+                    "{name}: {error}"
+                ),
             },
             Said::WithoutEffect(query) => assert_eq!(format!("{:?}", parsed(query)), default, "{name}"),
         }
@@ -150,7 +156,7 @@ fn credential_of_the_string_is_said_by_a_method() {
     use crate::auth::{Credential, Mechanism, ScramMechanism};
     let by_string = ClientOptions::parse("mongodb://ann:hunter2@a/?authSource=b&authMechanism=SCRAM-SHA-1").unwrap();
     let mechanism = Mechanism::Scram(ScramMechanism::Sha1);
-    let by_method = built().credential(Credential::new("ann", "hunter2").with_source("b").with_mechanism(mechanism));
+    let by_method = built().credential(Credential::new("ann", "hunter2").source("b").mechanism(mechanism));
     let (by_string, by_method) = (format!("{by_string:?}"), format!("{by_method:?}"));
     assert_eq!(by_string, by_method);
     assert!(!by_string.contains("hunter2"), "{by_string}");
@@ -161,9 +167,9 @@ fn credential_of_the_string_is_said_by_a_method() {
 #[test]
 fn plain_without_tls_is_refused_by_validate() {
     use crate::auth::{Credential, Mechanism};
-    let options = built().credential(Credential::new("ann", "hunter2").with_mechanism(Mechanism::Plain));
+    let options = built().credential(Credential::new("ann", "hunter2").mechanism(Mechanism::Plain));
     let error = options.validate().unwrap_err();
-    assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{error}");
+    assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{error}");
     assert!(!format!("{error} {error:?}").contains("hunter2"));
     options.clone().allow_plain_without_tls(true).validate().unwrap();
     options.tls(TlsOptions::default()).validate().unwrap();
@@ -177,7 +183,7 @@ fn security_9_plain_is_refused_with_tls_that_does_not_verify_the_server() {
     for option in ["&tlsInsecure=true", "&tlsAllowInvalidCertificates=true", "&tlsAllowInvalidHostnames=true"] {
         let options = ClientOptions::parse(&string(option)).unwrap();
         let error = options.validate().unwrap_err();
-        assert!(matches!(error, Error::Credential(AuthError::PlainWithoutTls)), "{option}: {error}");
+        assert!(matches!(error, Error::Setup(SetupError::Credential(AuthError::PlainWithoutTls))), "{option}: {error}");
         options.allow_plain_without_tls(true).validate().unwrap();
     }
     for option in ["", "&tlsInsecure=false", "&tlsAllowInvalidHostnames=false", "&tlsDisableOCSPEndpointCheck=true"] {
@@ -193,13 +199,14 @@ fn compressors_are_those_of_the_string_in_its_order() {
     assert_ne!(format!("{:?}", by_method.compressors), format!("{:?}", built().compressors));
 }
 
+/// `timeoutMS=0` is a limit that never ends, because it switches the other limits off.
 #[test]
-fn times_of_zero_are_for_ever_by_string_and_by_method() {
-    let zero = Duration::ZERO;
-    let by_method = built().timeout(zero).socket_timeout(zero);
-    assert_ne!(format!("{by_method:?}"), format!("{:?}", built()), "it was said");
-    assert_eq!(format!("{by_method:?}"), format!("{:?}", parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0")));
-    assert_eq!((by_method.timeout, by_method.socket_timeout), (Some(zero), None));
+fn times_of_zero_in_a_string_are_no_limits() {
+    let parsed =
+        parsed("timeoutMS=0&socketTimeoutMS=0&wTimeoutMS=0&connectTimeoutMS=0&maxIdleTimeMS=0&waitQueueTimeoutMS=0");
+    let by_method = built().timeout(Duration::MAX).connect_timeout(None);
+    assert_eq!(format!("{parsed:?}"), format!("{by_method:?}"));
+    parsed.validate().unwrap();
 }
 
 #[test]
@@ -230,6 +237,10 @@ fn option_that_breaks_a_rule_is_named_with_its_value_and_the_rule() {
             built().server_selection_timeout(Duration::from_micros(999)),
             "serverSelectionTimeoutMS is 0, but must be at least 1",
         ),
+        (built().timeout(Duration::ZERO), "timeoutMS is 0, but must be more than 0"),
+        (built().socket_timeout(Duration::ZERO), "socketTimeoutMS is 0, but must be more than 0"),
+        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0"),
+        (built().max_idle_time(Duration::ZERO), "maxIdleTimeMS is 0, but must be more than 0"),
         (built().zlib_compression_level(10), "zlibCompressionLevel is 10, but must be at most 9"),
         (
             built().read_preference(staleness(ReadMode::Nearest, 89)),
@@ -287,7 +298,7 @@ fn library_of_a_long_platform_is_told_all_the_same() {
 fn password_without_a_file_is_refused_by_validate() {
     let tls = TlsOptions { certificate_key_file_password: Some("hunter2".into()), ..TlsOptions::default() };
     let error = built().tls(tls).validate().unwrap_err();
-    assert!(matches!(error, Error::Tls(crate::tls::TlsError::PasswordWithoutFile)), "{error}");
+    assert!(matches!(error, Error::Setup(SetupError::Tls(crate::tls::TlsError::PasswordWithoutFile))), "{error}");
 }
 
 #[test]
@@ -295,7 +306,7 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
     let error = ClientOptions::new("mongodb://ann:hunter2@a").validate().unwrap_err();
     let told = format!("{error} {error:?}");
     assert!(told.contains("ClientOptions::parse") && !told.contains("hunter2"), "{told}");
-    let Error::Option(error) = error else { panic!("{error}") };
+    let Error::Setup(SetupError::Option(error)) = error else { panic!("{error}") };
     assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
     assert!(error.rule().starts_with("be host"));
     assert_eq!(*error, OptionError::new("hosts", "[redacted]", error.rule()));
@@ -304,7 +315,7 @@ fn connection_string_where_a_host_belongs_is_told_apart_and_not_shown() {
 #[test]
 fn what_stands_before_an_at_sign_of_a_host_is_not_shown() {
     let error = ClientOptions::new("ann:hunter2@a").validate().unwrap_err();
-    let Error::Option(error) = error else { panic!("{error}") };
+    let Error::Setup(SetupError::Option(error)) = error else { panic!("{error}") };
     assert_eq!((error.option(), error.value()), ("hosts", "[redacted]"));
     assert!(!error.rule().contains("ClientOptions::parse"), "it is no connection string: {error}");
 }

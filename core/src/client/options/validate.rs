@@ -8,19 +8,20 @@ use crate::tls::TlsOptions;
 use crate::topology::{TopologyConfigError, TopologyOptions};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 const HOST_RULE: &str = "be host, host:port, [ipv6]:port, or the path of a unix socket";
 const HOST_RULE_URI: &str =
     "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
 
 impl ClientOptions {
-    /// Checks what [`Client::new`](crate::client::Client::new) checks, and starts nothing. The files of the TLS options are not looked at.
+    /// Checks what [`Client::with_options`](crate::client::Client::with_options) checks, and starts nothing. The files of the TLS options are not looked at.
     ///
     /// # Errors
     ///
-    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`Error::Config`] and
-    /// [`Error::Option`] tell the value and the rule, [`Error::Topology`] and [`Error::Metadata`] the rule.
-    /// [`Error::Credential`]: what is missing or not supported, and nothing secret. With the feature `tls`, `Error::Tls` for options that want
+    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`SetupError::Config`](crate::client::SetupError::Config) and
+    /// [`SetupError::Option`](crate::client::SetupError::Option) tell the value and the rule, [`SetupError::Topology`](crate::client::SetupError::Topology) and [`SetupError::Metadata`](crate::client::SetupError::Metadata) the rule.
+    /// [`SetupError::Credential`](crate::client::SetupError::Credential): what is missing or not supported, and nothing secret. With the feature `tls`, `SetupError::Tls` for options that want
     /// another one.
     pub fn validate(&self) -> Result<(), Error> {
         self.pool.validate()?;
@@ -41,6 +42,11 @@ impl ClientOptions {
         }
         if self.server_selection_timeout.as_millis() == 0 {
             return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
+        }
+        for (option, limit) in [("timeoutMS", self.timeout), ("socketTimeoutMS", self.socket_timeout)] {
+            if limit == Some(Duration::ZERO) {
+                return Err(ConfigError::new(option, 0, "be more than 0").into());
+            }
         }
         if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
             return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());

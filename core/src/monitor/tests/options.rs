@@ -6,7 +6,7 @@ use crate::ConfigError;
 fn mon_23_defaults_are_ten_seconds_and_auto() {
     let options = MonitorOptions::default();
     assert_eq!(options.heartbeat_frequency, Duration::from_secs(10));
-    assert_eq!(options.connect_timeout, Duration::from_secs(10));
+    assert_eq!(options.connect_timeout, Some(Duration::from_secs(10)));
     assert_eq!(options.server_monitoring_mode, ServerMonitoringMode::Auto, "MON-01");
     assert!(!options.is_faas);
     assert!(!options.server_api);
@@ -39,12 +39,15 @@ fn mon_24_heartbeat_frequency_of_500_ms_is_taken() {
 #[test]
 fn times_beyond_32_bits_of_milliseconds_are_refused() {
     let longest = ms(2_147_483_647);
-    let options = MonitorOptions { heartbeat_frequency: longest, connect_timeout: longest, ..MonitorOptions::DEFAULT };
+    let options =
+        MonitorOptions { heartbeat_frequency: longest, connect_timeout: Some(longest), ..MonitorOptions::DEFAULT };
     assert!(options.validate().is_ok());
     let error = MonitorOptions { heartbeat_frequency: Duration::MAX, ..options }.validate().expect_err("too long");
     assert_eq!((error.option(), error.value()), ("heartbeatFrequencyMS", u64::MAX));
-    let error = MonitorOptions { connect_timeout: longest + ms(1), ..options }.validate().expect_err("too long");
+    let error = MonitorOptions { connect_timeout: Some(longest + ms(1)), ..options }.validate().expect_err("too long");
     assert_eq!((error.option(), error.value()), ("connectTimeoutMS", 2_147_483_648));
+    let error = MonitorOptions { connect_timeout: Some(ms(0)), ..options }.validate().expect_err("no time at all");
+    assert_eq!((error.option(), error.value()), ("connectTimeoutMS", 0));
 }
 
 /// MON-01, MON-02, MON-03, MON-04.

@@ -169,7 +169,7 @@ fn mon_14_and_mon_16_requests_during_a_check_are_dropped_and_a_thousand_make_one
 #[test]
 fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
     // MON-08, MON-25: nothing but connectTimeoutMS limits a check.
-    let options = MonitorOptions { connect_timeout: ms(800), ..MonitorOptions::DEFAULT };
+    let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     rig.start();
     let line = rig.only_dial();
@@ -189,7 +189,7 @@ fn mon_07_and_mon_34_dial_and_handshake_share_connect_timeout() {
 /// MON-08.
 #[test]
 fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
-    let options = MonitorOptions { connect_timeout: ms(800), ..MonitorOptions::DEFAULT };
+    let options = MonitorOptions { connect_timeout: Some(ms(800)), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let line = rig.connect();
     rig.reply(line, &OK).expect("current");
@@ -201,7 +201,7 @@ fn mon_08_a_later_hello_has_the_whole_connect_timeout() {
 /// MON-34.
 #[test]
 fn mon_34_zero_connect_timeout_is_unlimited() {
-    let options = MonitorOptions { connect_timeout: ms(0), ..MonitorOptions::DEFAULT };
+    let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     rig.start();
     assert_eq!(rig.due(), None);

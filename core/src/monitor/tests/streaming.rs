@@ -119,7 +119,8 @@ fn mon_33_the_end_of_a_stream_is_followed_by_an_awaitable_hello_with_the_latest_
 /// MON-35.
 #[test]
 fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
-    let options = MonitorOptions { connect_timeout: ms(300), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
+    let options =
+        MonitorOptions { connect_timeout: Some(ms(300)), heartbeat_frequency: ms(500), ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");
@@ -137,7 +138,7 @@ fn mon_35_awaited_replies_have_connect_timeout_and_heartbeat_frequency() {
 /// MON-34.
 #[test]
 fn mon_34_zero_connect_timeout_stays_unlimited_for_awaited_replies() {
-    let options = MonitorOptions { connect_timeout: ms(0), ..MonitorOptions::DEFAULT };
+    let options = MonitorOptions { connect_timeout: None, ..MonitorOptions::DEFAULT };
     let mut rig = Rig::new(options);
     let line = rig.connect();
     rig.reply(line, &VERSIONED).expect("current");

@@ -50,7 +50,7 @@ fn what_is_populated_later_is_populated() {
 fn the_oldest_that_is_taken_is_available_and_the_others_stay_in_order() {
     let at = Instant::from_nanos(1_000);
     with(Point::OldestAvailable, || {
-        let mut pool = ready(PoolOptions { max_connecting: 3, max_idle_time: Duration::from_secs(1), ..DEFAULT });
+        let mut pool = ready(PoolOptions { max_connecting: 3, max_idle_time: Some(Duration::from_secs(1)), ..DEFAULT });
         let waiters = [0; 3].map(|_| pool.check_out(at, None, &mut ()).expect("ready"));
         while let Some(conn) = pool.poll_establish() {
             pool.handle_established(at, conn, &mut ()).expect("pending");
@@ -76,7 +76,7 @@ fn check_out_that_closes_an_idle_connection_and_takes_another_refills() {
     with(Point::OldestAvailable, || {
         let idle = Duration::from_millis(1);
         let options =
-            PoolOptions { min_pool_size: 2, max_connecting: 2, max_idle_time: idle, background: true, ..DEFAULT };
+            PoolOptions { min_pool_size: 2, max_connecting: 2, max_idle_time: Some(idle), background: true, ..DEFAULT };
         let mut pool = ready(options);
         for at in [start, later] {
             let conn = pool.poll_establish().expect("two are wanted");

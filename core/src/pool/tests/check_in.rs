@@ -166,7 +166,7 @@ fn each_state_counts_where_it_should() {
 /// CMAP-04, CMAP-19, P26
 #[test]
 fn a_connection_is_idle_only_when_it_was_available_for_longer_than_it_may() {
-    on_each_memory!(PoolOptions { max_idle_time: ms(10), background: false, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |world| {
         world.ready();
         let lease = world.lease();
         world.at(1_000);

@@ -78,7 +78,7 @@ fn the_newest_available_connection_is_taken_and_by_one_at_a_time() {
 /// CMAP-62, P15
 #[test]
 fn perished_connections_met_on_the_way_are_closed_and_never_fail_a_check_out() {
-    on_each_memory!(PoolOptions { max_idle_time: ms(10), background: false, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), background: false, ..DEFAULT }, |world| {
         world.ready();
         world.fill::<3>();
         world.at(11);

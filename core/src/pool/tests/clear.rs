@@ -65,7 +65,7 @@ fn a_second_clear_makes_stale_what_the_first_let_finish() {
 /// CMAP-80, P39: also those whose connection is being established; that one is closed as stale when it is there
 #[test]
 fn a_clear_fails_every_waiter_at_once_in_the_order_of_the_queue() {
-    on_each_memory!(PoolOptions { max_connecting: 2, wait_queue_timeout: ms(1_000), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_connecting: 2, wait_queue_timeout: Some(ms(1_000)), ..DEFAULT }, |world| {
         world.ready();
         let waiters = [(); 5].map(|()| world.queue());
         world.begin();

@@ -9,7 +9,7 @@ fn no_clock() -> Instant {
 
 #[test]
 fn clock_is_read_where_idle_connections_perish_and_otherwise_not() {
-    for (max_idle_time, reads) in [(Duration::ZERO, 0), (ms(10), 1)] {
+    for (max_idle_time, reads) in [(None, 0), (Some(ms(10)), 1)] {
         let mut world = World::<OnHeap>::new(PoolOptions { max_idle_time, ..DEFAULT });
         world.ready();
         let lease = world.lease();
@@ -64,7 +64,7 @@ fn a1_idle_time_counts_from_the_change_of_the_options() {
     let lease = world.lease();
     world.pool.check_in_with(no_clock, lease, Health::Healthy, &mut ()).expect("a lease of this pool");
     world.now = at(50);
-    let config = PoolOptions { max_idle_time: ms(10), ..DEFAULT }.validate().expect("valid");
+    let config = PoolOptions { max_idle_time: Some(ms(10)), ..DEFAULT }.validate().expect("valid");
     world.act(|pool, now, seen| pool.reconfigure(now, config, seen));
     assert_eq!(world.counts(), [0, 1, 0, 0]);
     assert!(world.pool.poll_timeout() > Some(at(60)));

@@ -119,7 +119,7 @@ fn a_closed_pool_is_deaf() {
 #[test]
 fn a_closed_pool_that_has_everything_back_is_empty_and_asks_for_nothing() {
     on_each_memory!(
-        PoolOptions { min_pool_size: 2, max_idle_time: ms(10), wait_queue_timeout: ms(10), ..DEFAULT },
+        PoolOptions { min_pool_size: 2, max_idle_time: Some(ms(10)), wait_queue_timeout: Some(ms(10)), ..DEFAULT },
         |world| {
             world.ready();
             let leases: [Lease; 3] = world.leases();

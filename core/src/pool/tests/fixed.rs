@@ -28,7 +28,7 @@ fn a_full_waiter_table_refuses_as_busy_and_the_next_is_accepted_once_one_left() 
 /// An outcome keeps its place until it is claimed
 #[test]
 fn an_outcome_that_nobody_claimed_keeps_its_place() {
-    let mut world = World::<Fixed<1, 1>>::new(PoolOptions { wait_queue_timeout: ms(5), ..DEFAULT });
+    let mut world = World::<Fixed<1, 1>>::new(PoolOptions { wait_queue_timeout: Some(ms(5)), ..DEFAULT });
     world.ready();
     let _lease = world.lease();
     let waiter = world.queue();

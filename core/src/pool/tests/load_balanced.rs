@@ -176,7 +176,7 @@ fn a_clear_of_an_unknown_service_keeps_no_entry() {
 /// CMAP-93
 #[test]
 fn a_timeout_tells_what_the_connections_are_in_use_for() {
-    on_each_memory!(PoolOptions { max_pool_size: 4, wait_queue_timeout: ms(5), ..BALANCED }, |world| {
+    on_each_memory!(PoolOptions { max_pool_size: 4, wait_queue_timeout: Some(ms(5)), ..BALANCED }, |world| {
         world.ready();
         let leases = [(); 4].map(|()| world.lease_of(ONE));
         let pins = [Pinned::Cursor, Pinned::Cursor, Pinned::Transaction, Pinned::No];

@@ -16,7 +16,7 @@ fn defaults_are_those_of_the_specification() {
         background: _,
     } = PoolOptions::default();
     assert_eq!((max_pool_size, min_pool_size, max_connecting), (100, 0, 2));
-    assert_eq!((max_idle_time, wait_queue_timeout), (Duration::ZERO, Duration::ZERO));
+    assert_eq!((max_idle_time, wait_queue_timeout), (None, None));
     assert!(!load_balanced);
     assert_eq!(*PoolConfig::default().options(), PoolOptions::DEFAULT);
 }
@@ -87,14 +87,14 @@ fn one_config_serves_every_pool_of_a_client() {
 #[test]
 fn options_that_differ_from_their_defaults_are_listed_and_no_other() {
     assert_eq!(DEFAULT.non_default().count(), 0);
-    let some = PoolOptions { max_pool_size: 10, wait_queue_timeout: ms(50), ..DEFAULT };
+    let some = PoolOptions { max_pool_size: 10, wait_queue_timeout: Some(ms(50)), ..DEFAULT };
     assert_eq!(some.non_default().collect::<Vec<_>>(), [("maxPoolSize", 10), ("waitQueueTimeoutMS", 50)]);
     let all = PoolOptions {
         max_pool_size: 0,
         min_pool_size: 1,
-        max_idle_time: ms(2),
+        max_idle_time: Some(ms(2)),
         max_connecting: 3,
-        wait_queue_timeout: ms(4),
+        wait_queue_timeout: Some(ms(4)),
         ..DEFAULT
     };
     let all: Vec<_> = all.non_default().collect();

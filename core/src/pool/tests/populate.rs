@@ -153,18 +153,21 @@ fn without_a_background_a_check_out_triggers_the_filling_and_waits_for_none_of_i
 /// CMAP-55, CMAP-57
 #[test]
 fn without_a_background_only_waiters_ask_for_a_wake_up() {
-    on_each_memory!(PoolOptions { background: false, min_pool_size: 2, max_idle_time: ms(10), ..DEFAULT }, |world| {
-        world.ready();
-        let waiter = world.queue();
-        let [one, two] = [(); 2].map(|()| world.begin());
-        world.established(one).expect("pending");
-        world.establish_failed(two, REFUSED).expect("pending");
-        let lease = world.granted(waiter);
-        world.give_back(lease);
-        assert_eq!(world.pool.poll_timeout(), None);
-        world.clear(ALL);
-        assert_eq!(world.pool.poll_timeout(), None);
-    });
+    on_each_memory!(
+        PoolOptions { background: false, min_pool_size: 2, max_idle_time: Some(ms(10)), ..DEFAULT },
+        |world| {
+            world.ready();
+            let waiter = world.queue();
+            let [one, two] = [(); 2].map(|()| world.begin());
+            world.established(one).expect("pending");
+            world.establish_failed(two, REFUSED).expect("pending");
+            let lease = world.granted(waiter);
+            world.give_back(lease);
+            assert_eq!(world.pool.poll_timeout(), None);
+            world.clear(ALL);
+            assert_eq!(world.pool.poll_timeout(), None);
+        }
+    );
 }
 
 /// CMAP-55, P53
@@ -207,7 +210,7 @@ fn a_clear_makes_the_background_run_due_at_once_and_it_closes_what_perished() {
 /// CMAP-57, P20
 #[test]
 fn idle_connections_are_closed_when_they_perish_the_oldest_first() {
-    on_each_memory!(PoolOptions { max_idle_time: ms(10), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let [one, two] = world.leases();
         world.give_back(one);
@@ -229,7 +232,7 @@ fn idle_connections_are_closed_when_they_perish_the_oldest_first() {
 /// CMAP-54, CMAP-57
 #[test]
 fn idle_connections_below_the_minimum_are_replaced() {
-    on_each_memory!(PoolOptions { max_idle_time: ms(10), min_pool_size: 1, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(10)), min_pool_size: 1, ..DEFAULT }, |world| {
         world.ready();
         world.establish();
         world.tick(11);
@@ -271,7 +274,7 @@ fn a_failure_for_a_waiter_does_not_delay_the_background() {
 /// CMAP-19: the time of establishing does not count
 #[test]
 fn a_connection_is_idle_from_the_moment_it_was_established() {
-    on_each_memory!(PoolOptions { min_pool_size: 1, max_idle_time: ms(10), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { min_pool_size: 1, max_idle_time: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let conn = world.begin();
         world.at(8);

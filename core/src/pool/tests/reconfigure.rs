@@ -110,11 +110,11 @@ fn pool_is_filled_to_a_higher_minimum_and_keeps_what_it_has_beyond_a_lower_one()
 /// CMAP-25
 #[test]
 fn timeout_of_the_queue_is_that_of_its_time() {
-    on_each_memory!(PoolOptions { max_pool_size: 1, wait_queue_timeout: ms(10), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let _lease = world.lease();
         let first = world.queue();
-        world.reconfigure(PoolOptions { max_pool_size: 1, wait_queue_timeout: ms(5), ..DEFAULT });
+        world.reconfigure(PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(ms(5)), ..DEFAULT });
         let second = world.queue();
         world.reconfigure(PoolOptions { max_pool_size: 1, ..DEFAULT });
         let third = world.queue();
@@ -135,7 +135,7 @@ fn idle_time_counts_from_when_a_connection_became_available() {
         world.ready();
         world.fill::<1>();
         world.at(20);
-        world.reconfigure(PoolOptions { max_idle_time: ms(10), ..DEFAULT });
+        world.reconfigure(PoolOptions { max_idle_time: Some(ms(10)), ..DEFAULT });
         assert!(world.pool.poll_timeout().is_some_and(|due| due <= world.now), "it was idle for too long");
         world.tick(20);
         assert_eq!(closed(&world.events()), [(1, "idle")]);

@@ -11,7 +11,7 @@ fn timeout() -> CheckOutError {
 /// CMAP-06, CMAP-25, CMAP-70, P18, P19, P21
 #[test]
 fn a_waiter_fails_exactly_when_its_time_is_over() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
         world.at(10);
@@ -52,7 +52,7 @@ fn without_a_timeout_a_waiter_waits_for_ever() {
 /// A deadline at the end of time is none
 #[test]
 fn a_deadline_at_the_end_of_time_asks_for_no_wake_up() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Duration::MAX, ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(Duration::MAX), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
         let waiter = world.queue_until(Some(Instant::MAX));
@@ -64,7 +64,7 @@ fn a_deadline_at_the_end_of_time_asks_for_no_wake_up() {
 /// CMAP-28
 #[test]
 fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
         let later = world.queue_until(Some(at(80)));
@@ -87,7 +87,7 @@ fn the_pools_timeout_does_not_apply_to_a_check_out_with_a_deadline_of_its_own() 
 /// CMAP-28: a deadline at the end of time is one, too
 #[test]
 fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_time() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
         let waiter = world.queue_until(Some(Instant::MAX));
@@ -100,7 +100,7 @@ fn the_pools_timeout_does_not_apply_to_a_check_out_whose_deadline_is_the_end_of_
 /// CMAP-26, CMAP-27
 #[test]
 fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), max_connecting: 1, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let bound = world.queue();
         let conn = world.begin();
@@ -119,7 +119,7 @@ fn the_queue_timeout_bounds_waiting_for_max_connecting_and_not_the_establishment
 /// CMAP-28: waitQueueTimeoutMS ends with the wait, but the caller's own deadline bounds the establishment too
 #[test]
 fn the_callers_deadline_bounds_waiting_and_establishing_together() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..DEFAULT }, |world| {
         world.ready();
         let waiter = world.queue_until(Some(at(200)));
         let conn = world.begin();
@@ -132,10 +132,23 @@ fn the_callers_deadline_bounds_waiting_and_establishing_together() {
     });
 }
 
+#[test]
+fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), max_connecting: 1, ..DEFAULT }, |world| {
+        world.ready();
+        let first = world.queue();
+        let second = world.queue();
+        assert_eq!(world.failed(second), timeout());
+        let conn = world.begin();
+        world.established(conn).expect("pending");
+        assert!(matches!(world.claim(first), Claim::Granted(_)), "its connection was being established");
+    });
+}
+
 /// CMAP-26: a waiter that is bound later leaves the queue's time behind
 #[test]
 fn a_waiter_that_gets_a_connection_coming_is_no_longer_subject_to_the_queue_timeout() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), max_connecting: 1, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_connecting: 1, ..DEFAULT }, |world| {
         world.ready();
         let first = world.queue();
         let second = world.queue();
@@ -168,7 +181,7 @@ fn a_timed_out_waiters_connection_serves_the_next_in_the_same_step() {
 /// P19, P21: what is over stays over, whichever of two is looked at first
 #[test]
 fn two_waiters_whose_times_end_together_both_fail() {
-    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: ms(10), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let bound = world.queue_until(Some(at(10)));
         let unbound = world.queue();
@@ -189,7 +202,7 @@ fn two_waiters_whose_times_end_together_both_fail() {
 /// P19
 #[test]
 fn a_late_call_fails_everybody_whose_time_is_over() {
-    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: ms(30), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_connecting: 1, wait_queue_timeout: Some(ms(30)), ..DEFAULT }, |world| {
         world.ready();
         let waiters = [Some(at(20)), Some(at(5)), None, Some(at(25)), None].map(|own| world.queue_until(own));
         world.tick(1_000);
@@ -203,23 +216,26 @@ fn a_late_call_fails_everybody_whose_time_is_over() {
 /// P20
 #[test]
 fn the_next_wake_up_is_the_earliest_of_all_that_is_due() {
-    on_each_memory!(PoolOptions { max_pool_size: 2, max_idle_time: ms(100), min_pool_size: 2, ..DEFAULT }, |world| {
-        world.ready();
-        assert_eq!(world.pool.poll_timeout(), None, "an establishment is news, not time");
-        world.establish();
-        assert_eq!(world.pool.poll_timeout(), Some(at(100).saturating_add(Duration::from_nanos(1))), "idle");
-        let conn = world.begin();
-        world.establish_failed(conn, REFUSED).expect("pending");
-        world.at(0);
-        assert_eq!(world.pool.poll_timeout(), Some(at(100)), "the next attempt");
-        let _lease = world.take();
-        let waiter = world.queue_until(Some(at(30)));
-        assert_eq!(world.pool.poll_timeout(), Some(at(30)), "a deadline");
-        world.cancel(waiter);
-        world.tick(29);
-        let next = world.pool.poll_timeout();
-        assert!(next.is_none_or(|at| at > world.now), "no spinning: {next:?}");
-    });
+    on_each_memory!(
+        PoolOptions { max_pool_size: 2, max_idle_time: Some(ms(100)), min_pool_size: 2, ..DEFAULT },
+        |world| {
+            world.ready();
+            assert_eq!(world.pool.poll_timeout(), None, "an establishment is news, not time");
+            world.establish();
+            assert_eq!(world.pool.poll_timeout(), Some(at(100).saturating_add(Duration::from_nanos(1))), "idle");
+            let conn = world.begin();
+            world.establish_failed(conn, REFUSED).expect("pending");
+            world.at(0);
+            assert_eq!(world.pool.poll_timeout(), Some(at(100)), "the next attempt");
+            let _lease = world.take();
+            let waiter = world.queue_until(Some(at(30)));
+            assert_eq!(world.pool.poll_timeout(), Some(at(30)), "a deadline");
+            world.cancel(waiter);
+            world.tick(29);
+            let next = world.pool.poll_timeout();
+            assert!(next.is_none_or(|at| at > world.now), "no spinning: {next:?}");
+        }
+    );
 }
 
 /// P20
@@ -260,7 +276,7 @@ fn a_deadline_that_has_passed_refuses_at_once_unless_a_connection_is_there() {
 /// P25
 #[test]
 fn a_clock_that_goes_back_is_held() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         world.at(100);
         let lease = world.lease();
@@ -280,8 +296,8 @@ fn a_clock_that_goes_back_is_held() {
 #[test]
 fn the_end_of_time_saturates() {
     let forever = PoolOptions {
-        max_idle_time: Duration::MAX,
-        wait_queue_timeout: Duration::MAX,
+        max_idle_time: Some(Duration::MAX),
+        wait_queue_timeout: Some(Duration::MAX),
         min_pool_size: 2,
         max_pool_size: 2,
         ..DEFAULT
@@ -322,7 +338,7 @@ fn an_establishment_that_timed_out_frees_its_slot_and_fails_its_check_out() {
 /// P50: an extra look at the clock changes nothing
 #[test]
 fn a_call_before_anything_is_due_changes_nothing() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(50), max_idle_time: ms(50), ..FULL }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(50)), max_idle_time: Some(ms(50)), ..FULL }, |world| {
         world.ready();
         let _lease = world.lease();
         let _waiter = world.queue();

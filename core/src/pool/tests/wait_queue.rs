@@ -233,7 +233,7 @@ fn a_broken_connection_makes_room_for_one_for_the_next_waiter() {
 fn nobody_waits_while_something_could_be_done_for_it() {
     // `assert_invariants`, which every step ends in, knows the rule; this drives it through every kind of step.
     on_each_memory!(
-        PoolOptions { max_pool_size: 3, max_connecting: 2, wait_queue_timeout: ms(10), ..DEFAULT },
+        PoolOptions { max_pool_size: 3, max_connecting: 2, wait_queue_timeout: Some(ms(10)), ..DEFAULT },
         |world| {
             world.ready();
             let waiters = [(); 8].map(|()| world.queue());
@@ -254,7 +254,7 @@ fn nobody_waits_while_something_could_be_done_for_it() {
 /// CMAP-26, CMAP-35: nothing is established for nobody while somebody waits
 #[test]
 fn a_newcomer_is_bound_to_the_connection_that_is_being_established_for_nobody() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: ms(10), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(10)), ..DEFAULT }, |world| {
         world.ready();
         let gone = world.queue();
         let conn = world.begin();

@@ -20,7 +20,7 @@ fn options_out_of_range_are_refused_by_name() {
     let longest = Duration::from_millis((1 << 31) - 1);
     let all = ScanOptions {
         heartbeat_frequency: longest,
-        connect_timeout: longest,
+        connect_timeout: Some(longest),
         server_selection_timeout: longest,
         ..ScanOptions::DEFAULT
     };
@@ -30,7 +30,7 @@ fn options_out_of_range_are_refused_by_name() {
     let beyond = Duration::from_millis(1 << 31);
     let long = |options: ScanOptions| options.validate().expect_err("too long").option();
     assert_eq!(long(ScanOptions { heartbeat_frequency: beyond, ..ScanOptions::DEFAULT }), "heartbeatFrequencyMS");
-    assert_eq!(long(ScanOptions { connect_timeout: beyond, ..ScanOptions::DEFAULT }), "connectTimeoutMS");
+    assert_eq!(long(ScanOptions { connect_timeout: Some(beyond), ..ScanOptions::DEFAULT }), "connectTimeoutMS");
     let selection = ScanOptions { server_selection_timeout: beyond, ..ScanOptions::DEFAULT };
     assert_eq!(long(selection), "serverSelectionTimeoutMS");
 }

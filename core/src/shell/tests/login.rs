@@ -55,7 +55,7 @@ fn mac(key: &[u8], bytes: &[u8]) -> [u8; 32] {
 }
 
 fn plain() -> Login {
-    Login::new(Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::Plain)).unwrap()
+    Login::new(Credential::new("lovelace", PASSWORD).mechanism(Mechanism::Plain)).unwrap()
 }
 
 /// What comes of a check-out for which a connection is established.
@@ -87,7 +87,7 @@ fn failure(error: &OperationError) -> &LoginFailure {
 fn password_is_left_in_no_buffer() {
     // One that is longer than anything that was written before it makes the buffer grow.
     let long = PASSWORD.repeat(100);
-    let long = Login::new(Credential::new("lovelace", long.as_str()).with_mechanism(Mechanism::Plain)).unwrap();
+    let long = Login::new(Credential::new("lovelace", long.as_str()).mechanism(Mechanism::Plain)).unwrap();
     for (login, answer) in [
         (plain(), Answer::Accepts),
         (plain(), Answer::Refuses("no".to_string())),
@@ -159,7 +159,7 @@ fn time_that_passes_in_authentication_clears_the_pool() {
 /// others have their turn.
 #[test]
 fn password_is_stretched_once_for_every_salt() {
-    let scram = Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let scram = Credential::new("lovelace", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     let turns_for = |salt| {
         *bench.answer.lock().unwrap() = Answer::Scram(salt);
@@ -196,7 +196,7 @@ fn password_is_stretched_once_for_every_salt() {
 /// Keys that no server has proved to be the user's are not kept.
 #[test]
 fn keys_of_a_wrong_password_are_not_kept() {
-    let scram = Credential::new("lovelace", "another").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let scram = Credential::new("lovelace", "another").mechanism(Mechanism::SCRAM_SHA_256);
     let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap()));
     *bench.answer.lock().unwrap() = Answer::Scram("salt");
     let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
@@ -227,7 +227,7 @@ fn nothing_is_sent_without_entropy_or_privacy() {
     assert_eq!((failure(&error).error, failure(&error).message.as_deref()), (AuthError::PlainWithoutTls, None));
     assert_eq!(bench.written.load(Ordering::Relaxed), 0);
 
-    let (bench, hub, server) = open_with(Some(plain().with_plain_without_tls(true)));
+    let (bench, hub, server) = open_with(Some(plain().allow_plain_without_tls(true)));
     bench.is_private.store(false, Ordering::Relaxed);
     check_out(&bench, &hub, &server).expect("forced");
 }
@@ -238,10 +238,10 @@ fn login_that_can_never_be_used_is_refused() {
     assert_eq!(refused(Credential::new("", "p")), Some(AuthError::UsernameMissing));
     assert_eq!(refused(Credential::new("ada", "")), Some(AuthError::PasswordMissing));
     assert_eq!(refused(Credential { password: None, ..Credential::new("ada", "p") }), Some(AuthError::PasswordMissing));
-    let sha_256 = Credential::new("ada", "\u{7}").with_mechanism(Mechanism::SCRAM_SHA_256);
+    let sha_256 = Credential::new("ada", "\u{7}").mechanism(Mechanism::SCRAM_SHA_256);
     assert_eq!(refused(sha_256), Some(AuthError::PasswordProhibited));
     assert!(plain().needs_privacy());
-    assert!(!plain().with_plain_without_tls(true).needs_privacy());
+    assert!(!plain().allow_plain_without_tls(true).needs_privacy());
     assert!(!Login::new(Credential::new("ada", "p")).unwrap().needs_privacy());
 }
 
@@ -249,8 +249,8 @@ fn login_that_can_never_be_used_is_refused() {
 #[test]
 fn more_iterations_than_the_user_allows_are_refused() {
     for (iterations_max, refused) in [(4095, Some(AuthError::IterationsTooMany { max: 4095 })), (4096, None)] {
-        let scram = Credential::new("lovelace", PASSWORD).with_mechanism(Mechanism::SCRAM_SHA_256);
-        let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap().with_iterations_max(iterations_max)));
+        let scram = Credential::new("lovelace", PASSWORD).mechanism(Mechanism::SCRAM_SHA_256);
+        let (bench, hub, server) = open_with(Some(Login::new(scram).unwrap().iterations_max(iterations_max)));
         *bench.answer.lock().unwrap() = Answer::Scram("salt");
         let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
         assert!(poll(&mut waiting).is_pending());

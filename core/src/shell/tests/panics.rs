@@ -20,7 +20,7 @@ fn pass(bench: &Bench, time: Duration) {
 #[test]
 fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
     for part in [Part::Connect, Part::Buffers, Part::Read, Part::Sleep] {
-        let (bench, hub, server) = open_as(|config| config.connect_timeout = Duration::from_secs(5));
+        let (bench, hub, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
         // A timer is begun when the peer keeps it waiting.
         bench.mute(part == Part::Sleep);
         let mut work = Box::pin(hub.run_worker(&server));

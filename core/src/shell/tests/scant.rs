@@ -277,7 +277,7 @@ fn server_whose_address_no_text_holds_is_not_served() {
 #[test]
 fn password_is_not_sent_as_it_is_where_nobody_says_that_it_is_private() {
     use crate::auth::{AuthError, Credential, Mechanism};
-    let login = Login::new(Credential::new("ada", "secret").with_mechanism(Mechanism::Plain)).unwrap();
+    let login = Login::new(Credential::new("ada", "secret").mechanism(Mechanism::Plain)).unwrap();
     let place = scant(4096, |config| config.login = Some(login));
     let Err(OperationError::Authentication(failure)) = check_out(&place).map(drop) else { panic!("refused") };
     assert_eq!(failure.error, AuthError::PlainWithoutTls);

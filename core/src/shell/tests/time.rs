@@ -61,7 +61,7 @@ fn events_tell_the_time() {
 /// CMAP-19
 #[test]
 fn time_that_connections_are_idle_is_kept() {
-    let (bench, hub, server) = filled(PoolOptions { max_idle_time: IDLE_MAX, ..PoolOptions::DEFAULT });
+    let (bench, hub, server) = filled(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT });
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX));
     assert_eq!(cycle(&bench, &hub, &server), (1, [1, 1]));
     bench.advance_to(bench.now().saturating_add(IDLE_MAX));
@@ -79,7 +79,7 @@ fn time_that_connections_are_idle_counts_from_when_it_matters() {
     let (bench, hub, server) = filled(PoolOptions::DEFAULT);
     bench.advance_to(Instant::from_nanos(1).saturating_add(IDLE_MAX * 9));
     assert_eq!(cycle(&bench, &hub, &server), (1, [0, 0]));
-    hub.reconfigure_pools(PoolOptions { max_idle_time: IDLE_MAX, ..PoolOptions::DEFAULT }.validate().unwrap());
+    hub.reconfigure_pools(PoolOptions { max_idle_time: Some(IDLE_MAX), ..PoolOptions::DEFAULT }.validate().unwrap());
     bench.advance_to(bench.now().saturating_add(IDLE_MAX));
     let (id, [_, looks]) = cycle(&bench, &hub, &server);
     assert_eq!((id, looks), (1, 1), "the idle time counts from the change of the options");
@@ -90,7 +90,8 @@ fn time_that_connections_are_idle_counts_from_when_it_matters() {
 
 #[test]
 fn waiter_is_served_by_the_check_in_of_a_connection_that_was_checked_out_without_the_clock() {
-    let one = PoolOptions { max_pool_size: 1, wait_queue_timeout: Duration::from_secs(1), ..PoolOptions::DEFAULT };
+    let one =
+        PoolOptions { max_pool_size: 1, wait_queue_timeout: Some(Duration::from_secs(1)), ..PoolOptions::DEFAULT };
     for late in [false, true] {
         let (bench, hub, server) = filled(one);
         let guard = done(hub.check_out_of(server.clone(), None, None)).expect("a connection");

@@ -100,7 +100,7 @@ fn warm_up_ends_when_max_pool_size_is_lowered_below_it() {
 
 #[test]
 fn warm_up_takes_nothing_from_operations() {
-    let mut house = house(PoolOptions { wait_queue_timeout: Duration::from_secs(1), ..TEN });
+    let mut house = house(PoolOptions { wait_queue_timeout: Some(Duration::from_secs(1)), ..TEN });
     house.bench.mute(false);
     drop(house.guards(2));
     house.bench.mute(true);

@@ -72,7 +72,7 @@ impl House {
         let bench = Bench::new();
         let (hub, server) = hub_of(Wide(bench.clone()), |config| {
             config.pool = pool.validate().unwrap();
-            config.connect_timeout = if login.is_some() { Duration::from_secs(1) } else { Duration::ZERO };
+            config.connect_timeout = login.as_ref().map(|_| Duration::from_secs(1));
             config.login = login;
         });
         // The test's tasks and guards borrow it; a test is short.

@@ -43,7 +43,7 @@ fn what_is_not_said_is_unset_and_has_the_default_of_the_specification() {
     assert_eq!(uri.monitor_options(), MonitorOptions::DEFAULT);
     let seeds: Vec<_> = uri.seeds().collect();
     assert_eq!(uri.topology_options(&seeds), TopologyOptions { seeds: &["a"], ..TopologyOptions::default() });
-    assert_eq!(uri.connect_timeout(), Duration::from_secs(10));
+    assert_eq!(uri.connect_timeout(), Some(Duration::from_secs(10)));
     assert_eq!(uri.server_selection_timeout(), Duration::from_secs(30));
     assert_eq!(uri.local_threshold(), Duration::from_millis(15));
     assert_eq!((uri.read_mode(), uri.tag_sets(), uri.max_staleness_seconds()), (ReadMode::Primary, &[][..], None));
@@ -69,9 +69,9 @@ fn pool_options_come_from_their_standard_names() {
     let wanted = PoolOptions {
         max_pool_size: 5,
         min_pool_size: 1,
-        max_idle_time: Duration::from_millis(4),
+        max_idle_time: Some(Duration::from_millis(4)),
         max_connecting: 3,
-        wait_queue_timeout: Duration::from_millis(11),
+        wait_queue_timeout: Some(Duration::from_millis(11)),
         load_balanced: false,
         background: true,
     };
@@ -84,7 +84,7 @@ fn pool_options_come_from_their_standard_names() {
 fn monitor_options_come_from_their_standard_names() {
     let options = quiet(ALL).monitor_options();
     assert_eq!(options.heartbeat_frequency, Duration::from_millis(501));
-    assert_eq!(options.connect_timeout, Duration::from_millis(1));
+    assert_eq!(options.connect_timeout, Some(Duration::from_millis(1)));
     assert_eq!(options.server_monitoring_mode, ServerMonitoringMode::Poll);
 }
 

@@ -178,7 +178,7 @@ impl<'a> Parameters<'a> {
 
     /// The same with values.
     #[must_use]
-    pub const fn with_values(self, values: &'a [Value<'a>]) -> Self {
+    pub const fn values(self, values: &'a [Value<'a>]) -> Self {
         Self { values, ..self }
     }
 

@@ -77,7 +77,7 @@ pub fn run_with_user() -> ! {
     let mut arguments = host::arguments();
     let Some(plan) = plan(&mut arguments) else { end(Err(1)) };
     let (Some(user), Some(password)) = (arguments.next(), arguments.next()) else { end(Err(3)) };
-    let credential = Credential::new(user, password).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let credential = Credential::new(user, password).mechanism(Mechanism::SCRAM_SHA_256);
     let options = Options { credential: Some(credential), ..options(plan) };
     poolhouse_board::run(|spawner: Spawner| start(spawner, plan, options))
 }
@@ -123,7 +123,7 @@ mod encryption {
     const PIECE: usize = 512;
 
     static TLS: TlsConfig = TlsOptions::new(&[&[0x30, 0]], || host::unix_time().as_secs())
-        .with_max_fragment(MaxFragment::Bytes4096)
+        .max_fragment(MaxFragment::Bytes4096)
         .build();
 
     #[embassy_executor::task(pool_size = Small::SOCKETS)]

@@ -114,7 +114,7 @@ fn clients(server: SocketAddr, settings: &Settings) -> Table {
 
 fn own_bytes(server: SocketAddr, count: u32) -> f64 {
     let options = ClientOptions::new(server.to_string()).max_pool_size(count).min_pool_size(0);
-    let client = Client::new(options).expect("valid options");
+    let client = Client::with_options(options).expect("valid options");
     let warm_up = || smol::block_on(client.warm_up(PATIENCE)).expect("a server that answers");
     warm_up();
     let mut pool = client.pool_options();

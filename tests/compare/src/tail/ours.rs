@@ -14,7 +14,7 @@ use std::time::Instant;
 async fn ready(server: SocketAddr, min: u32, max: u32) -> Client {
     let options = ClientOptions::new(server.to_string()).max_pool_size(max).min_pool_size(min);
     let (client, mut events) = Client::new_subscribed(options).expect("valid options");
-    let is_ready = || client.pool_snapshot().is_some_and(|pool| pool.state == PoolState::Ready);
+    let is_ready = || client.servers().first().is_some_and(|server| server.pool.state == PoolState::Ready);
     while !is_ready() {
         events.next().await.expect("the client lives");
     }
@@ -76,7 +76,7 @@ pub(super) async fn after_abandoned(server: SocketAddr, count: usize) -> Duratio
 /// From a client's making to the end of its first ping.
 pub(super) async fn cold(server: SocketAddr) -> Duration {
     let start = Instant::now();
-    let client = Client::new(ClientOptions::new(server.to_string())).expect("valid options");
+    let client = Client::with_options(ClientOptions::new(server.to_string())).expect("valid options");
     exchange::ping(&client).await;
     let took = start.elapsed();
     client.close().await;

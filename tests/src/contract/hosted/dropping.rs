@@ -57,7 +57,7 @@ async fn run_raw_command<P: Platform>(client: &Client<P>) -> Result<String, Erro
 }
 
 async fn run_command_within<P: Platform>(client: &Client<P>) -> Result<String, Error> {
-    let options = CommandOptions::new().with_timeout(PATIENCE);
+    let options = CommandOptions::new().timeout(PATIENCE);
     let reply = client.run_command_with("db", bson::doc! { "find": "one" }, options).await?;
     Ok(first_id(&reply).to_owned())
 }
@@ -68,7 +68,7 @@ async fn with_connection<P: Platform>(client: &Client<P>) -> Result<String, Erro
         assert_eq!(find_by(connection, "other").await?, "other");
         find_by(connection, "one").await
     };
-    client.with_connection(work).await?
+    client.with_connection(work).await
 }
 
 /// A whole operation of a client with one connection or none. Its server answers in pieces.
@@ -162,7 +162,7 @@ async fn connect<P: Platform + Default>(subject: &Hosted<P>) {
     rig.all_is_well().await;
     let uri = rig.server.uri();
     at_every_point(0, async |point| {
-        let done = point.reach(Client::<Probe<P>>::connect(&uri)).await;
+        let done = point.reach(Client::<Probe<P>>::new(&uri)).await;
         let over = done.is_some();
         if let Some(client) = done {
             let client = client.expect("a client");

@@ -217,7 +217,7 @@ fn session<P: Platform + Default>(
 ) -> Session<Probe<P>> {
     let options = SessionOptions::new(servers.iter().map(|server| server.address().to_string()))
         .mux(CALM)
-        .request_timeout(Duration::ZERO)
+        .request_timeout(None)
         .connect_timeout(PATIENCE);
     Session::with_platform(platform.clone(), change(options), Subscribers::default()).expect("the options are right")
 }

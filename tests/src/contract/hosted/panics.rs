@@ -11,7 +11,7 @@ use core::time::Duration;
 use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
 use poolhouse_core::Cause;
-use poolhouse_core::client::{Connection, Platform};
+use poolhouse_core::client::{Connection, Error, Platform};
 use poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_core::shell::{EventRef, Notice, Subscribers};
 
@@ -86,7 +86,7 @@ async fn in_a_closure<P: Platform + Default>(subject: &Hosted<P>) {
             }
             panic!("{ON_PURPOSE}")
         };
-        let panicked = AssertUnwindSafe(rig.client.client().with_connection::<()>(work)).catch_unwind().await;
+        let panicked = AssertUnwindSafe(rig.client.client().with_connection::<(), Error>(work)).catch_unwind().await;
         assert!(panicked.is_err());
         let counts = rig.counts();
         assert_eq!((counts.in_use, counts.available), (0, 1));
@@ -110,7 +110,7 @@ async fn in_a_busy_closure<P: Platform + Default>(subject: &Hosted<P>, late_repl
         assert!(poll_once(finding).await.is_none());
         panic!("{ON_PURPOSE}")
     };
-    let panicked = AssertUnwindSafe(rig.client.client().with_connection::<()>(work)).catch_unwind().await;
+    let panicked = AssertUnwindSafe(rig.client.client().with_connection::<(), Error>(work)).catch_unwind().await;
     assert!(panicked.is_err());
     rig.nothing_is_held();
     rig.server.thaw();

@@ -63,7 +63,7 @@ impl Model {
             outcome: Outcome::Waiting,
             started: self.now,
             deadline,
-            limit: nanos(self.options.wait_queue_timeout),
+            limit: self.options.wait_queue_timeout.map(nanos),
             bound: None,
             owes_wake: false,
         });
@@ -147,7 +147,7 @@ impl Model {
     pub fn is_untimed_check_out(&self) -> bool {
         let newest = self.available().last().cloned();
         let is_good = newest.is_some_and(|conn| conn.service.is_none() && !self.is_stale(&conn));
-        self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_zero() && is_good
+        self.state == PoolState::Ready && self.in_background() && self.options.max_idle_time.is_none() && is_good
     }
 
     /// Whether the check-in of a healthy connection needs neither the time nor an observer: the connection becomes available, and no waiter takes it.
@@ -158,7 +158,7 @@ impl Model {
         let is_good = |conn: &Conn| {
             conn.place == Place::InUse && conn.pinned == Pinned::No && conn.service.is_none() && !self.is_stale(conn)
         };
-        let is_plain = self.conn(id).is_some_and(is_good) && self.options.max_idle_time.is_zero();
+        let is_plain = self.conn(id).is_some_and(is_good) && self.options.max_idle_time.is_none();
         is_plain && self.state != PoolState::Closed && self.waiting() == 0 && !self.is_beyond_max()
     }
 
@@ -202,7 +202,7 @@ impl Model {
         let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
         self.options = PoolOptions { load_balanced, background, ..options };
         // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
-        if max_idle_time.is_zero() && !options.max_idle_time.is_zero() {
+        if max_idle_time.is_none() && options.max_idle_time.is_some() {
             let now = self.now;
             for conn in self.conns.iter_mut().filter(|conn| conn.place == Place::Available) {
                 conn.available_since = now;

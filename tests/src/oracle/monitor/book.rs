@@ -136,12 +136,9 @@ impl Oracle {
         }
     }
 
-    /// Until when what begins now may take; zero is for ever, and so is the end of time.
+    /// Until when what begins now may take; the end of time is no limit.
     pub(super) fn limit(&self, awaited: bool) -> Option<Instant> {
-        let limit = self.options.connect_timeout;
-        if limit.is_zero() {
-            return None;
-        }
+        let limit = self.options.connect_timeout?;
         self.after(self.now, if awaited { limit + self.options.heartbeat_frequency } else { limit })
     }
 

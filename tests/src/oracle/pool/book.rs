@@ -278,11 +278,10 @@ impl Oracle {
         } else if let Input::Reconfigure { options } = scene.input {
             if !is_closed {
                 let PoolOptions { load_balanced, background, max_idle_time, .. } = self.options;
-                let had_no_limit = max_idle_time.is_zero();
                 self.options = PoolOptions { load_balanced, background, ..options };
                 self.shrunk = true;
                 // Without maxIdleTimeMS the clock need not have been read, so the idle time counts from now.
-                if had_no_limit && !options.max_idle_time.is_zero() {
+                if max_idle_time.is_none() && options.max_idle_time.is_some() {
                     let now = self.now;
                     self.conns.values_mut().filter(|it| it.place == Place::Available).for_each(|it| it.since = now);
                 }
@@ -329,8 +328,7 @@ impl Oracle {
 
     /// Whether it was available for too long.
     pub(super) fn is_idle(&self, conn: &Conn) -> bool {
-        let idle = self.options.max_idle_time;
-        !idle.is_zero() && self.now > conn.since.saturating_add(idle)
+        self.options.max_idle_time.is_some_and(|idle| self.now > conn.since.saturating_add(idle))
     }
 
     pub(super) const fn total(&self) -> u32 {

@@ -326,7 +326,7 @@ impl Oracle {
             _ => None,
         };
         let turn = self.turn + 1;
-        let queue = (!timeout.is_zero()).then(|| self.now.saturating_add(timeout));
+        let queue = timeout.map(|timeout| self.now.saturating_add(timeout));
         self.turn = turn;
         self.queue.push(Waiter { turn, number: 0, started: self.now, own, queue, bound: None });
         scene.newcomer = Some(turn);

@@ -117,7 +117,6 @@ impl Oracle {
         let mut earlier = |at: Instant| due = Some(due.map_or(at, |due| due.min(at)));
         let background = self.is_in_background();
         if background {
-            let idle = self.options.max_idle_time;
             if self.available > 0 {
                 let available = || self.conns.values().filter(|it| it.place == Place::Available);
                 if available().any(|it| self.is_stale(it)) {
@@ -125,7 +124,7 @@ impl Oracle {
                     scene.checks.check("P44", is_told, || format!("stale ones are available, and due is {told:?}"))?;
                     earlier(self.now);
                 }
-                if let Some(since) = available().map(|it| it.since).min().filter(|_| !idle.is_zero()) {
+                if let (Some(since), Some(idle)) = (available().map(|it| it.since).min(), self.options.max_idle_time) {
                     let last = since.saturating_add(idle);
                     if last < Instant::MAX {
                         earlier(last.saturating_add(Duration::from_nanos(1)));

@@ -14,7 +14,7 @@ use poolhouse_core::{Cause, Instant, ObjectId};
 type Step = (u64, Input, Answer, Vec<Event>, Option<Seen>);
 
 const ONE: PoolOptions = PoolOptions { max_pool_size: 1, max_connecting: 1, ..PoolOptions::DEFAULT };
-const HASTY: PoolOptions = PoolOptions { wait_queue_timeout: Duration::from_millis(10), ..ONE };
+const HASTY: PoolOptions = PoolOptions { wait_queue_timeout: Some(Duration::from_millis(10)), ..ONE };
 const CLEARED: CheckOutError = CheckOutError::PoolCleared { cause: None };
 const LATE: CheckOutError = CheckOutError::WaitQueueTimeout { usage: None };
 const TOLD: Event = Event::PoolCleared { service: None, interrupt: false, cause: None };
@@ -181,7 +181,7 @@ fn waiters() -> Wrong {
 
 fn time() -> Wrong {
     let patient = PoolOptions { max_pool_size: 2, max_connecting: 2, ..HASTY };
-    let idling = PoolOptions { max_idle_time: ms(10), ..ONE };
+    let idling = PoolOptions { max_idle_time: Some(ms(10)), ..ONE };
     let timeout = |now, events: &[Event]| told(now, Input::Timeout, Answer::None, events);
     let unserved = [blocked(patient), vec![wait(5, 3, &[])]].concat();
     let hung = EstablishError { cause: Cause::NetworkTimeout, overloaded: false, clear: None };

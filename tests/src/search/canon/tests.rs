@@ -13,7 +13,7 @@ fn print(pool: &Pool<Fixed<2, 2>>, now: u64) -> u128 {
 /// A pool that was marked ready, and a check-out that came, was cancelled, and left its connection available.
 fn warm(now: u64) -> Pool<Fixed<2, 2>> {
     let at = Instant::from_nanos(now);
-    let config = PoolOptions { max_idle_time: Duration::from_micros(9), ..PoolOptions::DEFAULT };
+    let config = PoolOptions { max_idle_time: Some(Duration::from_micros(9)), ..PoolOptions::DEFAULT };
     let mut pool = Pool::new(at, PoolId::new(1), config.validate().expect("valid"), &mut ());
     pool.ready(at, &mut ());
     use_once(&mut pool, now);

@@ -87,8 +87,8 @@ pub fn scopes() -> Vec<Shape> {
     use mark::{INTERRUPT, QUEUE, SERVICE_FULL, STALE, STALE_NEWS, SURPLUS, TIMEOUT};
     let filled = |options: PoolOptions, min_pool_size| PoolOptions { min_pool_size, ..options };
     let balanced = PoolOptions { load_balanced: true, ..sized(2, 2) };
-    let timed = PoolOptions { wait_queue_timeout: ticks(2), ..sized(1, 1) };
-    let idle = PoolOptions { max_idle_time: ticks(2) - Duration::from_nanos(1), ..sized(2, 2) };
+    let timed = PoolOptions { wait_queue_timeout: Some(ticks(2)), ..sized(1, 1) };
+    let idle = PoolOptions { max_idle_time: Some(ticks(2) - Duration::from_nanos(1)), ..sized(2, 2) };
     let all = [Cancel, Again, Break, Fail, FailClear, Clear, Interrupt, Close, Fork];
     let faults = [Cancel, Break, Fail, Clear, Interrupt, Close];
     vec![
@@ -184,8 +184,8 @@ pub fn bigger() -> Vec<Shape> {
     let all = [Cancel, Again, Break, Fail, FailClear, Clear, Interrupt, Close, Fork];
     let alive = PoolOptions {
         min_pool_size: 1,
-        max_idle_time: ticks(2) - Duration::from_nanos(1),
-        wait_queue_timeout: ticks(2),
+        max_idle_time: Some(ticks(2) - Duration::from_nanos(1)),
+        wait_queue_timeout: Some(ticks(2)),
         ..sized(2, 1)
     };
     let big = |mut shape: Shape| {

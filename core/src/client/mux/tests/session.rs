@@ -1,8 +1,8 @@
 //! Whole sessions whose clock, sockets and tasks are the test's.
 
 use super::*;
-use crate::client::Platform;
 use crate::client::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
+use crate::client::{Platform, SetupError};
 use crate::shell::{Event, Notice, Subscription};
 use crate::wire::cql::Response;
 use alloc::boxed::Box;
@@ -412,7 +412,7 @@ fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
     assert_eq!((host.address.as_str(), host.state.queued), ("b", 1));
     drop(query);
     assert_eq!(session.hosts()[0].state.queued, 0);
-    assert!(matches!(session.set_hosts(&[]), Err(Error::Config(_))));
+    assert!(matches!(session.set_hosts(&[]), Err(Error::Setup(SetupError::Config(_)))));
 }
 
 /// An executor that ends drops what it has; hosts that come after that have no connections any more.

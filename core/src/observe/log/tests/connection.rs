@@ -91,9 +91,9 @@ fn each_option_that_differs_is_in_the_message_of_a_new_pool_and_no_other() {
     let options = PoolOptions {
         max_pool_size: 5,
         min_pool_size: 1,
-        max_idle_time: Duration::from_secs(10),
+        max_idle_time: Some(Duration::from_secs(10)),
         max_connecting: 3,
-        wait_queue_timeout: Duration::from_millis(700),
+        wait_queue_timeout: Some(Duration::from_millis(700)),
         ..PoolOptions::DEFAULT
     };
     let all = [
@@ -153,7 +153,7 @@ fn closed_connection_says_why_in_the_four_fixed_texts() {
         world.check_in(lease, Health::Healthy);
     });
     let idle = capture(|| {
-        let options = PoolOptions { max_idle_time: Duration::from_millis(5), ..PoolOptions::DEFAULT };
+        let options = PoolOptions { max_idle_time: Some(Duration::from_millis(5)), ..PoolOptions::DEFAULT };
         let mut world = World::new(options, LogOptions::DEFAULT);
         world.ready();
         let lease = world.lease();

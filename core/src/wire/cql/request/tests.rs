@@ -57,7 +57,7 @@ fn query_has_the_bytes_that_others_give_it() {
 fn values_are_bytes_or_null_or_left_as_they_are() {
     let values = [Value::Bytes(&[0, 0x2a]), Value::Null, Value::Unset];
     let query = |count| {
-        let parameters = Parameters::new(Consistency::LocalOne).with_values(&values[..count]);
+        let parameters = Parameters::new(Consistency::LocalOne).values(&values[..count]);
         Request::Query { text: "Q", parameters }
     };
     assert_bytes(&query(2), Version::V3, 2, "0300000207000000140000000151000a01000200000002002affffffff");
@@ -67,7 +67,7 @@ fn values_are_bytes_or_null_or_left_as_they_are() {
     let lacking = CqlEncodeError::VersionLacks { version: Version::V3, what: "unset values" };
     assert_eq!(encoded(&query(3), Version::V3, 2), Err(lacking));
     let many = alloc::vec![Value::Null; 65_536];
-    let parameters = Parameters::new(Consistency::One).with_values(&many);
+    let parameters = Parameters::new(Consistency::One).values(&many);
     let query = Request::Query { text: "Q", parameters };
     assert_eq!(encoded(&query, Version::V4, 2), Err(CqlEncodeError::ListTooLong { count: 65_536 }));
 }
@@ -76,7 +76,7 @@ fn values_are_bytes_or_null_or_left_as_they_are() {
 #[test]
 fn parameters_stand_in_execute_as_in_query() {
     let values = [Value::Bytes(b"v")];
-    let parameters = Parameters { page_size: Some(7), ..Parameters::new(Consistency::Two).with_values(&values) };
+    let parameters = Parameters { page_size: Some(7), ..Parameters::new(Consistency::Two).values(&values) };
     let execute = |version: Version| {
         let mut sink = Vec::new();
         encode_envelope(&mut sink, Outgoing::new(version, 3), Opcode::Execute, &Limits::DEFAULT, |body| {
@@ -139,8 +139,7 @@ fn consistencies_know_their_numbers() {
 #[test]
 fn debug_shows_no_secret() {
     let values = [Value::Bytes(b"hunter2")];
-    let parameters =
-        Parameters { paging_state: Some(b"hunter2"), ..Parameters::new(Consistency::One).with_values(&values) };
+    let parameters = Parameters { paging_state: Some(b"hunter2"), ..Parameters::new(Consistency::One).values(&values) };
     let requests = [
         Request::Query { text: "INSERT hunter2", parameters },
         Request::AuthResponse(Some(b"hunter2")),

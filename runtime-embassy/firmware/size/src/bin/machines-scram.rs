@@ -12,7 +12,7 @@ use poolhouse_size::machines::run;
 use poolhouse_size::peer::{Asked, ENTROPY, PASSWORD, USER};
 
 fn authentication() -> Option<Authentication<'static>> {
-    let credential = Credential::new(black_box(USER), black_box(PASSWORD)).with_mechanism(Mechanism::SCRAM_SHA_256);
+    let credential = Credential::new(black_box(USER), black_box(PASSWORD)).mechanism(Mechanism::SCRAM_SHA_256);
     Authentication::new(credential, AuthenticationOptions::new(black_box(ENTROPY))).ok()
 }
 
