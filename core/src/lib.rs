@@ -86,8 +86,8 @@
 //! | `webpki-roots` | for `tls`: Mozilla's roots where the platform has none |
 //! | `snappy`, `zlib`, `zstd` | compressed messages; zstd is C |
 //! | `lz4` | compression of Cassandra's protocol, which `snappy` has as well |
-//! | `tracing` | `observe::log`: events as log messages |
-//! | `metrics` | `observe::metrics`: pools by OpenTelemetry's names |
+//! | `tracing` | `log`: events as log messages |
+//! | `metrics` | `metrics`: pools by OpenTelemetry's names |
 //! | `sim` | fault points for simulators. Not for use, and not stable |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -108,7 +108,11 @@ pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod guide;
+#[cfg(feature = "tracing")]
+pub mod log;
 pub mod machine;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod monitor;
 pub mod mux;
 pub mod observe;

@@ -180,3 +180,21 @@ impl fmt::Display for ServerId {
 }
 
 const _: () = assert!(size_of::<Option<ServerId>>() == 8);
+
+/// Names a topology in events (LOG-09). The host picks it, once, different for any two topologies whose events could meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopologyId(u32);
+
+impl TopologyId {
+    /// The topology with this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number that the host picked.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}

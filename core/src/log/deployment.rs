@@ -164,11 +164,7 @@ struct Down<'a>(&'a ServerError, Option<&'a Reason>);
 
 impl fmt::Display for Down<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let ServerError::Failed(cause) = *self.0 {
-            Failure(cause, self.1).fmt(f)
-        } else {
-            self.0.fmt(f)
-        }
+        if let ServerError::Failed(cause) = *self.0 { Failure(cause, self.1).fmt(f) } else { self.0.fmt(f) }
     }
 }
 
