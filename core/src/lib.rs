@@ -108,6 +108,7 @@ pub mod convert;
 #[cfg(feature = "dns")]
 pub mod dns;
 pub mod guide;
+mod id;
 #[cfg(feature = "tracing")]
 pub mod log;
 pub mod machine;
@@ -138,6 +139,7 @@ pub mod wire;
 
 pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
+pub use id::ServerId;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, Roles, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, Roles, ServerType, TopologyVersion};
 pub use time::Instant;

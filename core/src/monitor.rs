@@ -67,9 +67,9 @@ pub use rtt::Rtt;
 use crate::cause::Cause;
 use crate::machine::{Machine, Observer};
 use crate::monitor::link::{Link, Step};
-use crate::server::{ServerId, TopologyVersion};
 use crate::sim::Serial;
 use crate::time::Instant;
+use crate::{ServerId, TopologyVersion};
 
 /// What follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -14,7 +14,7 @@ mod truncate;
 
 pub use truncate::Truncated;
 
-use crate::server::TopologyId;
+use crate::id::TopologyId;
 use crate::wire::bson::RawDocument;
 use crate::{Instant, Reason};
 

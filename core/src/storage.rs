@@ -6,21 +6,10 @@ pub(crate) mod table;
 pub(crate) mod tests;
 pub(crate) mod tree;
 
-use core::fmt;
+pub use crate::wire::Full;
+
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
-
-/// A store has reached its limit, or the allocator refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no place left in the store")
-    }
-}
-
-impl core::error::Error for Full {}
 
 mod sealed {
     #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]

@@ -73,7 +73,7 @@ pub(crate) mod tests;
 mod texts;
 mod update;
 
-pub use crate::server::TopologyId;
+pub use crate::id::TopologyId;
 pub use action::{
     AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, TopologyAction, Verdict,
 };
