@@ -21,14 +21,15 @@ fn main() {
         "fixed" => bare(&mut warm::<Fixed<16, 16>>(), &mut (), times),
         #[cfg(feature = "tracing")]
         "logs" => {
-            use poolhouse_core::observe::{EventContext, Within, log};
+            use poolhouse_core::log;
+            use poolhouse_core::observe::{EventContext, Within};
             let logs = log::Logs::new(log::LogOptions::DEFAULT);
             let mut logs = Within::new(logs, EventContext::of_server(black_box("localhost:27017")));
             bare(&mut warm::<OnHeap>(), &mut logs, times);
         }
         #[cfg(feature = "metrics")]
         "metrics" => {
-            let mut metrics = poolhouse_core::observe::metrics::PoolMetrics::new("localhost:27017");
+            let mut metrics = poolhouse_core::metrics::PoolMetrics::new("localhost:27017");
             bare(&mut warm::<OnHeap>(), &mut metrics, times);
         }
         "locked" => locked(&Mutex::new(warm::<OnHeap>()), times),

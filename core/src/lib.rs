@@ -86,8 +86,8 @@
 //! | `webpki-roots` | for `tls`: Mozilla's roots where the platform has none |
 //! | `snappy`, `zlib`, `zstd` | compressed messages; zstd is C |
 //! | `lz4` | compression of Cassandra's protocol, which `snappy` has as well |
-//! | `tracing` | `observe::log`: events as log messages |
-//! | `metrics` | `observe::metrics`: pools by OpenTelemetry's names |
+//! | `tracing` | `log`: events as log messages |
+//! | `metrics` | `metrics`: pools by OpenTelemetry's names |
 //! | `sim` | fault points for simulators. Not for use, and not stable |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -110,7 +110,12 @@ pub mod dns;
 pub mod guide;
 #[allow(unreachable_pub, reason = "public with the feature `sim`")]
 mod hooks;
+mod id;
+#[cfg(feature = "tracing")]
+pub mod log;
 pub mod machine;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 pub mod monitor;
 pub mod mux;
 pub mod observe;
@@ -134,6 +139,7 @@ pub mod wire;
 pub use address::HostAddress;
 pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
+pub use id::ServerId;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, ServerId, ServerType, TopologyVersion};
+pub use server::{ObjectId, ServerType, TopologyVersion};
 pub use time::Instant;

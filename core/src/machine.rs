@@ -12,10 +12,7 @@
 //! [`Machine::poll_timeout`]. Actions are kept in the slots they concern and not in a queue, so one that was
 //! revoked meanwhile is never seen.
 
-#[cfg(test)]
-mod tests;
-
-use crate::observe::EventContext;
+pub use crate::observe::Observer;
 use crate::time::Instant;
 use core::fmt;
 
@@ -56,81 +53,3 @@ impl fmt::Display for Stale {
 }
 
 impl core::error::Error for Stale {}
-
-/// Watches the events of a machine as they happen.
-///
-/// Called while the machine is being changed, so it should only note the event down. `()` observes
-/// nothing and compiles away.
-pub trait Observer<E> {
-    /// Called once for each event, in the order in which the changes were made.
-    fn on_event(&mut self, now: Instant, event: &E);
-
-    /// Whether events are of use. A disabled observer receives events that a machine emits anyway,
-    /// but a machine need not read the clock for it. By default an observer is enabled.
-    #[inline]
-    fn is_enabled(&self) -> bool {
-        true
-    }
-
-    /// [`Observer::on_event`] with what the event does not say itself, where whoever emits it knows more.
-    #[inline]
-    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
-        let _ = context;
-        self.on_event(now, event);
-    }
-}
-
-impl<E> Observer<E> for () {
-    #[inline]
-    fn on_event(&mut self, _now: Instant, _event: &E) {}
-
-    #[inline]
-    fn is_enabled(&self) -> bool {
-        false
-    }
-}
-
-impl<E, O: Observer<E>> Observer<E> for Option<O> {
-    #[inline]
-    fn on_event(&mut self, now: Instant, event: &E) {
-        if let Some(observer) = self {
-            observer.on_event(now, event);
-        }
-    }
-
-    #[inline]
-    fn is_enabled(&self) -> bool {
-        self.as_ref().is_some_and(Observer::is_enabled)
-    }
-
-    #[inline]
-    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
-        if let Some(observer) = self {
-            observer.on_event_in(now, event, context);
-        }
-    }
-}
-
-impl<E, O: Observer<E> + ?Sized> Observer<E> for &mut O {
-    #[inline]
-    fn on_event(&mut self, now: Instant, event: &E) {
-        (**self).on_event(now, event);
-    }
-
-    #[inline]
-    fn is_enabled(&self) -> bool {
-        (**self).is_enabled()
-    }
-
-    #[inline]
-    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
-        (**self).on_event_in(now, event, context);
-    }
-}
-
-#[cfg(feature = "alloc")]
-impl<E: Clone> Observer<E> for alloc::vec::Vec<(Instant, E)> {
-    fn on_event(&mut self, now: Instant, event: &E) {
-        self.push((now, event.clone()));
-    }
-}

@@ -72,11 +72,11 @@ pub use rtt::Rtt;
 use crate::cause::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::{Link, Step};
-use crate::server::{ServerId, TopologyVersion};
 use crate::storage::table::Serial;
 use crate::time::Instant;
 use crate::wire::hello::HelloReply;
 use crate::wire::message::Matched;
+use crate::{ServerId, TopologyVersion};
 
 /// What follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,22 +6,95 @@
 //!
 //! - [`Within`] adds the context for hosts that drive a machine themselves.
 //! - [`Tee`] gives the same events to two observers.
-//! - `log` (feature `tracing`) makes log messages of them, `metrics` (feature `metrics`) metrics.
+//! - The modules `log` (feature `tracing`) and `metrics` (feature `metrics`) have observers that write log messages and metrics.
 
-#[cfg(feature = "tracing")]
-pub mod log;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 #[cfg(test)]
 mod tests;
 mod truncate;
 
 pub use truncate::Truncated;
 
-use crate::machine::Observer;
-use crate::topology::TopologyId;
+use crate::id::TopologyId;
 use crate::wire::bson::RawDocument;
 use crate::{Instant, Reason};
+
+/// Watches the events of a machine as they happen.
+///
+/// Called while the machine is being changed, so it should only note the event down. `()` observes
+/// nothing and compiles away.
+pub trait Observer<E> {
+    /// Called once for each event, in the order in which the changes were made.
+    fn on_event(&mut self, now: Instant, event: &E);
+
+    /// Whether events are of use. A disabled observer receives events that a machine emits anyway,
+    /// but a machine need not read the clock for it. By default an observer is enabled.
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
+    /// [`Observer::on_event`] with what the event does not say itself, where whoever emits it knows more.
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        let _ = context;
+        self.on_event(now, event);
+    }
+}
+
+impl<E> Observer<E> for () {
+    #[inline]
+    fn on_event(&mut self, _now: Instant, _event: &E) {}
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        false
+    }
+}
+
+impl<E, O: Observer<E>> Observer<E> for Option<O> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &E) {
+        if let Some(observer) = self {
+            observer.on_event(now, event);
+        }
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.as_ref().is_some_and(Observer::is_enabled)
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        if let Some(observer) = self {
+            observer.on_event_in(now, event, context);
+        }
+    }
+}
+
+impl<E, O: Observer<E> + ?Sized> Observer<E> for &mut O {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &E) {
+        (**self).on_event(now, event);
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        (**self).is_enabled()
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &E, context: &EventContext<'_>) {
+        (**self).on_event_in(now, event, context);
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl<E: Clone> Observer<E> for alloc::vec::Vec<(Instant, E)> {
+    fn on_event(&mut self, now: Instant, event: &E) {
+        self.push((now, event.clone()));
+    }
+}
 
 /// What an event does not say itself. Nothing in it need be known.
 #[derive(Clone, Copy, Debug, Default)]

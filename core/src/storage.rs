@@ -6,20 +6,11 @@ pub(crate) mod table;
 pub(crate) mod tests;
 
 use core::fmt;
+
+pub use crate::wire::Full;
+
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;
-
-/// A store has reached its limit, or the allocator refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Full;
-
-impl fmt::Display for Full {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no place left in the store")
-    }
-}
-
-impl core::error::Error for Full {}
 
 /// A growing slice of slots. It never shrinks; a slot's index is its place for life.
 ///

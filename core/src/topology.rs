@@ -70,6 +70,7 @@ pub(crate) mod tests;
 mod texts;
 mod update;
 
+pub use crate::id::TopologyId;
 pub use action::{
     AppError, AppErrorKind, CheckAction, CommandError, HandshakePhase, PoolCommand, ReplyError, RoundTrip,
     TopologyAction, Verdict,
@@ -103,24 +104,6 @@ pub const MIN_WIRE_VERSION: i32 = 8;
 pub const MAX_WIRE_VERSION: i32 = 25;
 /// The release that [`MIN_WIRE_VERSION`] belongs to.
 const MIN_SERVER_VERSION: &str = "4.2";
-
-/// Names a topology in events (LOG-09). The host picks it, once, different for any two topologies whose events could meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TopologyId(u32);
-
-impl TopologyId {
-    /// The topology with this number.
-    #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number)
-    }
-
-    /// The number that the host picked.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
 
 /// What a deployment is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -34,4 +34,4 @@ pub use authenticator::{AuthError, Authenticator, Round, Unauthenticated};
 pub use error::{EncodeError, WireError, WireErrorKind};
 pub use labels::{Labels, Phase};
 pub use message::Decoded;
-pub use sink::{Sink, SliceSink};
+pub use sink::{Full, Sink, SliceSink};

@@ -6,10 +6,10 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::time::Duration;
 use poolhouse_core::control::Control;
+use poolhouse_core::log::{LogOptions, LogQueue, Logs};
 use poolhouse_core::machine::Machine;
+use poolhouse_core::metrics::PoolMetrics;
 use poolhouse_core::monitor::{Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
-use poolhouse_core::observe::log::{LogOptions, LogQueue, Logs};
-use poolhouse_core::observe::metrics::PoolMetrics;
 use poolhouse_core::observe::{EventContext, Tee, Within};
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,

@@ -107,8 +107,7 @@ mod owned {
 
     use zeroize::Zeroizing;
 
-    use super::{AuthError, Credential, Mechanism};
-    use crate::uri::{AuthMechanism, Secret};
+    use super::{Credential, Mechanism};
 
     /// A [`Credential`] to keep. Its password is wiped when it is dropped.
     ///
@@ -131,39 +130,6 @@ mod owned {
                 source: self.source.as_deref(),
                 mechanism: self.mechanism,
             }
-        }
-    }
-
-    /// What a connection string says of the user.
-    impl TryFrom<&crate::uri::Credential> for OwnedCredential {
-        type Error = AuthError;
-
-        /// # Errors
-        ///
-        /// [`AuthError::MechanismUnsupported`], and those of [`Credential::check`].
-        fn try_from(uri: &crate::uri::Credential) -> Result<Self, AuthError> {
-            let unsupported = |name| Err(AuthError::MechanismUnsupported { name });
-            let mechanism = match uri.mechanism {
-                None => None,
-                #[cfg(feature = "auth")]
-                Some(AuthMechanism::ScramSha1) => Some(Mechanism::SCRAM_SHA_1),
-                #[cfg(not(feature = "auth"))]
-                Some(AuthMechanism::ScramSha1) => return unsupported(AuthMechanism::ScramSha1.name()),
-                Some(AuthMechanism::ScramSha256) => Some(Mechanism::SCRAM_SHA_256),
-                Some(AuthMechanism::MongodbX509) => Some(Mechanism::X509),
-                Some(AuthMechanism::Plain) => Some(Mechanism::Plain),
-                Some(other @ (AuthMechanism::Gssapi | AuthMechanism::MongodbAws | AuthMechanism::MongodbOidc)) => {
-                    return unsupported(other.name());
-                }
-            };
-            let credential = Credential {
-                username: uri.username.as_deref(),
-                password: uri.password.as_ref().map(Secret::expose),
-                source: Some(&uri.source),
-                mechanism,
-            };
-            credential.check()?;
-            Ok(Self::from(credential))
         }
     }
 

@@ -16,7 +16,7 @@ pub use crate::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAn
 pub use crate::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
 pub use crate::mux::MuxEvent;
 #[cfg(feature = "tracing")]
-pub use crate::observe::log::LogOptions;
+pub use crate::log::LogOptions;
 pub use crate::pool::{
     CheckOutError, CheckOutFailedReason, ClosedReason, PoolCounts, PoolEvent, PoolOptions, PoolState,
 };

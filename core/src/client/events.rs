@@ -2,11 +2,11 @@
 
 use super::ClientOptions;
 use crate::Instant;
-use crate::observe::EventContext;
 #[cfg(feature = "tracing")]
-use crate::observe::log::{LogQueue, Logs};
+use crate::log::{LogQueue, Logs};
 #[cfg(feature = "metrics")]
-use crate::observe::metrics::Metrics;
+use crate::metrics::Metrics;
+use crate::observe::EventContext;
 use crate::shell::{EventRef, Publish, Subscribers};
 
 /// Where the events of a client go: to its subscribers, with the feature `tracing` to the log, with `metrics` to a recorder.

@@ -126,7 +126,7 @@ impl<P: Platform> Session<P> {
         let runtime = runtime.with_tls(options.tls.as_ref().map(TlsConfig::build).transpose()?);
         #[cfg(all(feature = "tls", feature = "tracing"))]
         for warning in runtime.tls().map_or(&[][..], TlsConfig::warnings) {
-            crate::observe::log::Logs::default().warn_of_options(warning);
+            crate::log::Logs::default().warn_of_options(warning);
         }
         fork::begin::<P>()?;
         let tasks = Arc::new(Tasks::new(events.clone()));

@@ -17,9 +17,9 @@ use crate::HostAddress;
 #[cfg(feature = "auth")]
 use crate::auth::{AuthError, OwnedCredential};
 use crate::dns::{Resolver, SrvQuestion};
-use crate::monitor::MonitorOptions;
 #[cfg(feature = "tracing")]
-use crate::observe::log::LogOptions;
+use crate::log::LogOptions;
+use crate::monitor::MonitorOptions;
 use crate::pool::PoolOptions;
 use crate::selection::{LOCAL_THRESHOLD, SERVER_SELECTION_TIMEOUT};
 use crate::shell::LATE_REPLY;

@@ -8,7 +8,8 @@ mod tests;
 use super::{Net, Platform};
 use crate::dns::{Resolver, SrvPoll, SrvQuestion};
 #[cfg(feature = "tracing")]
-use crate::observe::{contain, log::SrvPolled};
+use crate::log::SrvPolled;
+use crate::observe::contain;
 use crate::shell::Hub;
 #[cfg(feature = "tracing")]
 use crate::topology::TopologyId;

@@ -3,6 +3,7 @@
 use super::*;
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::fmt;
 use core::hash::{BuildHasher, BuildHasherDefault};
 
 std::thread_local! {

@@ -262,3 +262,28 @@ pub(super) fn add_service_name(options: &mut UriOptions, name: &str) -> bool {
     properties.push((SERVICE_NAME.into(), name.into()));
     true
 }
+
+/// The user of a connection string.
+#[cfg(feature = "scram-sha-256")]
+impl TryFrom<&Credential> for crate::auth::OwnedCredential {
+    type Error = crate::auth::AuthError;
+
+    /// # Errors
+    ///
+    /// [`AuthError::MechanismUnsupported`](crate::auth::AuthError::MechanismUnsupported), and those of
+    /// [`Credential::check`](crate::auth::Credential::check).
+    fn try_from(uri: &Credential) -> Result<Self, Self::Error> {
+        let known = |mechanism: AuthMechanism| {
+            let name = mechanism.name();
+            crate::auth::Mechanism::from_name(name).ok_or(Self::Error::MechanismUnsupported { name })
+        };
+        let credential = crate::auth::Credential {
+            username: uri.username.as_deref(),
+            password: uri.password.as_ref().map(Secret::expose),
+            source: Some(&uri.source),
+            mechanism: uri.mechanism.map(known).transpose()?,
+        };
+        credential.check()?;
+        Ok(Self::from(credential))
+    }
+}

@@ -8,7 +8,7 @@ use core::fmt;
 use super::bson::ElementType;
 use super::compress::Compressor;
 use crate::cause::Cause;
-use crate::storage::Full;
+use crate::wire::Full;
 
 /// Received bytes break a rule: which one, and at which offset.
 ///

@@ -2,7 +2,17 @@
 
 use core::fmt;
 
-use crate::storage::Full;
+/// A store has reached its limit, or the allocator refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Full;
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no place left in the store")
+    }
+}
+
+impl core::error::Error for Full {}
 
 /// A buffer that is appended to, and whose written part can be read and changed.
 ///

@@ -6,9 +6,9 @@ use super::{ClientOptions, DriverInfo, OwnedReadPreference, WriteConcern};
 #[cfg(feature = "auth")]
 use crate::auth::OwnedCredential;
 use crate::dns::Resolver;
-use crate::monitor::ServerMonitoringMode;
 #[cfg(feature = "tracing")]
-use crate::observe::log::LogOptions;
+use crate::log::LogOptions;
+use crate::monitor::ServerMonitoringMode;
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
 use crate::uri::Compressor;

@@ -340,7 +340,7 @@ fn late_replies_are_waited_for_as_long_as_is_said() {
 #[cfg(feature = "tracing")]
 #[test]
 fn log_is_as_the_options_say() {
-    use crate::observe::log::LogStyle;
+    use crate::log::LogStyle;
     let log = LogOptions { style: LogStyle::Text, ..LogOptions::OFF };
     assert_eq!(built().log(log).log, log);
 }

@@ -131,7 +131,7 @@ fn timeout_of_the_queue_is_that_of_its_time() {
 /// CMAP-19
 #[test]
 fn idle_time_counts_from_when_a_connection_became_available() {
-    on_each_memory!(PoolOptions { max_idle_time: ms(100), ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { max_idle_time: Some(ms(100)), ..DEFAULT }, |world| {
         world.ready();
         world.fill::<1>();
         world.at(20);

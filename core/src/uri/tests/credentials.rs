@@ -159,3 +159,33 @@ fn mechanism_of_tokens_takes_what_its_environment_needs() {
         "have no other properties than SERVICE_NAME, SERVICE_REALM, SERVICE_HOST and CANONICALIZE_HOST_NAME"
     );
 }
+
+#[cfg(feature = "auth")]
+#[test]
+fn mechanisms_of_connection_strings_are_those_of_the_wire_or_are_refused_by_name() {
+    use crate::auth::{AuthError, Mechanism, OwnedCredential};
+    let of = |uri: &str| {
+        let uri = ConnectionString::parse(uri).expect("in order");
+        OwnedCredential::try_from(uri.credential().expect("there"))
+    };
+    for (uri, mechanism) in [
+        ("mongodb://u:p@a/", None),
+        ("mongodb://u:p@a/?authMechanism=SCRAM-SHA-1", Some(Mechanism::SCRAM_SHA_1)),
+        ("mongodb://u:p@a/?authMechanism=SCRAM-SHA-256", Some(Mechanism::SCRAM_SHA_256)),
+        ("mongodb://u:p@a/?authMechanism=PLAIN", Some(Mechanism::Plain)),
+        ("mongodb://a/?authMechanism=MONGODB-X509", Some(Mechanism::X509)),
+    ] {
+        let credential = of(uri).expect("supported");
+        assert_eq!(credential.as_credential().mechanism, mechanism, "{uri}");
+        if let Some(mechanism) = mechanism {
+            assert!(uri.ends_with(&mechanism.to_string()), "{uri}");
+        }
+    }
+    for (uri, name) in [
+        ("mongodb://u@a/?authMechanism=GSSAPI", "GSSAPI"),
+        ("mongodb://a/?authMechanism=MONGODB-AWS", "MONGODB-AWS"),
+        ("mongodb://a/?authMechanism=MONGODB-OIDC&authMechanismProperties=ENVIRONMENT:test", "MONGODB-OIDC"),
+    ] {
+        assert_eq!(of(uri).map(drop), Err(AuthError::MechanismUnsupported { name }), "{uri}");
+    }
+}

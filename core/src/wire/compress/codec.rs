@@ -1,7 +1,7 @@
 //! The algorithms: each by its library, with contexts that are made at first use and used again.
 
 use super::{Compressed, Compressor};
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::compress::{COMPRESSED_HEADER_BYTES, SIZE_AT};
 use crate::wire::error::{WireError, WireErrorKind};
 use crate::wire::read::saturate;

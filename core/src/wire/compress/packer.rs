@@ -3,7 +3,7 @@
 use super::codec::{Codec, lengthen};
 use super::{COMPRESSED_HEADER_BYTES, Compressor, Compressors, OP_COMPRESSED};
 use super::{decode_compressed, is_compressed, is_compressible};
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::error::{EncodeError, WireError};
 use crate::wire::message::{Decoded, HEADER_BYTES, Header, Limits};
 use crate::wire::read::saturate;

@@ -13,7 +13,7 @@ use core::fmt;
 use super::error::{CqlError, CqlErrorKind};
 use super::header::{HEADER_BYTES, Version};
 use super::pile::Pile;
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::read::saturate;
 use crate::wire::sink::Sink;
 

@@ -12,7 +12,7 @@ use super::header::{Direction, Expected, Flags, HEADER_BYTES, Header, Version, c
 use super::pile::Pile;
 use super::response::Envelope;
 use super::segment::{Format, SegmentHeader, TRAILER_BYTES, check_payload};
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::read::saturate;
 use crate::wire::sink::Sink;
 

@@ -8,7 +8,7 @@ use core::fmt;
 use super::compress::Compression;
 use super::header::{Opcode, Version};
 use crate::cause::Cause;
-use crate::storage::Full;
+use crate::wire::Full;
 
 /// Received bytes break a rule: which one, and at which offset.
 ///

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::compress::append_zeros;
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::sink::Sink;
 
 /// Bytes at the front of a sink, which stays as long as it was: nothing is written twice.

@@ -7,7 +7,7 @@ mod tests;
 
 use super::checksum::{CRC24_BYTES, CRC32_BYTES, crc24, crc32};
 use super::error::{CqlError, CqlErrorKind};
-use crate::storage::Full;
+use crate::wire::Full;
 use crate::wire::read::saturate;
 use crate::wire::sink::Sink;
 

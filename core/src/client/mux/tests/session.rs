@@ -442,7 +442,7 @@ fn warnings_of_tls_are_told_by_the_session() {
     assert_eq!(Stage::new(options(), []).session.tls_warnings(), []);
     #[cfg(feature = "tracing")]
     {
-        let captured = crate::observe::log::tests::capture::capture(|| drop(start()));
+        let captured = crate::log::tests::capture::capture(|| drop(start()));
         let [warning] = captured.as_slice() else { panic!("one message: {captured:?}") };
         assert_eq!(warning.level, tracing::Level::WARN);
         assert_eq!(warning.message(), TlsWarning::InvalidCertificates.to_string());

@@ -328,7 +328,7 @@ fn debug_shows_no_byte_of_a_message() {
 
 #[test]
 fn errors_say_whose_fault_it_is() {
-    use crate::storage::Full;
+    use crate::wire::Full;
     use alloc::string::ToString;
     assert_eq!(UnpackError::from(Full).to_string(), "no memory to inflate a message");
     let wire = WireError::new(WireErrorKind::Terminator, 3);

@@ -28,9 +28,9 @@ mod tests;
 #[cfg(feature = "async")]
 pub use publish::Metrics;
 
-use super::contain;
 use crate::Instant;
 use crate::machine::Observer;
+use crate::observe::contain;
 use crate::pool::{CheckOutFailedReason, ConnId, PoolEvent, PoolOptions};
 use ::metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,

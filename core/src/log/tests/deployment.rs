@@ -165,7 +165,7 @@ fn visible_failures_server_that_refuses_the_credential_is_not_reported_as_down()
 
 fn refused() -> PoolEvent {
     let cause = Some(Cause::Authentication);
-    let conn = crate::observe::log::tests::connection_id();
+    let conn = crate::log::tests::connection_id();
     PoolEvent::ConnectionClosed { pool: PoolId::new(1), conn, reason: ClosedReason::Error, cause }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::observe::log::LogOptions;
-use crate::observe::log::tests::capture::capture;
+use crate::log::LogOptions;
+use crate::log::tests::capture::capture;
 use crate::pool::{PoolEvent, PoolId};
 use crate::wire::bson::RawDocument;
 
@@ -244,7 +244,7 @@ fn address_that_comes_with_an_event_is_its_own() {
 fn visible_failures_each_fact_of_a_pool_has_one_line() {
     use crate::pool::ClosedReason;
     use crate::{Cause, ObjectId};
-    let (pool, conn) = (PoolId::new(1), crate::observe::log::tests::connection_id());
+    let (pool, conn) = (PoolId::new(1), crate::log::tests::connection_id());
     let refused =
         PoolEvent::ConnectionClosed { pool, conn, reason: ClosedReason::Error, cause: Some(Cause::Authentication) };
     let cleared = |service_id| PoolEvent::PoolCleared {
@@ -267,7 +267,7 @@ fn visible_failures_each_fact_of_a_pool_has_one_line() {
         one.deliver();
         other.deliver();
     });
-    assert!(captured.iter().all(|event| event.target == crate::observe::log::DEPLOYMENT), "{captured:?}");
+    assert!(captured.iter().all(|event| event.target == crate::log::DEPLOYMENT), "{captured:?}");
     let lines: alloc::vec::Vec<_> = captured.iter().map(|event| event.message()).collect();
     let expected = [
         "pool cleared: a:1, service cdcdcdcdcdcdcdcdcdcdcdcd: network error",

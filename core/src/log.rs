@@ -66,10 +66,10 @@ pub use queue::{LOG_QUEUE_BYTES, LOG_QUEUE_EVENTS, LogQueue};
 pub(crate) use srv::SrvPolled;
 
 use self::deployment::Fact;
-use super::{EventContext, Truncated};
 use crate::address::HostAddress;
 use crate::machine::Observer;
 use crate::monitor::MonitorEvent;
+use crate::observe::{EventContext, Truncated};
 use crate::pool::PoolEvent;
 use crate::topology::{SdamEvent, TopologyId};
 use crate::wire::bson::RelaxedJson;
@@ -143,7 +143,7 @@ impl LogOptions {
     /// - `variable`: the value of an environment variable.
     ///
     /// ```
-    /// # use poolhouse_core::observe::log::LogOptions;
+    /// # use poolhouse_core::log::LogOptions;
     /// let options = LogOptions::from_environment(|name| std::env::var(name).ok());
     /// ```
     #[must_use]
@@ -187,11 +187,11 @@ fn parse_level(name: &str) -> Option<LevelFilter> {
 
 /// Makes log messages of the events of pools, monitors, scans and topologies.
 ///
-/// For machines that are driven by hand. A pool's events do not say which server they are of; [`Within`](super::Within) adds that:
+/// For machines that are driven by hand. A pool's events do not say which server they are of; [`Within`](crate::observe::Within) adds that:
 ///
 /// ```
 /// use poolhouse_core::Instant;
-/// use poolhouse_core::observe::log::{LogOptions, Logs};
+/// use poolhouse_core::log::{LogOptions, Logs};
 /// use poolhouse_core::observe::{EventContext, Within};
 /// use poolhouse_core::pool::{OnHeap, Pool, PoolConfig, PoolId};
 ///
