@@ -1,4 +1,4 @@
-//! What simulators and exhaustive searches see of a machine, and what they change in it, without knowing the machine.
+//! The seam between machines and simulators: kinds of numbers in hashes, fault points, the number before the first.
 //!
 //! Without the feature `sim` this is nothing: no fault point fires, numbers begin at 0, and hashes take numbers as they are.
 
@@ -7,16 +7,16 @@ mod tests;
 
 use core::hash::Hasher;
 
-/// A kind of number that a search over states must tell from others.
+/// A kind of number that a search over states must distinguish from others.
 ///
-/// Times, ids and generations rise for as long as a machine lives, so that no two of its states would ever be the same. With the feature
-/// `sim` a number is written to a hasher with its kind, as one word of 128 bits, which nothing else writes: a search has a hasher that
-/// counts times from now and passes over serials.
+/// Times, ids and generations rise for as long as a machine lives: no two of its states would ever be the same. With the feature
+/// `sim` a number is written to a hasher with its kind, as one word of 128 bits, which nothing else writes: the hasher of a search
+/// counts times from now and leaves serials out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A point in time, in nanoseconds and one more.
     Time,
-    /// The number of a connection, of a check-out, of a line: it tells one owner of a slot from the next one.
+    /// The number of a connection or a check-out: it distinguishes one owner of a slot from the next one.
     Serial,
     /// How often a pool, or a service, was cleared.
     Generation,

@@ -458,8 +458,7 @@ impl Monitor {
             Phase::New | Phase::Closed => {}
         }
         if self.ping.exchange().is_some_and(|exchange| exchange.is_late(now)) {
-            let none = self.fail(now, Line::Rtt, Cause::NetworkTimeout, known, observer);
-            assert!(none.is_none(), "a measurement is no check");
+            self.fail_ping(now);
         }
         self.begin_ping_if_due(now);
         outcome

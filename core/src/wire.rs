@@ -6,7 +6,7 @@
 //!
 //! - [`bson`]: a zero-copy reader and an append-only writer;
 //! - [`message`]: headers, OP_MSG, and which reply belongs to which request;
-//! - [`hello`]: building hello, client metadata, reading the reply;
+//! - [`hello`]: building hello, client metadata, reading the reply, the conversation of a monitor's connection;
 //! - [`command`]: what every command's reply says;
 //! - [`compress`]: compressed messages;
 //! - [`cql`]: Cassandra's native protocol, from its segments to its handshake;

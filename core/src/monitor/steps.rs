@@ -169,9 +169,7 @@ impl Monitor {
     ) -> Option<CheckOutcome> {
         match line {
             Line::Rtt => {
-                assert!(self.streaming, "the RTT connection exists only while streaming");
-                self.ping.hang_up();
-                self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
+                self.fail_ping(now);
                 None
             }
             Line::Check if matches!(self.phase, Phase::Checking) => Some(self.fail_check(now, cause, known, observer)),
@@ -180,6 +178,13 @@ impl Monitor {
                 None
             }
         }
+    }
+
+    /// The RTT connection has failed, or its reply is too late.
+    pub(super) fn fail_ping(&mut self, now: Instant) {
+        assert!(self.streaming, "the RTT connection exists only while streaming");
+        self.ping.hang_up();
+        self.ping_due = self.ping_due.or(later(now, self.config.heartbeat_frequency()));
     }
 
     fn fail_check(
