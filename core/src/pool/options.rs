@@ -22,8 +22,8 @@ pub struct PoolOptions {
     /// `maxConnecting`: how many connections may be established at once; at least 1. Default 2.
     pub max_connecting: u32,
     /// `waitQueueTimeoutMS`: how long a check-out may wait for a connection to be there or to begin to be
-    /// established for it, if it brings no deadline of its own; `None`, the default, is no limit. Zero: a check-out
-    /// that would have to wait fails.
+    /// established for it, if it brings no deadline of its own; `None`, the default, is no limit. With zero a
+    /// check-out fails that finds no available connection.
     pub wait_queue_timeout: Option<Duration>,
     /// `loadBalanced`: generations are kept per `serviceId`. Default false.
     pub load_balanced: bool,

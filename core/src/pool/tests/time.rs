@@ -134,14 +134,11 @@ fn the_callers_deadline_bounds_waiting_and_establishing_together() {
 
 #[test]
 fn a_queue_timeout_of_zero_lets_no_check_out_wait() {
-    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), max_connecting: 1, ..DEFAULT }, |world| {
+    on_each_memory!(PoolOptions { wait_queue_timeout: Some(ms(0)), ..FULL }, |world| {
         world.ready();
-        let first = world.queue();
-        let second = world.queue();
-        assert_eq!(world.failed(second), timeout());
-        let conn = world.begin();
-        world.established(conn).expect("pending");
-        assert!(matches!(world.claim(first), Claim::Granted(_)), "its connection was being established");
+        let waiter = world.queue();
+        assert_eq!(world.failed(waiter), timeout());
+        assert_eq!(world.pool.poll_timeout(), None);
     });
 }
 
