@@ -71,8 +71,11 @@ pub use rtt::Rtt;
 
 use crate::cause::Cause;
 use crate::machine::Observer;
-use crate::monitor::link::{Link, Step};
 use crate::storage::table::Serial;
+use crate::time::Instant;
+use crate::wire::hello::HelloReply;
+use crate::wire::message::Matched;
+use crate::{ServerId, TopologyVersion};
 use crate::time::Instant;
 use crate::wire::hello::HelloReply;
 use crate::wire::message::Matched;
@@ -270,7 +273,7 @@ impl Monitor {
     #[cfg(all(feature = "alloc", feature = "async"))]
     pub(crate) fn check_in_flight(&self) -> Option<CheckInFlight> {
         let exchange = self.check.exchange()?;
-        Some(CheckInFlight { is_dialing: matches!(exchange.step, Step::Dial), since: exchange.since.0 })
+        Some(CheckInFlight { is_dialing: matches!(exchange.step, link::Step::Dial), since: exchange.since.0 })
     }
 
     /// Ends the monitor at once: nothing is waited for.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::monitor::link::Step;
 
 /// Where a monitor is, in one letter; lower case while the host has not taken the action of the check line.
 fn place(monitor: &Monitor) -> char {
