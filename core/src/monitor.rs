@@ -71,11 +71,8 @@ pub use rtt::Rtt;
 
 use crate::cause::Cause;
 use crate::machine::Observer;
+use crate::monitor::link::Link;
 use crate::storage::table::Serial;
-use crate::time::Instant;
-use crate::wire::hello::HelloReply;
-use crate::wire::message::Matched;
-use crate::{ServerId, TopologyVersion};
 use crate::time::Instant;
 use crate::wire::hello::HelloReply;
 use crate::wire::message::Matched;

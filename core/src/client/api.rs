@@ -13,10 +13,10 @@ pub use super::{
 #[cfg(feature = "auth")]
 pub use crate::auth::{Credential, Mechanism, OwnedCredential, ScramMechanism};
 pub use crate::dns::{LookupError, Resolver, ResolverConfig, SeedlistError, SrvAnswer, SrvRecord};
-pub use crate::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
-pub use crate::mux::MuxEvent;
 #[cfg(feature = "tracing")]
 pub use crate::log::LogOptions;
+pub use crate::monitor::{MonitorEvent, MonitorOptions, ServerMonitoringMode};
+pub use crate::mux::MuxEvent;
 pub use crate::pool::{
     CheckOutError, CheckOutFailedReason, ClosedReason, PoolCounts, PoolEvent, PoolOptions, PoolState,
 };
