@@ -6,7 +6,8 @@
 mod tests;
 
 /// The longest host name or path, in bytes; of an IPv6 address with its brackets.
-pub(crate) const HOST_MAX: usize = 255;
+#[doc(hidden)]
+pub const HOST_MAX: usize = 255;
 /// A host, a colon and five digits.
 const ADDRESS_MAX: usize = HOST_MAX + 6;
 
@@ -114,19 +115,22 @@ pub(crate) fn is_path(text: &str) -> bool {
 }
 
 /// A number from 1 to 65535 in at most five digits.
-pub(crate) fn parse_port(text: &str) -> Option<u16> {
+#[doc(hidden)]
+pub fn parse_port(text: &str) -> Option<u16> {
     let is_digits = (1..=5).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|port| is_digits && *port > 0)
 }
 
 /// Whether it can be a name or an IPv4 address: no blanks, controls or separators.
-pub(crate) fn is_name(host: &str) -> bool {
+#[doc(hidden)]
+pub fn is_name(host: &str) -> bool {
     let is_plain = |byte: u8| byte > b' ' && byte != 0x7f && !b"/\\@?#[]:,\"<>%".contains(&byte);
     (1..=HOST_MAX).contains(&host.len()) && host.bytes().all(is_plain)
 }
 
 /// Whether it is an IPv6 address, perhaps with a zone.
-pub(crate) fn is_ipv6(host: &str) -> bool {
+#[doc(hidden)]
+pub fn is_ipv6(host: &str) -> bool {
     let (address, zone) = host.split_once('%').map_or((host, None), |(address, zone)| (address, Some(zone)));
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     host.len() <= HOST_MAX - 2

@@ -50,6 +50,8 @@ impl fmt::Display for ConfigError {
 impl core::error::Error for ConfigError {}
 
 /// Whole milliseconds of a duration, saturating: how an error says the value of a duration.
-pub(crate) const fn millis_of(duration: Duration) -> u64 {
+#[doc(hidden)]
+#[must_use]
+pub const fn millis_of(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000).saturating_add(duration.subsec_millis() as u64)
 }

@@ -44,11 +44,11 @@ use crate::topology::{
     AppError, CheckAction, Memory, PoolCommand, RoundTrip, SdamObserver, Topology, TopologyAction, TopologyConfig,
     TopologyId, TopologyType, Verdict,
 };
-use crate::wire::hello::HelloReply;
-use crate::wire::message::Matched;
 use crate::{Cause, Instant, ServerId};
 use core::fmt;
 use core::ops::Range;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// Whoever watches a control machine: heartbeats and the topology's events. `()` watches nothing.
 pub trait ControlObserver: Observer<MonitorEvent> + SdamObserver {}
@@ -127,8 +127,9 @@ impl<M: Memory> Control<M> {
     }
 
     /// A closed topology without servers, to be opened where it is.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn vacant(monitor: MonitorConfig) -> Self {
+    pub fn vacant(monitor: MonitorConfig) -> Self {
         Self {
             topology: Topology::vacant(),
             monitors: Slots::empty(),
@@ -144,7 +145,8 @@ impl<M: Memory> Control<M> {
     }
 
     /// [`Control::new`] of a vacant one, in its place. After an error it is of no use.
-    pub(crate) fn open(
+    #[doc(hidden)]
+    pub fn open(
         &mut self,
         now: Instant,
         id: TopologyId,
@@ -390,8 +392,8 @@ impl<M: Memory> Control<M> {
 
     /// Where to look for servers whose lines owe something, or ended, since this was asked for the last time: their places are
     /// in this range.
-    #[cfg(feature = "async")]
-    pub(crate) fn take_touched(&mut self) -> Range<usize> {
+    #[doc(hidden)]
+    pub fn take_touched(&mut self) -> Range<usize> {
         core::mem::replace(&mut self.touched, 0..0)
     }
 
@@ -599,7 +601,8 @@ impl<M: Memory, O: Observer<MonitorEvent>> Observer<MonitorEvent> for There<'_, 
 }
 
 /// Makes a range of places include one more.
-pub(crate) fn widen(range: &mut Range<usize>, place: usize) {
+#[doc(hidden)]
+pub fn widen(range: &mut Range<usize>, place: usize) {
     *range = if Range::is_empty(range) { place..place + 1 } else { range.start.min(place)..range.end.max(place + 1) };
 }
 

@@ -69,26 +69,25 @@
 //!
 //! # Features
 //!
-//! None of them is needed for the machines and the wire, which then allocate nothing.
+//! Without them the machines allocate nothing.
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `alloc` | growable memory; connection strings (`uri`) |
-//! | `std` (default) | implies `alloc`; passwords beyond ASCII |
-//! | `async` | the shell: `shell`, generic over a runtime |
-//! | `client` | the hosted client: `client`, over a platform. Implies `std`, `async`, `bson`, `dns` |
-//! | `bson` | conversions between [`wire::bson`] and the crate `bson` |
-//! | `dns` | `dns`: lookups for `mongodb+srv://`, sans-IO |
-//! | `auth` | `auth`: SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
-//! | `scram-sha-256` | of `auth` all but SCRAM-SHA-1, for firmware |
-//! | `tls` | `tls`: rustls on ring |
-//! | `encrypted-keys` | for `tls`: private keys that are encrypted with a password |
-//! | `webpki-roots` | for `tls`: Mozilla's roots where the platform has none |
-//! | `snappy`, `zlib`, `zstd` | compressed messages; zstd is C |
-//! | `lz4` | compression of Cassandra's protocol, which `snappy` has as well |
-//! | `tracing` | `log`: events as log messages |
-//! | `metrics` | `metrics`: pools by OpenTelemetry's names |
+//! | `alloc` | growable memory |
+//! | `std` (default) | implies `alloc` |
 //! | `sim` | fault points for simulators. Not for use, and not stable |
+//!
+//! # Crates
+//!
+//! | crate | what it has |
+//! |---|---|
+//! | `poolhouse-core` | this crate: the machines |
+//! | `poolhouse-wire` | MongoDB's protocol: BSON, messages, compression, hello, handshakes |
+//! | `poolhouse-auth` | SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509, PLAIN |
+//! | `poolhouse-cql` | Cassandra's native protocol |
+//! | `poolhouse-uri` | connection strings; SRV and TXT lookups, sans-IO |
+//! | `poolhouse-driver` | the async driver, generic over a runtime, `no_std` |
+//! | `poolhouse-client` | the hosted clients, over a platform; TLS, logs, metrics |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -97,49 +96,34 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-mod address;
-#[cfg(feature = "scram-sha-256")]
-pub mod auth;
-mod cause;
-#[cfg(feature = "client")]
-pub mod client;
+#[doc(hidden)]
+pub mod address;
 mod config;
 pub mod control;
-#[cfg(feature = "dns")]
-pub mod dns;
 pub mod guide;
 #[allow(unreachable_pub, reason = "public with the feature `sim`")]
 mod hooks;
 mod id;
-#[cfg(feature = "tracing")]
-pub mod log;
 pub mod machine;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 pub mod monitor;
 pub mod mux;
 pub mod observe;
 pub mod pool;
+#[cfg(test)]
+mod replies;
 pub mod scan;
 pub mod selection;
-mod server;
-#[cfg(feature = "async")]
-pub mod shell;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod storage;
 mod time;
-#[cfg(feature = "tls")]
-pub mod tls;
 pub mod topology;
-#[cfg(feature = "alloc")]
-pub mod uri;
-pub mod wire;
 
 pub use address::HostAddress;
-pub use cause::{Cause, CertificateFault, Reason};
 pub use config::ConfigError;
+#[doc(hidden)]
+pub use config::millis_of;
 pub use id::ServerId;
 pub use machine::{Machine, Observer, Stale};
-pub use server::{ObjectId, ServerType, TopologyVersion};
+pub use poolhouse_wire::{Cause, CertificateFault, ObjectId, Reason, ServerType, TopologyVersion};
 pub use time::Instant;

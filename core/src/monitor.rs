@@ -62,21 +62,21 @@ mod tests;
 use core::time::Duration;
 
 pub use crate::machine::Stale;
-pub use crate::wire::hello::HelloKind;
 pub use action::{CheckOutcome, Line, LineId, MonitorAction};
 pub use event::{HeartbeatId, MonitorEvent};
 pub(crate) use options::check_connect_timeout;
 pub use options::{MIN_HEARTBEAT_FREQUENCY, MonitorConfig, MonitorOptions, ServerMonitoringMode};
+pub use poolhouse_wire::hello::HelloKind;
 pub use rtt::Rtt;
 
-use crate::cause::Cause;
+use crate::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::Link;
 use crate::storage::table::Serial;
 use crate::time::Instant;
-use crate::wire::hello::HelloReply;
-use crate::wire::message::Matched;
 use crate::{ServerId, TopologyVersion};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// What follows a finished check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,11 +123,13 @@ pub enum MonitorState {
 }
 
 /// The event that a check in flight waits for.
-#[cfg(all(feature = "alloc", feature = "async"))]
-pub(crate) struct CheckInFlight {
+#[cfg(feature = "alloc")]
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct CheckInFlight {
     /// A connection; otherwise, a reply.
-    pub(crate) is_dialing: bool,
-    pub(crate) since: Instant,
+    pub is_dialing: bool,
+    pub since: Instant,
 }
 
 /// One server's check loop. See the [module](self) for its states and for how to compose it.
@@ -267,8 +269,9 @@ impl Monitor {
     }
 
     /// The check in flight: whether its connection is still being dialed, and since when it waits for that or for the reply.
-    #[cfg(all(feature = "alloc", feature = "async"))]
-    pub(crate) fn check_in_flight(&self) -> Option<CheckInFlight> {
+    #[doc(hidden)]
+    #[cfg(feature = "alloc")]
+    pub fn check_in_flight(&self) -> Option<CheckInFlight> {
         let exchange = self.check.exchange()?;
         Some(CheckInFlight { is_dialing: matches!(exchange.step, link::Step::Dial), since: exchange.since.0 })
     }

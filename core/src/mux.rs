@@ -452,14 +452,14 @@ impl<M: MuxMemory> Mux<M> {
     }
 
     /// Whether the last attempt to establish a connection has failed: then load alone brings the next one about.
-    #[cfg(feature = "client")]
-    pub(crate) const fn has_failed(&self) -> bool {
+    #[doc(hidden)]
+    pub const fn has_failed(&self) -> bool {
         self.down.is_some()
     }
 
     /// Whether there is no free stream id on some connection: until there is, its peer cannot be asked.
-    #[cfg(feature = "client")]
-    pub(crate) fn is_tight(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_tight(&self) -> bool {
         let mut tight = false;
         for list in [conn::OPEN, conn::TRASHED, conn::RETIRED] {
             self.for_each(list, |index| {

@@ -15,8 +15,8 @@ mod truncate;
 pub use truncate::Truncated;
 
 use crate::id::TopologyId;
-use crate::wire::bson::RawDocument;
 use crate::{Instant, Reason};
+use poolhouse_wire::bson::RawDocument;
 
 /// Watches the events of a machine as they happen.
 ///
@@ -231,7 +231,8 @@ impl<E, A: Observer<E>, B: Observer<E>> Observer<E> for Tee<A, B> {
 }
 
 /// Runs code of somebody else's, which may panic: `None` if it did.
-#[cfg(all(feature = "std", any(feature = "async", feature = "metrics")))]
-pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+#[doc(hidden)]
+#[cfg(feature = "std")]
+pub fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
     std::panic::catch_unwind(core::panic::AssertUnwindSafe(work)).ok()
 }

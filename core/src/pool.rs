@@ -192,9 +192,9 @@ impl<M: Memory> Pool<M> {
     }
 
     /// A pool that was closed before anybody used it.
-    #[cfg(feature = "async")]
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn closed() -> Self {
+    pub fn closed() -> Self {
         let new = Self::new(Instant::ORIGIN, PoolId::new(0), PoolConfig::DEFAULT, &mut ());
         Self { state: PoolState::Closed, ..new }
     }
@@ -621,7 +621,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// How many connections [`Pool::poll_establish`] has.
-    pub(crate) const fn owed_establish_count(&self) -> u32 {
+    #[doc(hidden)]
+    pub const fn owed_establish_count(&self) -> u32 {
         self.conns.len(conn::OWES_ESTABLISH)
     }
 

@@ -65,12 +65,12 @@ use crate::topology::{
     AppError, AppErrorKind, HandshakePhase, Memory, Topology, TopologyAction, TopologyConfig, TopologyId, TopologyType,
     Verdict,
 };
-use crate::wire::Labels;
-use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId};
 use check::Check;
 use core::fmt;
 use link::{Link, Step};
+use poolhouse_wire::Labels;
+use poolhouse_wire::hello::HelloReply;
 
 /// How many checks a scan makes at most for each server that there was at once, and for two more. One each is usual; a second one
 /// comes of primaries that depose each other, and of servers that leave and come back within the scan.

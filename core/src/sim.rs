@@ -29,7 +29,7 @@ pub fn without_metrics() {
     WITHOUT_METRICS.store(true, core::sync::atomic::Ordering::Relaxed);
 }
 
-#[cfg(feature = "metrics")]
-pub(crate) fn is_without_metrics() -> bool {
+#[doc(hidden)]
+pub fn is_without_metrics() -> bool {
     WITHOUT_METRICS.load(core::sync::atomic::Ordering::Relaxed)
 }

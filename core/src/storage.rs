@@ -1,13 +1,14 @@
 //! Where a machine keeps its slots: in place with a fixed capacity, or on the heap.
 
-pub(crate) mod deadlines;
+#[doc(hidden)]
+pub mod deadlines;
 pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use core::fmt;
 
-pub use crate::wire::Full;
+pub use poolhouse_wire::Full;
 
 use core::hash::{Hash, Hasher};
 use core::marker::PhantomData;

@@ -39,7 +39,7 @@
 //! - A pool is marked ready after the update, and only if the server is then still known (9).
 //! - A reply without `me` has no mismatch (10).
 //! - The description of a load balancer has no wire versions (11).
-//! - Handshakes say `backpressure: "2"`, a string, as the newer text has it (12); see [`wire::hello`](crate::wire::hello).
+//! - Handshakes say `backpressure: "2"`, a string, as the newer text has it (12); see [`wire::hello`](poolhouse_wire::hello).
 //! - What goes into a description beside the average is the minimum of the last round trips, and no percentile (13).
 //! - In a [scan](crate::scan) a hello that is answered with the label SystemOverloadedError has failed, for the events; neither its connection
 //!   nor the server's description changes, and the topology is not told (15).
@@ -90,12 +90,12 @@ pub use owned::{OwnedSdamEvent, OwnedServerDescription, OwnedTopologyDescription
 use crate::address::{Address, is_path};
 use crate::hooks::origin;
 use crate::storage::{Full, Store};
-use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId, ServerType, TopologyVersion};
 use core::fmt;
 use core::num::NonZeroU32;
 use description::{Data, Meta, Side, Source};
 use memory::{Description, Names, Owed, Place, ServerSlot, Servers};
+use poolhouse_wire::hello::HelloReply;
 use texts::{TextId, Texts, TextsRef};
 
 /// The oldest wire version that this client speaks.
@@ -207,8 +207,9 @@ impl<M: Memory> Topology<M> {
     }
 
     /// A topology without servers, closed, to be opened where it is.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn vacant() -> Self {
+    pub fn vacant() -> Self {
         Self {
             id: TopologyId::new(0),
             seeds: 0,

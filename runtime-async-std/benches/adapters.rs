@@ -10,7 +10,7 @@ extern crate alloc;
 
 use alloc::sync::Arc;
 use core::net::SocketAddr;
-use poolhouse_async_std::poolhouse_core::client::{Client, Platform};
+use poolhouse_async_std::poolhouse_client::{Client, Platform};
 use poolhouse_async_std::{AsyncStd, ClientOptions};
 use poolhouse_smol::Smol;
 use poolhouse_tests::exchange::{Exchange, Socket, connect, median, ping, warm_client};

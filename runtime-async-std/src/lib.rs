@@ -6,10 +6,10 @@
 //!
 //! ```
 //! use poolhouse_async_std::bson::doc;
-//! use poolhouse_async_std::{Client, ClientOptions, EventRef, Notice};
+//! use poolhouse_async_std::{Client, ClientOptions, Error, EventRef, Notice};
 //! use std::time::Duration;
 //!
-//! # fn main() -> Result<(), poolhouse_async_std::Error> {
+//! # fn main() -> Result<(), Error> {
 //! # let server = poolhouse_tests::fake::FakeServer::start(Default::default()).expect("a server");
 //! # let uri = server.uri(); // mongodb://127.0.0.1:27017
 //! async_std::task::block_on(async {
@@ -33,7 +33,7 @@
 //! # }
 //! ```
 //!
-//! A client is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! A client is the [client](poolhouse_client::Client) of `poolhouse-client`, on
 //! async-std's sockets and timers; its background tasks run on async-std's executor, which has a thread for each core, or as many as the
 //! environment variable `ASYNC_STD_THREAD_COUNT` says. Its futures are `Send` and may be run by any executor. Dropping one is safe at any
 //! point.
@@ -54,32 +54,35 @@
 //!
 //! # Guides
 //!
-//! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
-//! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
-//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
-//! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
-//! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
+//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
+//! - [`tuning`](poolhouse_client::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_client::guide::forking): fork before the first client
+//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`adapter`](poolhouse_client::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
 
 mod platform;
 
 pub use platform::{AsyncStd, Task};
-pub use poolhouse_core;
+pub use poolhouse_client;
 #[doc(inline)]
-pub use poolhouse_core::client::api::*;
+pub use poolhouse_client::api::*;
+#[cfg(feature = "auth")]
+pub use poolhouse_client::poolhouse_auth;
+pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
-/// A MongoDB client on async-std: see [`poolhouse_core::client::Client`] for what it does.
+/// A MongoDB client on async-std: see [`poolhouse_client::Client`] for what it does.
 ///
-/// A process forks before its first client, and before it uses anything else of async-std: see the guide [`forking`](poolhouse_core::guide::forking).
-pub type Client = poolhouse_core::client::Client<AsyncStd>;
+/// A process forks before its first client, and before it uses anything else of async-std: see the guide [`forking`](poolhouse_client::guide::forking).
+pub type Client = poolhouse_client::Client<AsyncStd>;
 
-/// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
-pub type Connection<'c> = poolhouse_core::client::Connection<'c, AsyncStd>;
+/// A connection of a [`Client`] that is checked out: see [`poolhouse_client::Connection`].
+pub type Connection<'c> = poolhouse_client::Connection<'c, AsyncStd>;
 
-/// A database of a [`Client`]: see [`poolhouse_core::client::Database`].
-pub type Database = poolhouse_core::client::Database<AsyncStd>;
+/// A database of a [`Client`]: see [`poolhouse_client::Database`].
+pub type Database = poolhouse_client::Database<AsyncStd>;
 
-/// The built-in resolver on async-std: see [`poolhouse_core::client::DnsResolver`].
+/// The built-in resolver on async-std: see [`poolhouse_client::DnsResolver`].
 ///
 /// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
@@ -95,14 +98,14 @@ pub type Database = poolhouse_core::client::Database<AsyncStd>;
 /// # })?;
 /// # Ok::<(), poolhouse_async_std::Error>(())
 /// ```
-pub type DnsResolver = poolhouse_core::client::DnsResolver<AsyncStd>;
+pub type DnsResolver = poolhouse_client::DnsResolver<AsyncStd>;
 
 /// The example of the README, compiled like those of any documentation.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_core::client::mux`]; the documentation of `poolhouse_smol::mux` has
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`]; the documentation of `poolhouse_smol::mux` has
 /// more examples, which differ in the name of the crate.
 ///
 /// ```
@@ -127,9 +130,9 @@ struct Readme;
 /// ```
 pub mod mux {
     #[doc(inline)]
-    pub use poolhouse_core::client::mux::*;
-    pub use poolhouse_core::wire::cql;
+    pub use poolhouse_client::mux::*;
+    pub use poolhouse_client::poolhouse_cql as cql;
 
-    /// A session with the hosts of a cluster: see [`poolhouse_core::client::mux::Session`].
-    pub type Session = poolhouse_core::client::mux::Session<super::AsyncStd>;
+    /// A session with the hosts of a cluster: see [`poolhouse_client::mux::Session`].
+    pub type Session = poolhouse_client::mux::Session<super::AsyncStd>;
 }

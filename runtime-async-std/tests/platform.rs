@@ -1,7 +1,7 @@
 //! async-std as the client sees it, beyond the contract.
 
 use poolhouse_async_std::AsyncStd;
-use poolhouse_async_std::poolhouse_core::client::Platform;
+use poolhouse_async_std::poolhouse_client::Platform;
 use std::net::TcpListener;
 
 #[test]

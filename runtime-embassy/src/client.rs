@@ -10,15 +10,15 @@ use core::time::Duration;
 use embassy_net::Stack;
 use poolhouse_core::Instant;
 use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
-use poolhouse_core::shell::{
+use poolhouse_core::topology::TopologyType;
+use poolhouse_driver::{
     Attempts, CommandOptions, ExchangeError, Guard, Hub, HubConfig, Login, OperationError, RetryPolicy, Runtime,
     ServerSnapshot, Wanted, append_read_preference,
 };
-use poolhouse_core::topology::TopologyType;
-use poolhouse_core::wire::EncodeError;
-use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
-use poolhouse_core::wire::compress::Compressors;
-use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
+use poolhouse_wire::EncodeError;
+use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_wire::compress::Compressors;
+use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
 
 /// What a client remembers. It belongs into a static: `StaticCell<Resources<Sizes<1, 4, 8>>>`, set by `init_with(Resources::new)`.
 pub struct Resources<L: Layout> {

@@ -3,9 +3,9 @@
 use crate::embassy::Random;
 use crate::run::WORKERS;
 use core::time::Duration;
-use poolhouse_core::ConfigError;
 #[cfg(feature = "auth")]
-use poolhouse_core::auth::Credential;
+use poolhouse_auth::Credential;
+use poolhouse_core::ConfigError;
 use poolhouse_core::monitor::{MonitorConfig, MonitorOptions};
 use poolhouse_core::pool::{PoolConfig, PoolOptions};
 use poolhouse_core::selection::ReadPreference;

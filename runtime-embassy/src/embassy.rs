@@ -14,9 +14,9 @@ use embassy_futures::select::{Either, select};
 use embassy_net::{IpAddress, Stack};
 use embassy_time::{TICK_HZ, Timer};
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
-use poolhouse_core::shell::{ConnectError, Locked, NewServer, Runtime};
 use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant};
+use poolhouse_driver::{ConnectError, Locked, NewServer, Runtime};
 
 /// The longest address of a server, in bytes: its name, a colon and its port.
 pub const ADDRESS_BYTES_MAX: usize = 80;

@@ -4,8 +4,8 @@ use core::fmt;
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::TopologyConfigError;
 #[cfg(feature = "auth")]
-use poolhouse_core::wire::AuthError;
-use poolhouse_core::wire::hello::MetadataError;
+use poolhouse_wire::AuthError;
+use poolhouse_wire::hello::MetadataError;
 
 /// A client cannot begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

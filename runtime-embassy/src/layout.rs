@@ -12,8 +12,8 @@ use core::task::Waker;
 use embassy_futures::join::{join, join_array, join3};
 use embassy_futures::select::select_slice;
 use embassy_net::Stack;
-use poolhouse_core::shell::{Hub, Publish};
 use poolhouse_core::{pool, topology};
+use poolhouse_driver::{Hub, Publish};
 
 /// The sizes of a client, fixed when it is built. Sealed: [`Sizes`] is the one layout there is.
 pub trait Layout: sealed::Sealed + Sized + 'static {

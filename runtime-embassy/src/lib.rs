@@ -106,14 +106,18 @@ pub use lock::ExecutorLock;
 #[cfg(feature = "defmt")]
 pub use log::DefmtEvents;
 pub use place::{PlaceRef, ServerRef};
-pub use poolhouse_core;
 #[cfg(feature = "auth")]
-pub use poolhouse_core::auth::{Credential, Mechanism};
+pub use poolhouse_auth;
+#[cfg(feature = "auth")]
+pub use poolhouse_auth::{Credential, Mechanism};
+pub use poolhouse_core;
 pub use poolhouse_core::monitor::{MonitorOptions, ServerMonitoringMode};
 pub use poolhouse_core::pool::PoolOptions;
 pub use poolhouse_core::selection::{ReadMode, ReadPreference, ReadPreferenceOptions};
-pub use poolhouse_core::shell::{CommandOptions, EventRef, ExchangeError, OperationError, Publish};
-pub use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
+pub use poolhouse_driver;
+pub use poolhouse_driver::{CommandOptions, EventRef, ExchangeError, OperationError, Publish};
+pub use poolhouse_wire;
+pub use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 pub use run::{HubRunner, Runner, ServerRunner};
 pub use slot::{Buffer, Socket};
 #[cfg(feature = "tls")]

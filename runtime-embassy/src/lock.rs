@@ -1,7 +1,7 @@
 //! A lock for tasks of one executor.
 
 use core::cell::RefCell;
-use poolhouse_core::shell::{Lock, Locked};
+use poolhouse_driver::{Lock, Locked};
 
 /// A lock that nobody ever waits for: every task of a client runs on one executor, and none awaits while it holds the value. Interrupts stay enabled.
 ///

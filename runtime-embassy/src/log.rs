@@ -3,7 +3,7 @@
 use defmt::{Display2Format, debug};
 use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
-use poolhouse_core::shell::{EventRef, Publish};
+use poolhouse_driver::{EventRef, Publish};
 
 /// Logs each event at level *debug*, as one line: milliseconds since the start, the server's address if it is known, the event's name and what it tells, as
 /// everywhere else. It is given to [`Client::with_events`](crate::Client::with_events), and to [`Sizes`](crate::Sizes) as the type of its events.

@@ -5,8 +5,8 @@ use crate::{Embassy, Layout};
 use core::cell::Cell;
 use core::fmt;
 use core::ops::Deref;
-use poolhouse_core::shell::{Locked, NewServer, Server, ServerState};
 use poolhouse_core::storage::Full;
+use poolhouse_driver::{Locked, NewServer, Server, ServerState};
 
 /// A place for the state of one server.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]

@@ -10,7 +10,7 @@ use core::pin::pin;
 use embassy_futures::join::join5;
 use embassy_net::tcp::{State, TcpSocket};
 use embassy_time::{Duration, Timer, with_timeout};
-use poolhouse_core::shell::{Attendance, Hub};
+use poolhouse_driver::{Attendance, Hub};
 
 /// How many connections of a server are established at once, at most: `maxConnecting` cannot be more.
 pub(crate) const WORKERS: u32 = 2;

@@ -12,9 +12,10 @@ use embassy_net::Stack;
 use embassy_net::tcp::TcpSocket;
 #[cfg(feature = "tls")]
 use embedded_io_async::{ErrorType, Read, Write};
-use poolhouse_core::shell::{self, Locked};
 use poolhouse_core::storage::Full;
-use poolhouse_core::wire::Sink;
+use poolhouse_driver as shell;
+use poolhouse_driver::Locked;
+use poolhouse_wire::Sink;
 
 /// The bytes of one connection, in a static.
 #[allow(unnameable_types, reason = "part of a sealed trait: nothing outside can use it")]

@@ -16,7 +16,7 @@ use core::cell::{Cell, RefCell};
 use core::net::SocketAddr;
 use core::time::Duration;
 use pair::net::{self, Net};
-use poolhouse_embassy::poolhouse_core::shell::{Hub, Subscribers};
+use poolhouse_embassy::poolhouse_driver::{Hub, Subscribers};
 use poolhouse_embassy::{
     Buffers, Client, Embassy, MonitorOptions, Options, PoolOptions, Resources, Runner, ServerMonitoringMode, Sizes,
 };

@@ -20,7 +20,7 @@ use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::client::Platform;
+use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::{Client, ClientOptions, Smol};
 use poolhouse_tests::exchange::{self, Exchange, Socket, median};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};

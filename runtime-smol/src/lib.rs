@@ -25,7 +25,7 @@
 //! }
 //! ```
 //!
-//! A client is the [client](poolhouse_core::client::Client) of `poolhouse-core`, on
+//! A client is the [client](poolhouse_client::Client) of `poolhouse-client`, on
 //! smol's sockets and timers; its background tasks run on smol's global executor; start that
 //! with more threads by the environment variable `SMOL_THREADS`. Its futures are `Send` and may be run by any executor.
 //!
@@ -149,21 +149,24 @@
 //!
 //! # Guides
 //!
-//! - [`observing`](poolhouse_core::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
-//! - [`tuning`](poolhouse_core::guide::tuning): the options that matter, and what happens when they are wrong
-//! - [`forking`](poolhouse_core::guide::forking): fork before the first client
-//! - [`migrating`](poolhouse_core::guide::migrating): from the official driver, from deadpool and bb8
-//! - [`adapter`](poolhouse_core::guide::adapter): the same client on a runtime of your own
+//! - [`observing`](poolhouse_client::guide::observing): events, logs, metrics, snapshots; how to find a leak or a pool that starves
+//! - [`tuning`](poolhouse_client::guide::tuning): the options that matter, and what happens when they are wrong
+//! - [`forking`](poolhouse_client::guide::forking): fork before the first client
+//! - [`migrating`](poolhouse_client::guide::migrating): from the official driver, from deadpool and bb8
+//! - [`adapter`](poolhouse_client::guide::adapter): the same client on a runtime of your own
 #![forbid(unsafe_code)]
 
 mod platform;
 
 pub use platform::Smol;
-pub use poolhouse_core;
+pub use poolhouse_client;
 #[doc(inline)]
-pub use poolhouse_core::client::api::*;
+pub use poolhouse_client::api::*;
+#[cfg(feature = "auth")]
+pub use poolhouse_client::poolhouse_auth;
+pub use poolhouse_client::{poolhouse_core, poolhouse_cql, poolhouse_driver, poolhouse_uri, poolhouse_wire};
 
-/// A MongoDB client on smol: see [`poolhouse_core::client::Client`] for what it does.
+/// A MongoDB client on smol: see [`poolhouse_client::Client`] for what it does.
 ///
 /// # Example
 ///
@@ -194,10 +197,10 @@ pub use poolhouse_core::client::api::*;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
 ///
-/// A process forks before its first client, and before it uses anything else of smol: see the guide [`forking`](poolhouse_core::guide::forking).
-pub type Client = poolhouse_core::client::Client<Smol>;
+/// A process forks before its first client, and before it uses anything else of smol: see the guide [`forking`](poolhouse_client::guide::forking).
+pub type Client = poolhouse_client::Client<Smol>;
 
-/// A connection of a [`Client`] that is checked out: see [`poolhouse_core::client::Connection`].
+/// A connection of a [`Client`] that is checked out: see [`poolhouse_client::Connection`].
 ///
 /// # Example
 ///
@@ -227,9 +230,9 @@ pub type Client = poolhouse_core::client::Client<Smol>;
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
-pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
+pub type Connection<'c> = poolhouse_client::Connection<'c, Smol>;
 
-/// The built-in resolver on smol: see [`poolhouse_core::client::DnsResolver`].
+/// The built-in resolver on smol: see [`poolhouse_client::DnsResolver`].
 ///
 /// [`Client::new`] and [`Client::new_with`] use it for `mongodb+srv://` strings:
 ///
@@ -245,9 +248,9 @@ pub type Connection<'c> = poolhouse_core::client::Connection<'c, Smol>;
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
-pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
+pub type DnsResolver = poolhouse_client::DnsResolver<Smol>;
 
-/// A database of a [`Client`]: see [`poolhouse_core::client::Database`].
+/// A database of a [`Client`]: see [`poolhouse_client::Database`].
 ///
 /// # Example
 ///
@@ -270,9 +273,9 @@ pub type DnsResolver = poolhouse_core::client::DnsResolver<Smol>;
 /// # })?;
 /// # Ok::<(), poolhouse_smol::Error>(())
 /// ```
-pub type Database = poolhouse_core::client::Database<Smol>;
+pub type Database = poolhouse_client::Database<Smol>;
 
-/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_core::client::mux`].
+/// Sessions: requests to the hosts of a Cassandra cluster over multiplexed pools. See [`poolhouse_client::mux`].
 ///
 /// A [`Session`](mux::Session) has a pool for each host. On each of a few connections up to 32,768 requests are in flight; replies come in any order. What is in a
 /// statement's rows is left to whoever asks: a [`Reply`](mux::Reply) is the envelope that the server has sent.
@@ -437,9 +440,9 @@ pub type Database = poolhouse_core::client::Database<Smol>;
 /// ```
 pub mod mux {
     #[doc(inline)]
-    pub use poolhouse_core::client::mux::*;
-    pub use poolhouse_core::wire::cql;
+    pub use poolhouse_client::mux::*;
+    pub use poolhouse_client::poolhouse_cql as cql;
 
-    /// A session with the hosts of a cluster: see [`poolhouse_core::client::mux::Session`].
-    pub type Session = poolhouse_core::client::mux::Session<super::Smol>;
+    /// A session with the hosts of a cluster: see [`poolhouse_client::mux::Session`].
+    pub type Session = poolhouse_client::mux::Session<super::Smol>;
 }

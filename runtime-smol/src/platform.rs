@@ -1,8 +1,8 @@
 //! smol as the client sees it: timers, sockets, tasks.
 
 use core::net::SocketAddr;
-use poolhouse_core::Instant;
-use poolhouse_core::client::{Platform, clock};
+use poolhouse_client::poolhouse_core::Instant;
+use poolhouse_client::{Platform, clock};
 use smol::Async;
 use std::io;
 use std::net::{TcpStream, UdpSocket};

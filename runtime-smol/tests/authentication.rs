@@ -8,13 +8,13 @@ extern crate alloc;
 mod support;
 
 use core::time::Duration;
+use poolhouse_smol::poolhouse_auth::{Credential, ITERATIONS_MAX, Mechanism};
 use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::auth::{Credential, ITERATIONS_MAX, Mechanism};
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
-use poolhouse_smol::poolhouse_core::shell::{LoginFailure, OperationError};
+use poolhouse_smol::poolhouse_driver::{LoginFailure, OperationError};
 #[cfg(feature = "zlib")]
-use poolhouse_smol::poolhouse_core::uri::Compressor;
-use poolhouse_smol::poolhouse_core::wire::AuthError;
+use poolhouse_smol::poolhouse_uri::Compressor;
+use poolhouse_smol::poolhouse_wire::AuthError;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, SetupError};
 #[cfg(feature = "zlib")]
 use poolhouse_tests::fake::ReplyCompression;

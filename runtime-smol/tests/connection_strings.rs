@@ -10,7 +10,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::pin::Pin;
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::dns::{LookupError, Resolver, SrvAnswer};
+use poolhouse_smol::poolhouse_uri::dns::{LookupError, Resolver, SrvAnswer};
 use poolhouse_smol::{Client, ClientOptions, Error};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, Role, ServerState};

@@ -4,8 +4,8 @@ use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{
     CheckOutError, ClosedReason, Pinned, PoolCounts, PoolEvent, PoolState, Usage,
 };
-use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, ObjectId, ServerType};
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{
     Client, ClientOptions, CommandOptions, Connection, Error, Event, Notice, PoolSnapshot, ReadMode, ReadPreference,
     Subscription,

@@ -10,7 +10,7 @@ use core::cell::Cell;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicIsize, Ordering};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::uri::Compressor;
+use poolhouse_smol::poolhouse_uri::Compressor;
 use poolhouse_smol::{Client, ClientOptions, ServerMonitoringMode};
 use poolhouse_tests::fake::{Algorithm, compressed};
 use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};

@@ -12,8 +12,8 @@ use poolhouse_smol::mux::{
     AcquireError, HostOptions, MuxEvent, MuxOptions, RejectionReason, RequestError, RequestOptions, Session,
     SessionOptions,
 };
-use poolhouse_smol::poolhouse_core::client::mux;
-use poolhouse_smol::poolhouse_core::shell::Subscribers;
+use poolhouse_smol::poolhouse_client::mux;
+use poolhouse_smol::poolhouse_driver::Subscribers;
 use poolhouse_tests::contract::hosted::Probe;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Cut, Order, Rule, cell_of};
 use poolhouse_tests::patience::eventually;

@@ -1,7 +1,7 @@
 //! smol as the client sees it, beyond the contract.
 
 use poolhouse_smol::Smol;
-use poolhouse_smol::poolhouse_core::client::Platform;
+use poolhouse_smol::poolhouse_client::Platform;
 use std::net::TcpListener;
 
 #[test]

@@ -4,7 +4,7 @@ extern crate alloc;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Connection, Error, ServerMonitoringMode};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer};
 use poolhouse_tests::patience::eventually;

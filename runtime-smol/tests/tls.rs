@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::{Cause, CertificateFault, ServerType};
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{
     Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, SetupError, TlsError, TlsWarning,
 };

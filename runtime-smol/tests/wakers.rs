@@ -204,6 +204,6 @@ fn security_8_a_waker_whose_clone_calls_the_client_does_not_deadlock() {
     ended.recv_timeout(PATIENCE * 2).expect("no deadlock");
 }
 
-const fn wanted() -> poolhouse_smol::poolhouse_core::shell::Wanted<'static> {
-    poolhouse_smol::poolhouse_core::shell::Wanted::WRITE
+const fn wanted() -> poolhouse_smol::poolhouse_driver::Wanted<'static> {
+    poolhouse_smol::poolhouse_driver::Wanted::WRITE
 }

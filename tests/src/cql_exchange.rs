@@ -4,11 +4,11 @@ use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::Poll;
 use futures_lite::{AsyncRead, AsyncWrite};
-use poolhouse_core::wire::Decoded;
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     Consistency, Direction, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Parameters, Request, Startup, Version,
     decode_header,
 };
+use poolhouse_wire::Decoded;
 
 /// What one read of a session takes in.
 pub const INPUT_BYTES: usize = 32 * 1024;

@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use core::time::Duration;
-//! use poolhouse_core::wire::cql::Version;
+//! use poolhouse_cql::Version;
 //! use poolhouse_tests::cql_server::{Act, CqlClient, CqlServer, CqlServerOptions, Order, Rule};
 //!
 //! # fn main() -> std::io::Result<()> {
@@ -76,9 +76,7 @@ use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use poolhouse_core::wire::cql::{
-    Compression, EVENT_STREAM, EventKind, Limits, Opcode, Outgoing, Version, encode_envelope,
-};
+use poolhouse_cql::{Compression, EVENT_STREAM, EventKind, Limits, Opcode, Outgoing, Version, encode_envelope};
 
 pub use self::client::{CqlClient, CqlReply, broken_by};
 pub use self::rule::{Act, Cut, Order, Part, Rule};

@@ -3,8 +3,8 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 use futures_lite::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use poolhouse_core::client::{Client, ClientOptions, Platform};
-use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
+use poolhouse_client::{Client, ClientOptions, Platform};
+use poolhouse_wire::message::{Limits, Outgoing, encode_command};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 

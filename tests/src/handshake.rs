@@ -3,9 +3,9 @@
 use std::io::{self, Read, Write};
 
 use poolhouse_core::Cause;
-use poolhouse_core::wire::Authenticator;
-use poolhouse_core::wire::handshake::{Established, Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
+use poolhouse_wire::Authenticator;
+use poolhouse_wire::handshake::{Established, Handshake, HandshakeError, Next};
+use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
 
 /// Leads a handshake to its end, reading `read_bytes` at a time.
 ///

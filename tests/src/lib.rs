@@ -44,12 +44,12 @@ struct Readme;
 /// Those of the guides that want an adapter, likewise.
 #[cfg(doctest)]
 mod guide {
-    #[doc = include_str!("../../core/src/guide/adapter.md")]
+    #[doc = include_str!("../../core/client/src/guide/adapter.md")]
     struct Adapter;
-    #[doc = include_str!("../../core/src/guide/migrating.md")]
+    #[doc = include_str!("../../core/client/src/guide/migrating.md")]
     struct Migrating;
-    #[doc = include_str!("../../core/src/guide/observing.md")]
+    #[doc = include_str!("../../core/client/src/guide/observing.md")]
     struct Observing;
-    #[doc = include_str!("../../core/src/guide/tuning.md")]
+    #[doc = include_str!("../../core/client/src/guide/tuning.md")]
     struct Tuning;
 }

@@ -1,9 +1,9 @@
 //! Replies to hello that are made without a message.
 
 use poolhouse_core::TopologyVersion;
-use poolhouse_core::wire::bson::{DocumentWriter, RawArray, RawDocument};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
+use poolhouse_wire::bson::{DocumentWriter, RawArray, RawDocument};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// The part of a reply that a monitor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,23 +5,23 @@
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::time::Duration;
+use poolhouse_client::log::{LogOptions, LogQueue, Logs};
+use poolhouse_client::metrics::PoolMetrics;
 use poolhouse_core::control::Control;
-use poolhouse_core::log::{LogOptions, LogQueue, Logs};
 use poolhouse_core::machine::Machine;
-use poolhouse_core::metrics::PoolMetrics;
 use poolhouse_core::monitor::{Line, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::observe::{EventContext, Tee, Within};
 use poolhouse_core::pool::{
     CheckOut, Claim, Clear, EstablishError, Health, Lease, OnHeap, Pool, PoolAction, PoolEvent, PoolId, PoolOptions,
     WaiterId,
 };
-use poolhouse_core::shell::{EventRef, Publish};
 use poolhouse_core::topology::{self, RoundTrip, Topology, TopologyId, TopologyOptions};
-use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, Unpacked};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::{Limits, Matched};
 use poolhouse_core::{Cause, Instant, Observer};
+use poolhouse_driver::{EventRef, Publish};
 use poolhouse_tests::reply::Lists;
+use poolhouse_wire::compress::{Compressor, Compressors, Packer, Unpacked};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::{Limits, Matched};
 use std::alloc::System;
 
 /// The system's allocator, counting the calls of each thread that ask for memory.

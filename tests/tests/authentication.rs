@@ -4,18 +4,18 @@ use core::time::Duration;
 use std::net::TcpStream;
 
 use bson::doc;
-use poolhouse_core::Cause;
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     AuthError, Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, ITERATIONS_MAX, Mechanism,
 };
-use poolhouse_core::wire::handshake::{Handshake, HandshakeError};
-use poolhouse_core::wire::hello::HandshakeHello;
-use poolhouse_core::wire::{Labels, Phase};
+use poolhouse_core::Cause;
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{BlockingClient, FailPoint, FailPointMode, FakeOptions, FakeServer, FakeUser, ScramLie};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::handshake::{client, shake_hands, with};
 use poolhouse_tests::rng::Rng;
+use poolhouse_wire::handshake::{Handshake, HandshakeError};
+use poolhouse_wire::hello::HandshakeHello;
+use poolhouse_wire::{Labels, Phase};
 
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -6,17 +6,17 @@ use std::net::TcpStream;
 use std::process::ExitCode;
 
 use bson::doc;
-use poolhouse_core::Cause;
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     AuthError, Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, ScramKeys,
 };
-use poolhouse_core::wire::Phase;
-use poolhouse_core::wire::handshake::{Handshake, HandshakeError};
-use poolhouse_core::wire::hello::HandshakeHello;
+use poolhouse_core::Cause;
 use poolhouse_tests::fake::BlockingClient;
 use poolhouse_tests::handshake::{client, shake_hands, with};
 use poolhouse_tests::mongod::{self, Mongod, MongodOptions};
 use poolhouse_tests::suite::Suite;
+use poolhouse_wire::Phase;
+use poolhouse_wire::handshake::{Handshake, HandshakeError};
+use poolhouse_wire::hello::HandshakeHello;
 
 type Outcome = Result<(), Box<dyn Error>>;
 

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::spec;
 use poolhouse_tests::suite::Suite;
+use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 use serde_json::Value;
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;

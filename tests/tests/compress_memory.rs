@@ -7,12 +7,12 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use std::alloc::System;
 
-use poolhouse_core::wire::bson::DocumentWriter;
-use poolhouse_core::wire::compress::{Compressor, Compressors, Packer, UnpackError, Unpacked};
-use poolhouse_core::wire::cql;
-use poolhouse_core::wire::message::{Limits, Outgoing, encode_command};
-use poolhouse_core::wire::{WireError, WireErrorKind};
+use poolhouse_cql as cql;
 use poolhouse_tests::fake::{Algorithm, compressed, compressed_raw};
+use poolhouse_wire::bson::DocumentWriter;
+use poolhouse_wire::compress::{Compressor, Compressors, Packer, UnpackError, Unpacked};
+use poolhouse_wire::message::{Limits, Outgoing, encode_command};
+use poolhouse_wire::{WireError, WireErrorKind};
 
 /// The system's allocator, counting for each thread the calls that ask for memory, the bytes it holds and the most it held.
 struct Counting;

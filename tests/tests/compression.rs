@@ -6,9 +6,9 @@ use core::time::Duration;
 use bson::{Document, doc};
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::CheckOutError;
-use poolhouse_smol::poolhouse_core::shell::{ExchangeError, OperationError};
-use poolhouse_smol::poolhouse_core::wire::compress::Compressor;
-use poolhouse_smol::poolhouse_core::wire::{WireError, WireErrorKind};
+use poolhouse_smol::poolhouse_driver::{ExchangeError, OperationError};
+use poolhouse_smol::poolhouse_wire::compress::Compressor;
+use poolhouse_smol::poolhouse_wire::{WireError, WireErrorKind};
 use poolhouse_smol::{Client, ClientOptions, Error, ServerMonitoringMode};
 use poolhouse_tests::fake::{
     Algorithm, Ended, FailPoint, FailPointMode, FakeOptions, FakeServer, Fault, FaultRule, ReplyCompression,

@@ -4,18 +4,18 @@
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
-use poolhouse_core::shell::{EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
 use poolhouse_core::topology::{OnHeap, SdamEvent, Topology, TopologyId, TopologyOptions};
-use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::compress::{Compressor, Compressors, Packer};
-use poolhouse_core::wire::cql::{Decoder, Direction, Limits as CqlLimits, Version};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, decode_message};
 use poolhouse_core::{Instant, Observer};
+use poolhouse_cql::{Decoder, Direction, Limits as CqlLimits, Version};
+use poolhouse_driver::{EventRef, Notice, Publish, SUBSCRIPTION_BYTES, SUBSCRIPTION_EVENTS, Subscribers};
 use poolhouse_tests::fuzz::TARGETS;
 use poolhouse_tests::hunt::files;
 use poolhouse_tests::reply::Lists;
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::compress::{Compressor, Compressors, Packer};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, decode_message};
 use std::alloc::System;
 use std::path::Path;
 

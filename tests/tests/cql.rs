@@ -17,7 +17,7 @@ mod whole;
 
 use core::time::Duration;
 
-use poolhouse_core::wire::cql::Version;
+use poolhouse_cql::Version;
 use poolhouse_tests::cql_server::{CqlClient, CqlServer, CqlServerOptions};
 pub use poolhouse_tests::patience::PATIENCE;
 

@@ -24,18 +24,18 @@ use std::time::Instant;
 use bson::doc;
 use futures_lite::future::block_on;
 use poolhouse_async_std::AsyncStd;
-use poolhouse_core::client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
-use poolhouse_core::client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
-use poolhouse_core::dns::{LookupError, Resolver, ResolverConfig};
+use poolhouse_client::mux::{HostOptions, MuxOptions, RequestError, Session, SessionOptions};
+use poolhouse_client::{Client, ClientOptions, Connection, DnsResolver, Error, Platform, SetupError};
 use poolhouse_core::monitor::ServerMonitoringMode;
 use poolhouse_core::pool::{PoolCounts, PoolState};
-use poolhouse_core::shell::{ForkReset, OperationError, Wanted};
-use poolhouse_core::wire::cql::Consistency;
+use poolhouse_cql::Consistency;
+use poolhouse_driver::{ForkReset, OperationError, Wanted};
 use poolhouse_smol::Smol;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule, cell_of};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 use poolhouse_tests::suite::Suite;
 use poolhouse_tests::tls::{Folder, Holder, ServerTls, Wanted as Certificate};
+use poolhouse_uri::dns::{LookupError, Resolver, ResolverConfig};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// How long a child may live, and how long a case may take; far beyond what they need.

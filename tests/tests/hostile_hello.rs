@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 use poolhouse_core::topology::{OnHeap, Topology, TopologyId, TopologyOptions, TopologyType};
-use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Instant, ServerId};
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, Role, ServerState};
 use poolhouse_tests::flood::{colliding, honest};
 use poolhouse_tests::reply;
+use poolhouse_wire::hello::HelloReply;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Names of hosts and of tags.

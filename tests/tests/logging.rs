@@ -20,7 +20,7 @@ mod run;
 
 use alloc::sync::Arc;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use poolhouse_core::log::LogOptions;
+use poolhouse_client::log::LogOptions;
 use poolhouse_smol::{Client, ClientOptions};
 use poolhouse_tests::spec;
 use run::Outcome;

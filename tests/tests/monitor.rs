@@ -3,12 +3,12 @@
 use core::time::Duration;
 
 use poolhouse_core::monitor::{CheckOutcome, Line, LineId, Monitor, MonitorAction, MonitorEvent, MonitorOptions};
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::model::monitor::Counts;
 use poolhouse_tests::oracle::monitor::Hosted;
 use poolhouse_tests::reply::CheckReply;
+use poolhouse_wire::message::Matched;
 
 /// splitmix64.
 struct Random(u64);

@@ -9,15 +9,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     AuthError, Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, Nonce, Round, Scram,
 };
-use poolhouse_core::wire::EncodeError;
-use poolhouse_core::wire::bson::{DocumentWriter, RawValue};
-use poolhouse_core::wire::handshake::Next;
-use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use poolhouse_tests::handshake::{client, with};
 use poolhouse_tests::spec::{self, SkipReason};
+use poolhouse_wire::EncodeError;
+use poolhouse_wire::bson::{DocumentWriter, RawValue};
+use poolhouse_wire::handshake::Next;
+use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 use serde_json::Value;
 
 /// The name of the environment variable that names the file.

@@ -10,13 +10,13 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use poolhouse_core::dns::{ResolverConfig, SeedlistError, SrvAnswer, SrvQuestion, SrvRecord};
-use poolhouse_core::uri::{ConnectionString, OptionValue};
 use poolhouse_smol::{DnsResolver, Smol};
 use poolhouse_tests::dns::{DnsServer, Fault, Records};
 use poolhouse_tests::sdam;
 use poolhouse_tests::spec;
 use poolhouse_tests::suite::Suite;
+use poolhouse_uri::dns::{ResolverConfig, SeedlistError, SrvAnswer, SrvQuestion, SrvRecord};
+use poolhouse_uri::{ConnectionString, OptionValue};
 use serde_json::{Map, Value, json};
 
 type Failure = Box<dyn Error + Send + Sync>;

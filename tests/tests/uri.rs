@@ -6,10 +6,10 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use poolhouse_core::uri::{ConnectionString, Credential, HostKind, OptionValue, Pairs};
 use poolhouse_tests::fuzz;
 use poolhouse_tests::spec;
 use poolhouse_tests::suite::Suite;
+use poolhouse_uri::{ConnectionString, Credential, HostKind, OptionValue, Pairs};
 use serde_json::{Map, Value};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;

@@ -1,11 +1,11 @@
 //! The fuzz body of the wire on seeds, on mutations of them, and exhaustively on tiny inputs; and what takes more than
 //! one module of the wire to show.
 
-use poolhouse_core::wire::Decoded;
-use poolhouse_core::wire::WireErrorKind;
-use poolhouse_core::wire::bson::{DocumentWriter, RawDocument, RawValue};
-use poolhouse_core::wire::message::{Exchange, Flags, Limits, Matched, Outgoing, decode_message, encode_message};
 use poolhouse_tests::fuzz;
+use poolhouse_wire::Decoded;
+use poolhouse_wire::WireErrorKind;
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
+use poolhouse_wire::message::{Exchange, Flags, Limits, Matched, Outgoing, decode_message, encode_message};
 
 /// splitmix64.
 struct Random(u64);

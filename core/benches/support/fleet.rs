@@ -5,10 +5,10 @@ use core::time::Duration;
 use poolhouse_core::control::Control;
 use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::topology::{OnHeap, TopologyId, TopologyOptions};
-use poolhouse_core::wire::bson::{DocumentWriter, RawArray, RawDocument};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Instant, ObjectId, ServerId, TopologyVersion};
+use poolhouse_wire::bson::{DocumentWriter, RawArray, RawDocument};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 fn control(seeds: &[&str], mode: ServerMonitoringMode) -> Control<OnHeap> {
     let config = TopologyOptions { seeds, ..TopologyOptions::default() }.validate().expect("valid");
@@ -103,6 +103,8 @@ impl Fleet {
 pub(crate) struct Set {
     control: Control<OnHeap>,
     names: Vec<String>,
+    /// `hosts` of a reply, as BSON: the set whose last member is the 50th name, and the one whose last member is the 51st.
+    lists: [Vec<u8>; 2],
     now: Instant,
     counter: i64,
 }
@@ -113,7 +115,15 @@ impl Set {
         // One more than there are members at a time.
         let names: Vec<String> = (0..51).map(|number| format!("member{number}.example.net:27017")).collect();
         let control = control(&[&names[0]], ServerMonitoringMode::Poll);
-        let mut set = Self { control, names, now: Instant::ORIGIN, counter: 0 };
+        let lists = [49, 50].map(|last| {
+            let mut bytes = Vec::new();
+            let mut hosts = names[..49].iter().chain([&names[last]]);
+            let written =
+                DocumentWriter::write(&mut bytes, |list| hosts.try_for_each(|host| list.str("", host).map(drop)));
+            written.expect("memory");
+            bytes
+        });
+        let mut set = Self { control, names, lists, now: Instant::ORIGIN, counter: 0 };
         for member in 0..50 {
             set.hello(member, 50);
         }
@@ -124,22 +134,19 @@ impl Set {
     fn hello(&mut self, member: usize, last: usize) {
         self.counter += 1;
         self.now = self.now.saturating_add(Duration::from_micros(1));
-        let hosts: Vec<&str> = self.names[..49].iter().chain([&self.names[last - 1]]).map(String::as_str).collect();
-        let server = self.control.topology().find(hosts[member]).expect("a member");
-        let mut bytes = Vec::new();
-        let written =
-            DocumentWriter::write(&mut bytes, |list| hosts.iter().try_for_each(|host| list.str("", host).map(drop)));
-        written.expect("memory");
+        let me = &self.names[if member < 49 { member } else { last - 1 }];
+        let server = self.control.topology().find(me).expect("a member");
+        let hosts = RawDocument::new(&self.lists[last - 50]).expect("it was written");
         let hello = HelloReply {
             is_writable_primary: member == 0,
             secondary: member > 0,
             set_name: Some("rs"),
             set_version: Some(self.counter),
-            me: Some(hosts[member]),
-            primary: Some(hosts[0]),
+            me: Some(me),
+            primary: Some(&self.names[0]),
             max_wire_version: 21,
             topology_version: version(self.counter),
-            hosts: RawArray::from_document(RawDocument::new(&bytes).expect("it was written")),
+            hosts: RawArray::from_document(hosts),
             ..HelloReply::OK
         };
         self.control.handle_app_hello(self.now, server, &hello, &mut ());

@@ -11,14 +11,12 @@ use poolhouse_core::topology::{
     AppErrorKind, CommandError, HandshakePhase, OnHeap, ReplyError, SdamEvent, TopologyConfigError,
     TopologyDescription, TopologyId, TopologyOptions,
 };
-use poolhouse_core::wire::bson::{DocumentWriter, RawDocument};
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::hello::{
-    ClientMetadata, HandshakeHello, HelloKind, HelloReply, MetadataOptions, encode_hello,
-};
-use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, RequestIds, encode_command};
-use poolhouse_core::wire::{EncodeError, Labels};
 use poolhouse_core::{Cause, HostAddress, Instant, Observer};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, HelloKind, HelloReply, MetadataOptions, encode_hello};
+use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Outgoing, RequestIds, encode_command};
+use poolhouse_wire::{EncodeError, Labels};
 use std::collections::HashMap;
 use std::hash::RandomState;
 use std::io::{ErrorKind, Read, Write};

@@ -10,8 +10,8 @@ mod time;
 
 use super::*;
 use crate::monitor::{MonitorOptions, ServerMonitoringMode};
+use crate::replies::texts;
 use crate::topology::{Fixed, OnHeap, SdamEvent, TopologyOptions};
-use crate::wire::hello::tests::texts;
 use crate::{ObjectId, ServerType, TopologyVersion};
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -4,9 +4,9 @@ use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::cause::Cause;
+use crate::Cause;
 use crate::storage::table::Serial;
-use crate::wire::hello::HelloKind;
+use poolhouse_wire::hello::HelloKind;
 
 /// The two connections of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,8 +5,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::Cause;
 use crate::ServerId;
-use crate::cause::Cause;
 
 /// The connection that a heartbeat uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use crate::machine::Stale;
 use crate::monitor::action::{Line, LineId, MonitorAction};
 use crate::time::{Instant, Past};
-use crate::wire::hello::{HelloKind, HelloReply};
+use poolhouse_wire::hello::{HelloKind, HelloReply};
 
 /// What is known of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::config::{ConfigError, millis_of};
+use crate::{config::ConfigError, config::millis_of};
 
 /// minHeartbeatFrequencyMS: the shortest pause between two checks of a server. Fixed (MON-22).
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);

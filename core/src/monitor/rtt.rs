@@ -110,7 +110,7 @@ impl Rtt {
 }
 
 impl Hash for Rtt {
-    /// Times are reported, and decide nothing in a monitor: see [`Past`](crate::time::Past).
+    /// Times are reported, and decide nothing in a monitor: see `Past`.
     fn hash<H: Hasher>(&self, _state: &mut H) {}
 }
 

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::cause::Cause;
+use crate::Cause;
 use crate::machine::Observer;
 use crate::monitor::link::{Conn, Step};
 use crate::monitor::{
@@ -11,8 +11,8 @@ use crate::monitor::{
 };
 use crate::storage::table::Serial;
 use crate::time::Instant;
-use crate::wire::hello::HelloReply;
-use crate::wire::message::Matched;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 impl Monitor {
     /// A fresh name for the next connection of `line`.

@@ -7,7 +7,7 @@ mod streaming;
 mod table;
 
 use super::*;
-use crate::server::ObjectId;
+use crate::ObjectId;
 
 /// What a test looks at in an event; durations in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a multiplexed pool is told before it starts, and may be told later.
 
 use super::streams::IDS_MAX;
-use crate::config::{ConfigError, millis_of};
+use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
 /// How far away a host is, for whoever uses it.

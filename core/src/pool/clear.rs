@@ -108,8 +108,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// What is left after [`Pool::reset_after_fork`] where nobody will return or claim anything: nothing, of the next generation.
-    #[cfg(feature = "async")]
-    pub(crate) fn start_over(&self) -> Self {
+    #[doc(hidden)]
+    pub fn start_over(&self) -> Self {
         let new = Self::new(self.now, self.id, self.config, &mut ());
         Self { generation: super::Generation(self.generation.0 + 1), ..new }
     }

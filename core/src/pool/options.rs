@@ -2,8 +2,8 @@
 //!
 //! Read first: CMAP, "Connection Pool Options" (CMAP-01..10).
 
-use crate::config::{ConfigError, millis_of};
 use crate::time::nanos_of;
+use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
 /// The options of a pool, as the user states them. All pools of a client share them (CMAP-07).
@@ -112,7 +112,8 @@ impl PoolConfig {
     }
 
     /// These options, in the mode of others: what does not change in the life of a pool.
-    pub(crate) const fn in_mode_of(self, other: Self) -> Self {
+    #[doc(hidden)]
+    pub const fn in_mode_of(self, other: Self) -> Self {
         let PoolOptions { load_balanced, background, .. } = other.options;
         Self::of(PoolOptions { load_balanced, background, ..self.options })
     }

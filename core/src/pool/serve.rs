@@ -342,8 +342,8 @@ impl<M: Memory> Pool<M> {
 
     /// The deadline of the waiter that a connection that is being established is bound to; `None` if no waiter is bound, or one without a deadline. The call
     /// first fails every waiter whose deadline has passed; the connection is then bound to the next one.
-    #[cfg(feature = "async")]
-    pub(crate) fn waiter_deadline(
+    #[doc(hidden)]
+    pub fn waiter_deadline(
         &mut self,
         now: Instant,
         conn: ConnId,

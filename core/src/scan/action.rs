@@ -1,8 +1,8 @@
 //! What passes between a scan and its host.
 
-use crate::wire::hello::HelloKind;
 use crate::{Instant, ServerId};
 use core::num::NonZeroU64;
+use poolhouse_wire::hello::HelloKind;
 
 /// Names one connection, and no later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,9 +10,9 @@ use crate::machine::Stale;
 use crate::monitor::{HeartbeatId, MonitorEvent};
 use crate::observe::EventContext;
 use crate::topology::{Memory, RoundTrip};
-use crate::wire::hello::HelloReply;
 use crate::{Cause, Instant, ServerId, ServerType};
 use core::num::NonZeroU64;
+use poolhouse_wire::hello::HelloReply;
 
 /// One check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,8 +2,8 @@
 
 use super::action::{ScanAction, SocketId};
 use crate::monitor::{HeartbeatId, Rtt};
-use crate::wire::hello::{HelloKind, HelloReply};
 use crate::{Instant, ServerId};
+use poolhouse_wire::hello::{HelloKind, HelloReply};
 
 /// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,9 +3,9 @@
 //! Read first: Server Monitoring, "heartbeatFrequencyMS" and "cooldownMS"; Server Selection, "serverSelectionTryOnce" and
 //! "socketCheckIntervalMS".
 
-use crate::config::{ConfigError, millis_of};
 use crate::monitor::{MIN_HEARTBEAT_FREQUENCY, check_connect_timeout};
 use crate::selection::SERVER_SELECTION_TIMEOUT;
+use crate::{config::ConfigError, config::millis_of};
 use core::time::Duration;
 
 /// cooldownMS: how long a server is left alone after a network error. Fixed (MON-58).

@@ -1,14 +1,15 @@
 use super::*;
 use crate::monitor::MonitorEvent;
-use crate::selection::tests::{Lists, hello};
+use crate::replies::Lists;
+use crate::selection::tests::hello;
 use crate::selection::{ReadMode, ReadPreference, SelectionCriteria, SelectionError, SelectionFailure};
 use crate::topology::{CommandError, Fixed, ReplyError, SdamEvent, TopologyOptions};
-use crate::wire::hello::HelloKind;
 use crate::{Observer, ServerType};
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
+use poolhouse_wire::hello::HelloKind;
 
 type Memory = Fixed<8, 16, 64, 2048>;
 

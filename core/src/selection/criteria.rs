@@ -3,8 +3,8 @@
 //! Read first: Server Selection, "Read preference" and "localThresholdMS"; Max Staleness, "API" and "Smallest allowed value for
 //! maxStalenessSeconds".
 
-use crate::config::{ConfigError, millis_of};
 use crate::topology::TopologyType;
+use crate::{config::ConfigError, config::millis_of};
 use core::fmt;
 use core::time::Duration;
 

@@ -207,13 +207,13 @@ impl DetailedSelectionError {
         self.hint.as_deref()
     }
 
-    #[cfg(feature = "async")]
-    pub(crate) fn add_note(&mut self, server: ServerId, note: ServerNote) {
+    #[doc(hidden)]
+    pub fn add_note(&mut self, server: ServerId, note: ServerNote) {
         self.notes.push((server, note));
     }
 
-    #[cfg(feature = "async")]
-    pub(crate) fn add_hint(&mut self, hint: String) {
+    #[doc(hidden)]
+    pub fn add_hint(&mut self, hint: String) {
         self.hint = Some(hint);
     }
 }

@@ -1,14 +1,15 @@
 use super::*;
+#[doc(hidden)]
+use crate::replies::Lists;
 use crate::topology::{
     Fixed, MAX_WIRE_VERSION, RoundTrip, Topology, TopologyId, TopologyOptions, TopologyType, WireMismatch,
 };
-use crate::wire::hello::HelloReply;
-pub(crate) use crate::wire::hello::tests::Lists;
 use crate::{Cause, ConfigError, Instant, ServerId, ServerType};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::time::Duration;
+use poolhouse_wire::hello::HelloReply;
 
 type Memory = Fixed<8, 16, 64, 2048>;
 

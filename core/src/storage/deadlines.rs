@@ -20,8 +20,9 @@ const LEVELS: usize = 11;
 /// No deadline. A deadline at the end of time is none.
 pub(crate) const NEVER: Instant = Instant::MAX;
 
+#[doc(hidden)]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Deadlines<S> {
+pub struct Deadlines<S> {
     /// One for each place that ever had a deadline, and for those before it.
     leaves: S,
     /// The minima, the level above the leaves first, the one of all last.
@@ -33,16 +34,18 @@ pub(crate) struct Deadlines<S> {
 }
 
 impl<S: Store<Instant>> Deadlines<S> {
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn empty() -> Self {
+    pub fn empty() -> Self {
         Self { leaves: S::empty(), minima: S::empty(), room: 0, count: 0 }
     }
 
     /// Adds the deadline of an owner that has none. A deadline at the end of time is none.
     ///
     /// Cost: O(log n), O(1) on average. Allocates when a place is new; an error is possible only then.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
+    pub fn insert(&mut self, owner: u32, at: Instant) -> Result<(), Full> {
         if at == NEVER {
             return Ok(());
         }
@@ -72,8 +75,9 @@ impl<S: Store<Instant>> Deadlines<S> {
     /// Removes the deadline of a owner; false when it has none here.
     ///
     /// Cost: O(log n), O(1) on average.
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn remove(&mut self, owner: u32) {
+    pub fn remove(&mut self, owner: u32) {
         let Some(leaf) = self.leaves.slots_mut().get_mut(owner as usize) else { return };
         if *leaf == NEVER {
             return;
@@ -104,8 +108,9 @@ impl<S: Store<Instant>> Deadlines<S> {
     }
 
     /// The earliest deadline. Cost: O(1).
+    #[doc(hidden)]
     #[inline]
-    pub(crate) fn earliest(&self) -> Option<Instant> {
+    pub fn earliest(&self) -> Option<Instant> {
         self.minima.slots().last().copied().filter(|at| *at != NEVER)
     }
 
@@ -116,7 +121,8 @@ impl<S: Store<Instant>> Deadlines<S> {
     }
 
     /// The owner with the earliest deadline; of equal ones, that with the lowest place. Cost: O(log n).
-    pub(crate) fn first(&self) -> Option<u32> {
+    #[doc(hidden)]
+    pub fn first(&self) -> Option<u32> {
         let at = self.earliest()?;
         let mut levels = [(0, 0); LEVELS];
         let (mut start, mut size, mut count) = (0, self.room, 0);

@@ -1,9 +1,9 @@
 //! What a topology owes its host, and what it is told of an application's errors.
 
 use crate::pool::Clear;
-use crate::wire::handshake::HandshakeError;
 use crate::{Cause, ObjectId, ServerId, TopologyVersion};
 use core::time::Duration;
+use poolhouse_wire::handshake::HandshakeError;
 
 /// The round-trip times that go with a good check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -55,7 +55,7 @@ impl Texts {
         TextsRef { bytes: &self.bytes, slots: &self.slots }
     }
 
-    #[cfg(all(feature = "async", feature = "std"))]
+    #[cfg(feature = "std")]
     fn heap_bytes(&self) -> usize {
         self.bytes.capacity() + self.slots.capacity() * size_of::<TextSlot>()
     }
@@ -182,7 +182,7 @@ impl OwnedTopologyDescription {
     }
 
     /// The bytes of its heap memory, shared parts included.
-    #[cfg(all(feature = "async", feature = "std"))]
+    #[cfg(feature = "std")]
     fn heap_bytes(&self) -> usize {
         let Topology { texts, names, servers, .. } = &*self.shared;
         let lists = names.capacity() * size_of::<TextId>() + servers.capacity() * size_of::<Server>();
@@ -267,7 +267,7 @@ impl OwnedServerDescription {
     }
 
     /// The bytes of its memory.
-    #[cfg(all(feature = "async", feature = "std"))]
+    #[cfg(feature = "std")]
     fn heap_bytes(&self) -> usize {
         size_of::<Self>() + self.texts.heap_bytes() + self.names.capacity() * size_of::<TextId>()
     }
@@ -366,7 +366,8 @@ impl SdamEvent<'_> {
     /// Copies it. The copy shares unchanged parts with the copies before it.
     ///
     /// - `last`: the topology's last description that was copied.
-    pub(crate) fn copy_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
+    #[doc(hidden)]
+    pub fn copy_after(&self, last: &mut Option<OwnedTopologyDescription>) -> OwnedSdamEvent {
         match *self {
             Self::TopologyOpening { topology } => OwnedSdamEvent::TopologyOpening { topology },
             Self::TopologyDescriptionChanged { topology, previous, new } => {
@@ -401,8 +402,9 @@ impl SdamEvent<'_> {
 
 impl OwnedSdamEvent {
     /// The bytes of its heap memory, shared parts included.
-    #[cfg(all(feature = "async", feature = "std"))]
-    pub(crate) fn heap_bytes(&self) -> usize {
+    #[doc(hidden)]
+    #[cfg(feature = "std")]
+    pub fn heap_bytes(&self) -> usize {
         match self {
             Self::TopologyDescriptionChanged { previous, new, .. } => {
                 2 * size_of::<OwnedTopologyDescription>() + previous.heap_bytes() + new.heap_bytes()

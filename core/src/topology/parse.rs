@@ -12,8 +12,8 @@ use crate::Instant;
 use crate::address::Address;
 use crate::storage::{Full, Store};
 use crate::time::Past;
-use crate::wire::hello::HelloReply;
 use core::time::Duration;
+use poolhouse_wire::hello::HelloReply;
 
 /// The longest set name, and the longest tag (its name and its value together), in bytes.
 pub(super) const NAME_BYTES_MAX: u16 = 255;

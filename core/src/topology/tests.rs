@@ -10,7 +10,7 @@ mod table;
 mod update;
 
 use super::*;
-use crate::wire::hello::tests::{Lists, texts};
+use crate::replies::{Lists, texts};
 use crate::{HostAddress, ObjectId, Observer};
 use alloc::format;
 use alloc::string::{String, ToString};

@@ -3,8 +3,8 @@
 
 use core::fmt;
 use core::time::Duration;
-use poolhouse_embassy::poolhouse_core::wire::EncodeError;
-use poolhouse_embassy::poolhouse_core::wire::bson::RawValue;
+use poolhouse_embassy::poolhouse_wire::EncodeError;
+use poolhouse_embassy::poolhouse_wire::bson::RawValue;
 use poolhouse_embassy::{Buffer, Client, CommandOptions, DocumentWriter, Layout, OperationError, RawDocument};
 
 /// Replies to these commands are small. Hello's is larger where the set has many members.

@@ -9,7 +9,7 @@ use core::task::{Context, Poll, Waker};
 use embassy_futures::select::{Either, select};
 use embedded_io_async::{Read, Write};
 use poolhouse_core::Cause;
-use poolhouse_core::shell::Locked;
+use poolhouse_driver::Locked;
 
 use super::options::TlsConfig;
 use super::session::Session;

@@ -4,7 +4,7 @@ use super::net::{Net, run};
 use super::support::{Rig, Small, options, refused, rig};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use poolhouse_embassy::poolhouse_core::wire::AuthError;
+use poolhouse_embassy::poolhouse_wire::AuthError;
 use poolhouse_embassy::{Credential, Mechanism, OperationError, Options, PoolOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer, FakeUser, ScramLie};
 

@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::ServerType;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, PoolState};
-use poolhouse_embassy::poolhouse_core::shell::PoolSnapshot;
 use poolhouse_embassy::poolhouse_core::topology::TopologyType;
+use poolhouse_embassy::poolhouse_driver::PoolSnapshot;
 use poolhouse_embassy::{
     Client, CommandOptions, Layout, MonitorOptions, OperationError, Options, PoolOptions, ReadMode, ReadPreference,
     ServerMonitoringMode, Sizes,

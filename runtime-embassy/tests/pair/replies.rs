@@ -4,8 +4,8 @@ use super::net::{Net, run};
 use super::support::{Rig, Small, document, eventually, options, refused, rig, server};
 use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::pool::{CheckOutError, ClosedReason};
-use poolhouse_embassy::poolhouse_core::wire::WireErrorKind;
 use poolhouse_embassy::poolhouse_core::{Cause, Reason, ServerType};
+use poolhouse_embassy::poolhouse_wire::WireErrorKind;
 use poolhouse_embassy::{ExchangeError, OperationError, Options, PoolOptions};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultRule};
 

@@ -12,8 +12,8 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_embassy::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_embassy::poolhouse_core::pool::{ClosedReason, PoolEvent};
-use poolhouse_embassy::poolhouse_core::shell::{Event, PoolSnapshot};
 use poolhouse_embassy::poolhouse_core::{Cause, Instant, ServerType};
+use poolhouse_embassy::poolhouse_driver::{Event, PoolSnapshot};
 use poolhouse_embassy::{
     Buffers, Client, DocumentWriter, EventRef, Layout, MonitorOptions, OperationError, Options, Publish, RawDocument,
     Resources, Runner, ServerMonitoringMode, Sizes,

@@ -1,6 +1,6 @@
 //! The program itself, which is the same on every runtime: the crate's root has a module `runtime` of names.
 
-use crate::runtime::poolhouse_core::uri::{ConnectionString, UriOptions};
+use crate::runtime::poolhouse_uri::{ConnectionString, UriOptions};
 use crate::runtime::{
     Client, ClientOptions, Error, EventRef, MonitorEvent, Notice, PoolEvent, ServerStatus, block_on, sleep, spawn,
 };

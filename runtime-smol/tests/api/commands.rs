@@ -3,7 +3,7 @@
 use super::support::{client, options, refused, run, sent, server};
 use bson::{Document, RawDocumentBuf, doc};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, CommandOptions, Error, ReadMode, ReadPreference, ReadPreferenceOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode};

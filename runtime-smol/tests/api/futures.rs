@@ -6,7 +6,7 @@ use alloc::task::Wake;
 use bson::doc;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};
-use poolhouse_smol::poolhouse_core::client::{Net, Stream};
+use poolhouse_smol::poolhouse_client::{Net, Stream};
 use poolhouse_smol::{
     Client, ClientOptions, CommandOptions, Connection, Database, Error, OwnedTopologyDescription, ReadMode,
     ReadPreference, Smol, Subscription,

@@ -8,9 +8,9 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
 use poolhouse_smol::poolhouse_core::{Cause, ServerType};
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode, SetupError};
 use poolhouse_tests::fake::{FailPoint, FailPointMode, FakeOptions, FakeServer, ServerState};
 

@@ -7,7 +7,7 @@ use super::support::{
 use alloc::sync::Arc;
 use core::task::{Context, Waker};
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::FakeServer;
 use std::time::Instant;

@@ -4,7 +4,7 @@ use super::support::{PATIENCE, UNASKED, Watch, client, eventually, operation, op
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, Event, PoolSnapshot, ServerMonitoringMode};
 use poolhouse_tests::fake::{FakeServer, Fault, FaultRule};
 use std::time::Instant;

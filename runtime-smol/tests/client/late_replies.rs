@@ -6,7 +6,7 @@ use super::support::{
 };
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event};
 use poolhouse_tests::fake::{Cut, FailPoint, FailPointMode, FakeServer, Fault, FaultRule};
 use std::time::Instant;

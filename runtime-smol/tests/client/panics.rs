@@ -3,10 +3,11 @@
 use super::support::{PATIENCE, Watch, eventually, operation, options, refused, run, server};
 use core::panic::AssertUnwindSafe;
 use poolhouse_smol::Smol;
+use poolhouse_smol::poolhouse_client as client;
+use poolhouse_smol::poolhouse_client::{ClientOptions, Error};
 use poolhouse_smol::poolhouse_core::Cause;
-use poolhouse_smol::poolhouse_core::client::{self, ClientOptions, Error};
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolCounts, PoolState};
-use poolhouse_smol::poolhouse_core::shell::{OperationError, Subscribers};
+use poolhouse_smol::poolhouse_driver::{OperationError, Subscribers};
 use poolhouse_tests::contract::hosted::{Panic, Probe};
 use smol::future::FutureExt;
 

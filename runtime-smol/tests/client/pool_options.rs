@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolCounts};
-use poolhouse_smol::poolhouse_core::shell::{OperationError, Wanted};
+use poolhouse_smol::poolhouse_driver::{OperationError, Wanted};
 use poolhouse_smol::{Client, Error, PoolOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions};
 use poolhouse_tests::fake::{FailPoint, FailPointMode};

@@ -5,9 +5,9 @@ use super::support::{
 };
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, ClosedReason, PoolEvent};
-use poolhouse_smol::poolhouse_core::shell::{ExchangeError, OperationError};
-use poolhouse_smol::poolhouse_core::wire::WireErrorKind;
 use poolhouse_smol::poolhouse_core::{Cause, Reason};
+use poolhouse_smol::poolhouse_driver::{ExchangeError, OperationError};
+use poolhouse_smol::poolhouse_wire::WireErrorKind;
 use poolhouse_smol::{Client, Error};
 use poolhouse_tests::fake::{Cut, FakeServer, Fault, FaultKind, FaultRule};
 use std::time::Instant;

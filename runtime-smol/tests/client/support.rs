@@ -9,7 +9,7 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::Instant as ClientInstant;
 use poolhouse_smol::poolhouse_core::pool::{ClosedReason, PoolEvent};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, ClientOptions, Error, Event, Notice, ServerMonitoringMode, Subscription};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 pub(crate) use poolhouse_tests::patience::{PATIENCE, eventually, refused, run};

@@ -3,7 +3,7 @@
 use super::support::{client, counts_agree, eventually, insert, known, options, ping, refused, sent, set, still_set};
 use core::time::Duration;
 use poolhouse_smol::poolhouse_core::ServerType;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};
 

@@ -8,8 +8,8 @@ use alloc::sync::Arc;
 use poolhouse_smol::poolhouse_core::ServerType;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolEvent};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, SelectionCriteria};
-use poolhouse_smol::poolhouse_core::shell::Wanted;
 use poolhouse_smol::poolhouse_core::topology::OwnedSdamEvent;
+use poolhouse_smol::poolhouse_driver::Wanted;
 use poolhouse_smol::{CommandOptions, Event, ReadPreference};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberConfig, MemberOptions};
 

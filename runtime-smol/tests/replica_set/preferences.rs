@@ -3,7 +3,7 @@
 use super::support::{client, known, options, ping_with, refused, run, sent, still_set};
 use bson::doc;
 use core::time::Duration;
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{CommandOptions, Error, ReadMode, ReadPreference, ReadPreferenceOptions};
 use poolhouse_tests::fake::replica_set::{FakeReplicaSet, FakeReplicaSetOptions, MemberOptions};
 use poolhouse_tests::fake::{FakeOptions, FakeServer};

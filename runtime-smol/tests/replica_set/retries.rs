@@ -5,7 +5,7 @@ use core::time::Duration;
 use poolhouse_smol::poolhouse_core::Cause;
 use poolhouse_smol::poolhouse_core::pool::{CheckOutError, PoolState};
 use poolhouse_smol::poolhouse_core::selection::{ReadMode, ReadPreference};
-use poolhouse_smol::poolhouse_core::shell::OperationError;
+use poolhouse_smol::poolhouse_driver::OperationError;
 use poolhouse_smol::{Client, CommandOptions, Error};
 use poolhouse_tests::fake::replica_set::FakeReplicaSet;
 use poolhouse_tests::fake::{FailPoint, FailPointMode};

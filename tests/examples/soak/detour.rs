@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use poolhouse_smol::Smol;
+use poolhouse_smol::poolhouse_client::Platform;
 use poolhouse_smol::poolhouse_core::Instant;
-use poolhouse_smol::poolhouse_core::client::Platform;
 use std::io;
 use std::path::Path;
 

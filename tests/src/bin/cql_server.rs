@@ -8,7 +8,7 @@ use core::time::Duration;
 use std::io::Read;
 use std::process::ExitCode;
 
-use poolhouse_core::wire::cql::Version;
+use poolhouse_cql::Version;
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Rule};
 
 type Failure = Box<dyn core::error::Error>;

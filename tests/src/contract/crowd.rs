@@ -6,7 +6,7 @@ use crate::patience::eventually;
 use crate::suite::Suite;
 use async_executor::LocalExecutor;
 use core::cell::Cell;
-use poolhouse_core::shell::Wanted;
+use poolhouse_driver::Wanted;
 
 /// As many as a subject is up to, at most.
 pub(super) const TASKS: u32 = 10_000;

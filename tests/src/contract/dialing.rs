@@ -13,10 +13,10 @@ use core::task::Poll;
 use core::time::Duration;
 use embedded_io_async::{Read, Write};
 use futures_lite::FutureExt;
-use poolhouse_core::client::Platform;
-use poolhouse_core::shell::{ConnectError, OperationError, Runtime, Wanted};
+use poolhouse_client::Platform;
 use poolhouse_core::topology::ServerError;
 use poolhouse_core::{Cause, HostAddress};
+use poolhouse_driver::{ConnectError, OperationError, Runtime, Wanted};
 use std::net::TcpListener;
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {

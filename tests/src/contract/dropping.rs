@@ -12,7 +12,7 @@ use core::pin::pin;
 use core::task::{Context, Waker};
 use core::time::Duration;
 use poolhouse_core::Cause;
-use poolhouse_core::shell::{OperationError, Wanted};
+use poolhouse_driver::{OperationError, Wanted};
 
 pub(super) fn add<S: Subject>(suite: Suite) -> Suite {
     let suite = suite

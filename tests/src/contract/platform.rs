@@ -5,7 +5,7 @@ use crate::suite::Suite;
 use core::net::SocketAddr;
 use core::time::Duration;
 use futures_lite::future::poll_once;
-use poolhouse_core::client::Platform;
+use poolhouse_client::Platform;
 use std::net::UdpSocket;
 use std::sync::mpsc::{Sender, channel};
 

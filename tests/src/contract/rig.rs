@@ -15,9 +15,9 @@ use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
 use poolhouse_core::pool::{PoolCounts, PoolState};
 use poolhouse_core::selection::SelectionCriteria;
-use poolhouse_core::shell::{Guard, Hub, OperationError, PoolSnapshot, RetryPolicy, Runtime, Wanted};
-use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::command::CommandReply;
+use poolhouse_driver::{Guard, Hub, OperationError, PoolSnapshot, RetryPolicy, Runtime, Wanted};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::command::CommandReply;
 use std::sync::Mutex;
 use std::time::Instant;
 

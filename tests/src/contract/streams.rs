@@ -13,8 +13,8 @@ use core::time::Duration;
 use embedded_io_async::{Read, Write};
 use futures_lite::FutureExt;
 use futures_lite::future::zip;
-use poolhouse_core::client::Platform;
-use poolhouse_core::shell::Runtime;
+use poolhouse_client::Platform;
+use poolhouse_driver::Runtime;
 use std::thread;
 
 /// How long a write must be pending for the buffers on its way to be full.

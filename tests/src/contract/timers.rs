@@ -8,9 +8,9 @@ use alloc::sync::Arc;
 use core::pin::pin;
 use core::time::Duration;
 use futures_lite::FutureExt;
+use poolhouse_client::{Net, Platform};
 use poolhouse_core::Instant;
-use poolhouse_core::client::{Net, Platform};
-use poolhouse_core::shell::Runtime;
+use poolhouse_driver::Runtime;
 use std::thread;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);

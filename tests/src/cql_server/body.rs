@@ -1,6 +1,6 @@
 //! Bodies of requests, as far as the server looks into them.
 
-use poolhouse_core::wire::cql::Version;
+use poolhouse_cql::Version;
 
 /// What is left of a body. Everything gives `None` when there is not enough left.
 #[derive(Clone, Copy, Debug)]

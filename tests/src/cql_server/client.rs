@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     Compression, Consistency, CqlAuthenticator, CqlError, CqlErrorKind, Decoder, Direction, Encoder, Envelope,
     ErrorCode, Header, Limits, Opcode, Outgoing, Parameters, Password, Request, Response, Startup, Version,
     encode_envelope,

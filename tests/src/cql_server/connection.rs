@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 
 use md5::{Digest, Md5};
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     BodyWriter, Compression, CqlEncodeError, Decoder, Direction, Encoder, Envelope, ErrorCode, Flags, Limits, Opcode,
     Outgoing, Version, encode_envelope,
 };

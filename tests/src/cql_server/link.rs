@@ -9,7 +9,7 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-use poolhouse_core::wire::cql::{Encoder, Version};
+use poolhouse_cql::{Encoder, Version};
 
 use super::rule::{Cut, Order, Part};
 use super::shared::{ConnectionInfo, Shared, Waiting, lock};
@@ -388,7 +388,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Rng) {
 
 /// Damage that well-formed output cannot show.
 mod damage {
-    use poolhouse_core::wire::cql::{CqlEncodeError, Encoder, HEADER_BYTES};
+    use poolhouse_cql::{CqlEncodeError, Encoder, HEADER_BYTES};
     use std::io;
 
     use super::Part;

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-use poolhouse_core::wire::cql::{ErrorCode, Opcode};
+use poolhouse_cql::{ErrorCode, Opcode};
 
 /// A rule: which requests, and what becomes of their replies.
 ///
@@ -11,7 +11,7 @@ use poolhouse_core::wire::cql::{ErrorCode, Opcode};
 ///
 /// ```
 /// use core::time::Duration;
-/// use poolhouse_core::wire::cql::{ErrorCode, Opcode};
+/// use poolhouse_cql::{ErrorCode, Opcode};
 /// use poolhouse_tests::cql_server::{Act, Cut, Order, Rule};
 ///
 /// // The whole server.

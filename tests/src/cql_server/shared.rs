@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use poolhouse_core::wire::cql::{Compression, Opcode, Version};
+use poolhouse_cql::{Compression, Opcode, Version};
 
 use super::CqlServerOptions;
 use super::link::Link;

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use poolhouse_core::wire::cql::{ErrorCode, OutcomeKind, Version};
+use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
 
 use super::tables::{self, Node};
 

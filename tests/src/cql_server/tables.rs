@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 
-use poolhouse_core::wire::cql::{ErrorCode, OutcomeKind, Version};
+use poolhouse_cql::{ErrorCode, OutcomeKind, Version};
 
 use super::statement::{Answer, KEYSPACE};
 

@@ -7,7 +7,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::time;
 
 use poolhouse_core::Instant;
-use poolhouse_core::dns::{Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer};
+use poolhouse_uri::dns::{Answer, Lookup, LookupAction, LookupError, RecordKind, Resolver, ResolverConfig, SrvAnswer};
 
 use crate::rng::Rng;
 

@@ -1,6 +1,6 @@
 use super::*;
 use poolhouse_core::Reason;
-use poolhouse_core::dns::{Answer, LookupError, RecordKind, ResolverConfig, SrvAnswer, SrvRecord};
+use poolhouse_uri::dns::{Answer, LookupError, RecordKind, ResolverConfig, SrvAnswer, SrvRecord};
 
 const NAME: &str = "_mongodb._tcp.x.test.build.10gen.cc";
 

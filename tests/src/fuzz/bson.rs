@@ -1,7 +1,7 @@
 //! Arbitrary bytes as documents, against the bson crate value by value.
 
 use bson::RawBsonRef;
-use poolhouse_core::wire::bson::{DEPTH_MAX, RawDocument, RawValue};
+use poolhouse_wire::bson::{DEPTH_MAX, RawDocument, RawValue};
 
 use super::wire::{document, framed};
 

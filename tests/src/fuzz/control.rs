@@ -15,9 +15,9 @@ use poolhouse_core::topology::{
     AppError, AppErrorKind, CommandError, Fixed, HandshakePhase, Memory, OnHeap, PoolCommand, ReplyError, ServerError,
     TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, TopologyVersion};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// Who may be named, and names that are none.
 const HOSTS: [&str; 8] = ["a:1", "b:1", "C:1", "d:27017", "e", "/tmp/f.sock", "bad:0", ""];

@@ -5,18 +5,18 @@
 use std::sync::OnceLock;
 
 use bson::{Document, doc};
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, ITERATIONS_MIN, Mechanism, Nonce, ScramKeys,
     ScramMechanism,
 };
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::handshake::{Established, Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::HandshakeHello;
-use poolhouse_core::wire::message::{
+use poolhouse_core::{Cause, ServerType};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::handshake::{Established, Handshake, HandshakeError, Next};
+use poolhouse_wire::hello::HandshakeHello;
+use poolhouse_wire::message::{
     Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, OP_MSG, Outgoing, decode_message, encode_command,
 };
-use poolhouse_core::wire::{WireError, WireErrorKind};
-use poolhouse_core::{Cause, ServerType};
+use poolhouse_wire::{WireError, WireErrorKind};
 
 use super::wire::framed;
 use crate::fake::auth::Auth;

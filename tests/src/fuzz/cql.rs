@@ -1,12 +1,12 @@
 //! Arbitrary bytes as what a Cassandra server says: on a connection, and while hands are shaken.
 
 use flate2::Crc;
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     Compression, CqlAuthenticator, CqlError, CqlErrorKind, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions,
     CqlNext, Decoder, Direction, Encoder, Envelope, HEADER_BYTES, Header, Limits, Opcode, Outgoing, Password, Response,
     SEGMENT_PAYLOAD_BYTES_MAX, Version, decode_header, encode_envelope,
 };
-use poolhouse_core::wire::{Decoded, Unauthenticated};
+use poolhouse_wire::{Decoded, Unauthenticated};
 
 /// Small enough to be exceeded by little input.
 const LIMITS: Limits = Limits { body_bytes_max: 64 * 1024 };

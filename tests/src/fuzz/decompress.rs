@@ -1,10 +1,10 @@
 //! Arbitrary bytes as compressed messages of a server.
 
-use poolhouse_core::wire::compress::{
+use poolhouse_wire::compress::{
     COMPRESSED_HEADER_BYTES, Compressor, Compressors, OP_COMPRESSED, Packer, UnpackError, Unpacked, decode_compressed,
     is_compressible,
 };
-use poolhouse_core::wire::message::{
+use poolhouse_wire::message::{
     Decoded, HEADER_BYTES, Header, Limits, OP_MSG, Outgoing, decode_message, encode_command,
 };
 

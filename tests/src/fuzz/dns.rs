@@ -4,12 +4,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 
 use poolhouse_core::Instant;
-use poolhouse_core::dns::{
+use poolhouse_core::topology::TopologyType;
+use poolhouse_uri::dns::{
     Answer, Lookup, LookupAction, LookupError, RecordKind, ResolverConfig, SrvAnswer, SrvPoll, SrvQuestion,
     hosts_addresses,
 };
-use poolhouse_core::topology::TopologyType;
-use poolhouse_core::uri::{ConnectionString, Host, Scheme};
+use poolhouse_uri::{ConnectionString, Host, Scheme};
 
 use crate::choices::{Bytes, Choices};
 

@@ -6,9 +6,9 @@ use bson::{RawBsonRef, RawDocument as Theirs};
 use poolhouse_core::topology::{
     Fixed, Memory, OnHeap, Topology, TopologyAction, TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Instant, ServerType};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::hello::HelloReply;
 
 use super::wire::framed;
 

@@ -1,6 +1,6 @@
 //! Length prefixes put right after bytes were changed at random: without that, hardly any change gets past the first length that it has made wrong.
 
-use poolhouse_core::wire::message::{HEADER_BYTES, OP_MSG};
+use poolhouse_wire::message::{HEADER_BYTES, OP_MSG};
 
 /// Deeper than this nothing is put right.
 const DEPTH_MAX: usize = 40;

@@ -6,13 +6,13 @@ use core::time::Duration;
 use poolhouse_core::control::Control;
 use poolhouse_core::monitor::{HelloKind, Line, LineId, MonitorAction, MonitorOptions, ServerMonitoringMode};
 use poolhouse_core::topology::{Fixed, TopologyId, TopologyOptions};
-use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::hello::{HandshakeHello, HelloReply, encode_hello};
-use poolhouse_core::wire::message::{
+use poolhouse_core::{Cause, Instant, ServerId};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::hello::{HandshakeHello, HelloReply, encode_hello};
+use poolhouse_wire::message::{
     Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, Matched, OP_MSG, RequestIds, decode_message,
 };
-use poolhouse_core::wire::{WireError, WireErrorKind};
-use poolhouse_core::{Cause, Instant, ServerId};
+use poolhouse_wire::{WireError, WireErrorKind};
 
 use super::wire::framed;
 use crate::world::log::Log;

@@ -1,12 +1,12 @@
 //! Arbitrary bytes as a server's part of an authentication.
 
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, ITERATIONS_PER_STEP, Mechanism, Nonce, Scram,
     ScramMechanism,
 };
-use poolhouse_core::wire::bson::RawDocument;
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::{AuthError, Authenticator, Round};
+use poolhouse_wire::bson::RawDocument;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::{AuthError, Authenticator, Round};
 
 /// The nonce of all conversations.
 const NONCE: &str = "rOprNGfwEbeRWgbNEkqO";

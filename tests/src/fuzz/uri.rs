@@ -3,7 +3,7 @@
 use core::fmt::Write;
 
 use poolhouse_core::topology::TopologyOptions;
-use poolhouse_core::uri::{ConnectionString, Host, Scheme};
+use poolhouse_uri::{ConnectionString, Host, Scheme};
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,15 @@
-//! Arbitrary bytes as everything that `poolhouse_core::wire` decodes.
+//! Arbitrary bytes as everything that `poolhouse_wire` decodes.
 
 use poolhouse_core::ObjectId;
-use poolhouse_core::wire::bson::{DocumentWriter, RawDocument, RawValue};
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::handshake::{Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::{ClientMetadata, HandshakeHello, HelloReply, MetadataOptions};
-use poolhouse_core::wire::message::{
+use poolhouse_wire::bson::{DocumentWriter, RawDocument, RawValue};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::handshake::{Handshake, HandshakeError, Next};
+use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, HelloReply, MetadataOptions};
+use poolhouse_wire::message::{
     Decoded, Exchange, Flags, HEADER_BYTES, Header, Limits, Matched, Message, OP_MSG, Outgoing, decode_message,
     encode_message,
 };
-use poolhouse_core::wire::{EncodeError, WireError, WireErrorKind};
+use poolhouse_wire::{EncodeError, WireError, WireErrorKind};
 
 /// Inputs up to this length are cut at every byte, longer ones at so many places.
 const CUTS_MAX: usize = 256;

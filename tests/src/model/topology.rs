@@ -6,8 +6,8 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::reply::Lists;
 use poolhouse_core::topology::{MAX_WIRE_VERSION, MIN_WIRE_VERSION, TopologyType};
-use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{Cause, CertificateFault, ObjectId, ServerType, TopologyVersion};
+use poolhouse_wire::hello::HelloReply;
 
 /// A reply to a hello, with texts of its own. Addresses are as in the normal form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use super::{Checks, Violation};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, CheckOutFailedReason, ClosedReason, PoolOptions};
-use poolhouse_core::shell::{self, EventRef, Notice, Subscribers, Subscription};
 use poolhouse_core::{Cause, Instant};
+use poolhouse_driver as shell;
+use poolhouse_driver::{EventRef, Notice, Subscribers, Subscription};
 use serde_json::{Value, json};
 
 /// What is kept until it is looked at: more than a case tells.

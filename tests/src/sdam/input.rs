@@ -2,8 +2,8 @@
 
 use crate::reply::Lists;
 use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
-use poolhouse_core::wire::hello::HelloReply;
 use poolhouse_core::{ObjectId, TopologyVersion};
+use poolhouse_wire::hello::HelloReply;
 use serde_json::Value;
 
 /// The lists of a reply, read from its JSON.

@@ -12,9 +12,9 @@ use poolhouse_core::sim::begin_near_end;
 use poolhouse_core::topology::{
     AppError, AppErrorKind, Fixed, HandshakePhase, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, ObjectId, ServerId, ServerType};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// With room for two servers and one that is being replaced.
 type Memory = Fixed<3, 4, 10, 96>;

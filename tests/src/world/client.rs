@@ -18,11 +18,11 @@ use poolhouse_core::pool::{
 use poolhouse_core::topology::{
     AppError, AppErrorKind, HandshakePhase, OnHeap, PoolCommand, ServerError, TopologyId, TopologyOptions, TopologyType,
 };
-use poolhouse_core::wire::Labels;
-use poolhouse_core::wire::handshake::HandshakeError;
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Machine, ServerId, Stale};
+use poolhouse_wire::Labels;
+use poolhouse_wire::handshake::HandshakeError;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// What the client wants of the network.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use super::plan::MS;
 use crate::choices::Choices;
 use crate::oracle::pool::Bounded;
 use poolhouse_core::Cause;
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 impl<M: Bounded> World<'_, M> {
     pub(super) fn jump_forward(&mut self) {

@@ -9,16 +9,16 @@ use crate::choices::Choices;
 use crate::handshake;
 use crate::oracle::pool::Bounded;
 use core::time::Duration;
-use poolhouse_core::auth::{
+use poolhouse_auth::{
     Authentication, AuthenticationOptions, Credential, ENTROPY_BYTES, Mechanism, ScramKeys, ScramMechanism,
 };
 use poolhouse_core::monitor::{HelloKind, LineId};
 use poolhouse_core::pool::ConnId;
-use poolhouse_core::wire::Phase;
-use poolhouse_core::wire::handshake::{Handshake, HandshakeError, Next};
-use poolhouse_core::wire::hello::{ClientMetadata, HandshakeHello, HelloReply, encode_hello};
-use poolhouse_core::wire::message::{Decoded, Limits};
 use poolhouse_core::{Cause, CertificateFault, ServerId};
+use poolhouse_wire::Phase;
+use poolhouse_wire::handshake::{Handshake, HandshakeError, Next};
+use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, HelloReply, encode_hello};
+use poolhouse_wire::message::{Decoded, Limits};
 use std::sync::LazyLock;
 
 /// Who calls.

@@ -2,12 +2,12 @@
 
 use super::truth::Version;
 use alloc::collections::{BTreeMap, VecDeque};
-use poolhouse_core::auth::Authentication;
+use poolhouse_auth::Authentication;
 use poolhouse_core::monitor::LineId;
 use poolhouse_core::pool::ConnId;
-use poolhouse_core::wire::handshake::Handshake;
-use poolhouse_core::wire::message::{Exchange, Limits, RequestIds};
 use poolhouse_core::{Cause, ServerId};
+use poolhouse_wire::handshake::Handshake;
+use poolhouse_wire::message::{Exchange, Limits, RequestIds};
 
 /// What happens at an instant.
 #[derive(Debug)]

@@ -9,9 +9,9 @@ use crate::choices::Choices;
 use crate::oracle::pool::Bounded;
 use poolhouse_core::pool::{CheckOut, CheckOutError, Claim, ConnId, Health, Lease, PoolState, WaiterId};
 use poolhouse_core::topology::{AppErrorKind, CommandError, ReplyError};
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::message::{Decoded, Flags, Limits, Outgoing, encode_command, encode_message};
 use poolhouse_core::{Cause, ServerId};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::message::{Decoded, Flags, Limits, Outgoing, encode_command, encode_message};
 
 #[derive(Debug)]
 pub(super) struct Task {
@@ -357,7 +357,7 @@ fn insert(
     outgoing: Outgoing,
     limits: &Limits,
     number: i64,
-) -> Result<usize, poolhouse_core::wire::EncodeError> {
+) -> Result<usize, poolhouse_wire::EncodeError> {
     let is_acknowledged = !outgoing.flags.contains(Flags::MORE_TO_COME);
     encode_message(bytes, outgoing, limits, |message| {
         message.body(|body| {

@@ -1,7 +1,7 @@
 //! What rules do to replies.
 
 use core::time::Duration;
-use poolhouse_core::wire::cql::{Compression, CqlErrorKind, ErrorCode, Opcode, Request, Version};
+use poolhouse_cql::{Compression, CqlErrorKind, ErrorCode, Opcode, Request, Version};
 use poolhouse_tests::cql_server::{Act, CqlClient, CqlServer, Cut, Order, Part, Rule, broken_by};
 use std::io;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! Up to the first statement.
 
 use core::net::SocketAddr;
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     Compression, CqlEstablished, CqlHandshake, CqlHandshakeOptions, CqlNext, Envelope, ErrorCode, EventKind, Opcode,
     Password, Request, Response, Version,
 };
@@ -168,7 +168,7 @@ fn startup_that_is_refused_or_never_answered_can_be_repeated() {
         let mut client = open(&server, version);
         let error = refused(client.startup(None, None));
         assert!(error.to_string().contains("is bootstrapping") && error.to_string().contains("not yet"), "{error}");
-        let startup = poolhouse_core::wire::cql::Startup::default();
+        let startup = poolhouse_cql::Startup::default();
         client.request(6, &Request::Startup(startup)).expect("connected");
         assert!(server.wait_until(PATIENCE, |server| server.struck(lost) == 1));
         assert!(client.is_silent_for(SILENCE).expect("connected"));
@@ -203,7 +203,7 @@ fn supported_can_be_nonsense() {
 
 #[test]
 fn events_go_to_those_who_have_registered() {
-    use poolhouse_core::wire::cql::{EVENT_STREAM, Event};
+    use poolhouse_cql::{EVENT_STREAM, Event};
     use poolhouse_tests::cql_server::Push;
 
     for version in VERSIONS {

@@ -2,7 +2,7 @@
 //!
 //! `POOLHOUSE_CQL_PYTHON=$(tests/scripts/cql-client) cargo test -p poolhouse-tests --test cql`
 
-use poolhouse_core::wire::cql::{Opcode, Version};
+use poolhouse_cql::{Opcode, Version};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
 use std::io::Write;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Statements, and what is counted of them.
 
-use poolhouse_core::wire::cql::{
+use poolhouse_cql::{
     Compression, Consistency, Envelope, ErrorCode, Limits, Opcode, Outcome, OutcomeKind, Outgoing, Parameters, Request,
     Response, Value, Version, encode_envelope,
 };

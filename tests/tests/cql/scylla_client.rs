@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 use core::future::Future;
-use poolhouse_core::wire::cql::{ErrorCode, Opcode, Version};
+use poolhouse_cql::{ErrorCode, Opcode, Version};
 use poolhouse_tests::cql_server::{Act, CqlServer, CqlServerOptions, Order, Rule};
 use scylla::client::Compression;
 use scylla::client::session::Session;

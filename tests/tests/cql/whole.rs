@@ -1,6 +1,6 @@
 //! What happens to the whole server.
 
-use poolhouse_core::wire::cql::Version;
+use poolhouse_cql::Version;
 use poolhouse_tests::cql_server::{Act, CqlClient, CqlServer, CqlServerOptions, Cut, Order, Rule};
 use std::io;
 

@@ -10,16 +10,16 @@ use core::time::Duration;
 use embedded_io_async::{ErrorKind, ErrorType, Read, Write};
 use poolhouse_core::monitor::MonitorOptions;
 use poolhouse_core::pool::{Fixed, PoolCounts, PoolOptions, PoolState};
-use poolhouse_core::shell::{
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::{self, TopologyOptions};
+use poolhouse_core::{Cause, HostAddress, Instant};
+use poolhouse_driver::{
     ConnectError, Guard, Hub, HubConfig, Lock, Locked, NewServer, OperationError, Runtime, Server, ServerState,
     Subscribers, Wanted,
 };
-use poolhouse_core::storage::Full;
-use poolhouse_core::topology::{self, TopologyOptions};
-use poolhouse_core::wire::compress::Compressors;
-use poolhouse_core::wire::hello::{ClientMetadata, MetadataOptions};
-use poolhouse_core::wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
-use poolhouse_core::{Cause, HostAddress, Instant};
+use poolhouse_wire::compress::Compressors;
+use poolhouse_wire::hello::{ClientMetadata, MetadataOptions};
+use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
 
 /// How often the time may be moved on.
 const MOVES_MAX: usize = 1_000;

@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 use core::time::Duration;
 use poolhouse_core::pool::{CheckOutError, PoolCounts, PoolOptions};
-use poolhouse_core::shell::{OperationError, Runtime as _};
+use poolhouse_driver::{OperationError, Runtime as _};
 
 const SECOND: Duration = Duration::from_secs(1);
 

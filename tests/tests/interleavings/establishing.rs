@@ -4,7 +4,7 @@ use super::bench::{Bench, Client};
 use super::model::{Depth, explore, join, task};
 use poolhouse_core::Cause;
 use poolhouse_core::pool::{CheckOutError, PoolCounts};
-use poolhouse_core::shell::OperationError;
+use poolhouse_driver::OperationError;
 
 async fn check_out(client: Client) -> Result<(), OperationError> {
     client.check_out().await.map(drop)
@@ -55,7 +55,7 @@ fn a_pool_that_is_warmed_up_is_filled() {
         let worker = task(client.worker());
         let warmer = client.clone();
         let warmer = task(async move {
-            let wanted = poolhouse_core::shell::Wanted::WRITE;
+            let wanted = poolhouse_driver::Wanted::WRITE;
             warmer.hub.warm_up(&wanted, Some(1), None).await
         });
         let other = task(check_out(client.clone()));

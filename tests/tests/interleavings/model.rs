@@ -9,7 +9,7 @@ use core::mem::ManuallyDrop;
 use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
-use poolhouse_core::shell::{Lock, Locked};
+use poolhouse_driver::{Lock, Locked};
 
 /// Which orders are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

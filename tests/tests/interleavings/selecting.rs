@@ -4,7 +4,7 @@ use super::bench::{Bench, Client, Role};
 use super::model::{Depth, explore, join, task};
 use alloc::sync::Arc;
 use core::time::Duration;
-use poolhouse_core::shell::Wanted;
+use poolhouse_driver::Wanted;
 
 #[test]
 fn a_task_has_the_server_that_a_check_finds() {

@@ -4,7 +4,7 @@ use super::model::Turnstile;
 use alloc::collections::BTreeMap;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
-use poolhouse_core::shell::{Lock, Locked};
+use poolhouse_driver::{Lock, Locked};
 
 /// Those who sleep, and who moves the time on.
 pub(crate) struct Sleepers(Turnstile<State>);

@@ -5,7 +5,7 @@ use super::deployment::{Deployment, PATIENCE};
 use super::matching;
 use bson::{Bson, Document};
 use core::time::Duration;
-use poolhouse_core::log::LogOptions;
+use poolhouse_client::log::LogOptions;
 use poolhouse_core::monitor::MonitorEvent;
 use poolhouse_smol::{Client, ClientOptions, Event, Notice, Subscription};
 use serde_json::Value;

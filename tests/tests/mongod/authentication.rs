@@ -9,11 +9,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use crate::runtime::poolhouse_auth::{Credential, Mechanism};
 use crate::runtime::poolhouse_core::Cause;
-use crate::runtime::poolhouse_core::auth::{Credential, Mechanism};
 use crate::runtime::poolhouse_core::pool::CheckOutError;
-use crate::runtime::poolhouse_core::shell::OperationError;
-use crate::runtime::poolhouse_core::wire::AuthError;
+use crate::runtime::poolhouse_driver::OperationError;
+use crate::runtime::poolhouse_wire::AuthError;
 use crate::runtime::{Client, ClientOptions, CommandOptions, Error, ServerMonitoringMode, sleep};
 use bson::{Document, doc};
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};

@@ -1,7 +1,7 @@
 //! Compression against a real server, whose own counters are the witness.
 
 use super::{Outcome, PATIENCE, start};
-use crate::runtime::poolhouse_core::wire::compress::{Compressor, Compressors};
+use crate::runtime::poolhouse_wire::compress::{Compressor, Compressors};
 use crate::runtime::{Client, ClientOptions};
 use bson::{Document, doc};
 use poolhouse_tests::mongod::{Mongod, MongodError};

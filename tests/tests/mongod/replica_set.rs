@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use crate::runtime::poolhouse_client::Platform;
 use crate::runtime::poolhouse_core::ServerType;
-use crate::runtime::poolhouse_core::client::Platform;
 use crate::runtime::{Client, ClientOptions, CommandOptions, Error, Runtime, Task, sleep, spawn, unblock};
 use bson::doc;
 use poolhouse_tests::mongod::{MongodOptions, MongodReplicaSet, MongodReplicaSetOptions};

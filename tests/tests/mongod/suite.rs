@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use crate::runtime::poolhouse_core::monitor::MonitorEvent;
 use crate::runtime::poolhouse_core::pool::{CheckOutError, PoolEvent, PoolState};
-use crate::runtime::poolhouse_core::shell::OperationError;
 use crate::runtime::poolhouse_core::{Cause, ServerType};
+use crate::runtime::poolhouse_driver::OperationError;
 use crate::runtime::{
     Client, ClientOptions, Connection, Error, Event, Notice, ServerMonitoringMode, Subscription, Task, block_on, sleep,
     spawn,

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::runtime::poolhouse_core::monitor::MonitorEvent;
 use crate::runtime::poolhouse_core::pool::CheckOutError;
-use crate::runtime::poolhouse_core::shell::OperationError;
 use crate::runtime::poolhouse_core::{Cause, CertificateFault, ServerType};
+use crate::runtime::poolhouse_driver::OperationError;
 use crate::runtime::{Client, ClientOptions, Error, Event, sleep, unblock};
 use bson::doc;
 use poolhouse_tests::mongod::{

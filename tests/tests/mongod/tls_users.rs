@@ -2,10 +2,10 @@
 
 use core::time::Duration;
 
+use crate::runtime::poolhouse_auth::{Credential, Mechanism, ScramMechanism};
 use crate::runtime::poolhouse_core::ServerType;
-use crate::runtime::poolhouse_core::auth::{Credential, Mechanism, ScramMechanism};
-use crate::runtime::poolhouse_core::shell::OperationError;
-use crate::runtime::poolhouse_core::wire::AuthError;
+use crate::runtime::poolhouse_driver::OperationError;
+use crate::runtime::poolhouse_wire::AuthError;
 use crate::runtime::{Client, ClientOptions, Error, ReadMode, ReadPreference, ServerStatus, unblock};
 use bson::doc;
 use poolhouse_tests::mongod::{MongodError, MongodReplicaSet};

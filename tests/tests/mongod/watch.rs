@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::runtime::poolhouse_core::client::Platform;
+use crate::runtime::poolhouse_client::Platform;
 use crate::runtime::{Runtime, unblock};
 use poolhouse_tests::figures;
 use poolhouse_tests::mongod::{Mongod, MongodOptions, MongodReplicaSet};

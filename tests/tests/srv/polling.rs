@@ -5,10 +5,10 @@ use core::time::Duration;
 
 use futures_lite::future::block_on;
 use poolhouse_core::Instant;
-use poolhouse_core::dns::{Resolver, SrvPoll, SrvQuestion};
 use poolhouse_core::topology::TopologyType;
-use poolhouse_core::uri::ConnectionString;
 use poolhouse_tests::dns::{BlockingResolver, DnsServer, Fault, Records};
+use poolhouse_uri::ConnectionString;
+use poolhouse_uri::dns::{Resolver, SrvPoll, SrvQuestion};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
 const NAME: &str = "_mongodb._tcp.test1.test.build.10gen.cc";

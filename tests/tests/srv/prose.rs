@@ -1,9 +1,9 @@
 //! What Initial DNS Seedlist Discovery describes in words: "Prose Tests".
 
 use futures_lite::future::block_on;
-use poolhouse_core::dns::{LookupError, SeedlistError, SrvQuestion};
-use poolhouse_core::uri::ConnectionString;
 use poolhouse_tests::dns::{BlockingResolver, DnsServer, Fault, Records};
+use poolhouse_uri::ConnectionString;
+use poolhouse_uri::dns::{LookupError, SeedlistError, SrvQuestion};
 
 /// What a string comes to when its name has this one host.
 fn resolve(host: &str, target: &str) -> Result<ConnectionString, SeedlistError> {

@@ -311,7 +311,6 @@ fn place_of_a_server_that_goes_is_not_taken_in_the_same_step() {
 }
 
 /// Whoever looks only at the places that were touched finds every line that owes something, and every server that ended.
-#[cfg(feature = "async")]
 #[test]
 fn whatever_owes_something_new_is_at_a_place_that_was_touched() {
     let mut rig: Rig = open_with(TopologyOptions { seeds: &["a", "b", "c"], ..TopologyOptions::default() }, POLLING);

@@ -1,10 +1,10 @@
 use super::super::{OnHeap, Topology, TopologyOptions};
 use super::*;
-use crate::wire::hello::HelloReply;
-use crate::wire::hello::tests::{pairs, texts};
+use crate::replies::{pairs, texts};
 use crate::{Instant, Observer};
 use alloc::format;
 use alloc::string::ToString;
+use poolhouse_wire::hello::HelloReply;
 
 /// Owned copies of events, as a queue of events keeps them.
 #[derive(Default)]

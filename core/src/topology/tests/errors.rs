@@ -3,10 +3,10 @@
 use super::*;
 use crate::CertificateFault;
 use crate::pool::Clear;
-use crate::wire::Phase;
-use crate::wire::handshake::HandshakeError;
 use AppErrorKind::{Command, Network, NetworkTimeout, Other};
 use HandshakePhase::{After, Before};
+use poolhouse_wire::Phase;
+use poolhouse_wire::handshake::HandshakeError;
 
 const ALL: Option<Clear> = Some(Clear::All { interrupt_in_use_connections: false });
 

@@ -1,7 +1,7 @@
 //! Options, addresses, descriptions.
 
 use super::*;
-use crate::wire::hello::tests::pairs;
+use crate::replies::pairs;
 
 /// SDAM-05, SDAM-07
 #[test]

@@ -40,8 +40,7 @@ pub(crate) fn start(
         ConstStaticCell::new(TlsBuffers::new());
     static TLS: StaticCell<TlsConfig> = StaticCell::new();
     let Some(authorities) = authority(plan.authority) else { fail(&"ca is not in base64") };
-    let tls = match TlsOptions::new(authorities, || host::unix_time().as_secs()).max_fragment(FRAGMENT).validate()
-    {
+    let tls = match TlsOptions::new(authorities, || host::unix_time().as_secs()).max_fragment(FRAGMENT).validate() {
         Ok(tls) => TLS.init(tls),
         Err(error) => fail(&error),
     };

@@ -122,9 +122,8 @@ mod encryption {
     const SEND: usize = 1152;
     const PIECE: usize = 512;
 
-    static TLS: TlsConfig = TlsOptions::new(&[&[0x30, 0]], || host::unix_time().as_secs())
-        .max_fragment(MaxFragment::Bytes4096)
-        .build();
+    static TLS: TlsConfig =
+        TlsOptions::new(&[&[0x30, 0]], || host::unix_time().as_secs()).max_fragment(MaxFragment::Bytes4096).build();
 
     #[embassy_executor::task(pool_size = Small::SOCKETS)]
     async fn sessions(sessions: TlsSessions<RECEIVE, SEND, PIECE>) -> ! {

@@ -7,16 +7,15 @@ use poolhouse_core::monitor::{
     CheckOutcome, HelloKind, Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorOptions,
 };
 use poolhouse_core::pool::{
-    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions, PoolState,
+    CheckOut, Claim, Clear, ConnId, EstablishError, Fixed, Health, Lease, Pool, PoolConfig, PoolId, PoolOptions,
+    PoolState,
 };
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::handshake::{Handshake, Next};
-use poolhouse_core::wire::hello::{
-    ClientMetadata, HandshakeHello, HelloExchange, MetadataOptions,
-};
-use poolhouse_core::wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
-use poolhouse_core::wire::{Authenticator, Sink, SliceSink};
 use poolhouse_core::{Cause, Instant, ServerId};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::handshake::{Handshake, Next};
+use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, HelloExchange, MetadataOptions};
+use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Matched, Outgoing, RequestIds, encode_command};
+use poolhouse_wire::{Authenticator, Sink, SliceSink};
 use static_cell::{ConstStaticCell, StaticCell};
 
 use crate::peer::{self, Asked};

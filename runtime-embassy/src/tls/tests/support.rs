@@ -348,7 +348,7 @@ pub(super) fn check(config: &TlsConfig, host: &str, wire: Wire) -> Result<(), Ca
 
 /// What a hosted client says of the same server.
 pub(super) fn hosted(authorities: &[&str], host: &str, wire: Wire) -> Result<(), Cause> {
-    use poolhouse_core::tls;
+    use poolhouse_client::tls;
     let folder = poolhouse_tests::tls::Folder::new();
     let mut options = tls::TlsOptions::default();
     options.ca_file = Some(folder.write("ca.pem", authorities.concat()));

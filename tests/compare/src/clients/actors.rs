@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use core::net::SocketAddr;
 use mongodb::bson::doc;
 use mongodb::options::{ClientOptions as DriverOptions, ServerAddress};
-use poolhouse_core::client::Platform;
+use poolhouse_client::Platform;
 use poolhouse_smol::{Client, ClientOptions, Smol};
 use poolhouse_tests::exchange::{self, Exchange, Socket};
 use smol::channel::{Receiver, Sender};

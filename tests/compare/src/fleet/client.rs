@@ -12,10 +12,10 @@ use poolhouse_core::pool::{
 use poolhouse_core::topology::{
     self, AppError, AppErrorKind, HandshakePhase, PoolCommand, TopologyId, TopologyOptions,
 };
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, ObjectId, ServerId, ServerType, TopologyVersion};
 use poolhouse_tests::reply::Lists;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 const NAMES: [&str; MEMBERS] = ["a.example:27017", "b.example:27017", "c.example:27017"];
 

@@ -8,7 +8,7 @@ use crate::patience::eventually;
 use crate::suite::Suite;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
-use poolhouse_core::client::{Client, Platform};
+use poolhouse_client::{Client, Platform};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     suite

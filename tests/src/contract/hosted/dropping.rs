@@ -12,9 +12,9 @@ use core::future::Future;
 use core::ops::AsyncFn;
 use core::time::Duration;
 use futures_lite::future::block_on;
-use poolhouse_core::client::{Client, ClientOptions, CommandOptions, Connection, DnsResolver, Error, Platform};
-use poolhouse_core::dns::ResolverConfig;
-use poolhouse_core::shell::{Notice, OperationError};
+use poolhouse_client::{Client, ClientOptions, CommandOptions, Connection, DnsResolver, Error, Platform};
+use poolhouse_driver::{Notice, OperationError};
+use poolhouse_uri::dns::ResolverConfig;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite =

@@ -9,9 +9,9 @@ use crate::suite::Suite;
 use core::pin::pin;
 use core::time::Duration;
 use futures_lite::future::poll_once;
-use poolhouse_core::client::{Error, Platform};
+use poolhouse_client::{Error, Platform};
 use poolhouse_core::pool::CheckOutError;
-use poolhouse_core::shell::OperationError;
+use poolhouse_driver::OperationError;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     suite

@@ -23,12 +23,12 @@ use crate::suite::Suite;
 use core::pin::Pin;
 use core::time::Duration;
 use futures_lite::future::poll_once;
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{
     HostOptions, HostState, MuxOptions, Reply, RequestError, RequestOptions, Session, SessionOptions,
 };
-use poolhouse_core::shell::Subscribers;
-use poolhouse_core::wire::cql::{Compression, Consistency, Parameters, Request, Version};
+use poolhouse_cql::{Compression, Consistency, Parameters, Request, Version};
+use poolhouse_driver::Subscribers;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = dropping::add::<P>(suite);

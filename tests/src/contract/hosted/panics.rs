@@ -10,10 +10,10 @@ use core::pin::pin;
 use core::time::Duration;
 use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
+use poolhouse_client::{Connection, Error, Platform};
 use poolhouse_core::Cause;
-use poolhouse_core::client::{Connection, Error, Platform};
 use poolhouse_core::pool::{CheckOutError, PoolEvent};
-use poolhouse_core::shell::{EventRef, Notice, Subscribers};
+use poolhouse_driver::{EventRef, Notice, Subscribers};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite

@@ -1,5 +1,5 @@
 use super::*;
-use poolhouse_core::wire::message::{Decoded, Limits, decode_message};
+use poolhouse_wire::message::{Decoded, Limits, decode_message};
 
 /// Every 32-bit number that may be a length, made wrong.
 fn spoiled(bytes: &[u8]) -> Vec<u8> {

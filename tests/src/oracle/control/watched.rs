@@ -9,9 +9,9 @@ use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorConfig, Monito
 use poolhouse_core::observe::EventContext;
 use poolhouse_core::storage::Full;
 use poolhouse_core::topology::{AppError, Memory, SdamEvent, TopologyConfig, TopologyId, Verdict};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// A [`Control`] and its oracle: has the methods of a control machine, and panics with the id of what is broken.
 pub struct Watched<M: Memory> {

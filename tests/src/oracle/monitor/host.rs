@@ -2,9 +2,9 @@
 
 use core::ops::{Deref, DerefMut};
 use poolhouse_core::monitor::{CheckOutcome, LineId, Monitor, MonitorEvent, MonitorState};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Observer, Stale};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// A monitor and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,9 +5,9 @@ use crate::oracle::Checks;
 use crate::reply::CheckReply;
 use core::ops::Deref;
 use poolhouse_core::monitor::{Line, LineId, Monitor, MonitorAction, MonitorConfig, MonitorEvent};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::Matched;
 use poolhouse_core::{Cause, Instant, Observer, ServerId, Stale};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
 
 /// A [`Monitor`] and its oracle: has the methods of a monitor, and panics with the id of what is broken.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use pkcs8::der::Encode;
 use pkcs8::der::asn1::OctetStringRef;
 use pkcs8::pkcs5::pbes2;
 use pkcs8::{EncryptedPrivateKeyInfoRef, LineEnding, SecretDocument};
-use poolhouse_core::tls::{FileFault, TlsConfig, TlsError, TlsOptions, TlsWarning};
-use poolhouse_core::uri::{ConnectionString, Secret};
+use poolhouse_client::tls::{FileFault, TlsConfig, TlsError, TlsOptions, TlsWarning};
+use poolhouse_uri::{ConnectionString, Secret};
 
 use super::super::{Holder, Wanted};
 use super::support::World;

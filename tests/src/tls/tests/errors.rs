@@ -4,7 +4,7 @@ use core::error::Error as _;
 use std::io;
 use std::path::PathBuf;
 
-use poolhouse_core::tls::{FileFault, TlsError, TlsHandshakeError, TlsWarning, cause_of};
+use poolhouse_client::tls::{FileFault, TlsError, TlsHandshakeError, TlsWarning, cause_of};
 use poolhouse_core::{Cause, CertificateFault};
 use rustls::{AlertDescription, CertificateError, Error};
 

@@ -1,8 +1,8 @@
 //! Whom a client trusts, and what it says of those whom it does not.
 
-use poolhouse_core::tls::{TlsConfig, TlsWarning};
-use poolhouse_core::wire::{Labels, Phase};
+use poolhouse_client::tls::{TlsConfig, TlsWarning};
 use poolhouse_core::{Cause, CertificateFault};
+use poolhouse_wire::{Labels, Phase};
 
 use super::super::{ClientCheck, Holder, ServerTls, Validity, Versions, Wanted};
 use super::support::{Far, HOST, World, connect, receive, run, send};
@@ -211,7 +211,7 @@ fn client_that_is_refused_says_that_it_is_its_certificate() {
         let mut stream = connect(&config, HOST, &wire).unwrap();
         let error = run(receive(&mut stream, 1)).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
-        assert_eq!(poolhouse_core::tls::cause_of(&error), refused);
+        assert_eq!(poolhouse_client::tls::cause_of(&error), refused);
         // Also where the write comes first, and fails because the server has hung up.
         for patient in [false, true] {
             let wire = Far::server(&demanding(&world, true, Versions::Tls13));
@@ -219,7 +219,7 @@ fn client_that_is_refused_says_that_it_is_its_certificate() {
             wire.0.borrow_mut().broken = true;
             wire.0.borrow_mut().patient = patient;
             let error = run(send(&mut stream, b"hello")).unwrap_err();
-            assert_eq!(poolhouse_core::tls::cause_of(&error), refused, "{error}");
+            assert_eq!(poolhouse_client::tls::cause_of(&error), refused, "{error}");
         }
     }
 }

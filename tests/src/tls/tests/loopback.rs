@@ -8,7 +8,7 @@ use async_io::Async;
 use bson::doc;
 use embedded_io_async::{ErrorType, Read, Write};
 use futures_lite::future::block_on;
-use poolhouse_core::tls::{TlsConfig, TlsOptions, TlsStream};
+use poolhouse_client::tls::{TlsConfig, TlsOptions, TlsStream};
 use poolhouse_core::{Cause, HostAddress};
 
 use super::super::{Versions, Wanted};
@@ -126,8 +126,8 @@ fn client_in_plain_text_gets_nowhere() {
 /// The client's sockets: a connection that is encrypted to a verified server is private, and its debug output shows no content.
 #[test]
 fn security_9_sockets_of_a_client_are_private_once_they_are_encrypted_to_a_verified_server() {
-    use poolhouse_core::client::{Net, Stream};
-    use poolhouse_core::shell::{ConnectError, Runtime};
+    use poolhouse_client::{Net, Stream};
+    use poolhouse_driver::{ConnectError, Runtime};
     let world = World::new();
     let server = fake(&world, Versions::All);
     let net = Net::new(poolhouse_smol::Smol);

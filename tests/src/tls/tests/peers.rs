@@ -1,7 +1,7 @@
 //! Peers that do not speak TLS, stop speaking it, or speak it badly.
 
 use poolhouse_core::Cause;
-use poolhouse_core::wire::{Labels, Phase};
+use poolhouse_wire::{Labels, Phase};
 
 use super::super::Versions;
 use super::support::{Far, HOST, World, connect, receive, run, send};
@@ -73,7 +73,7 @@ fn damaged_bytes_are_an_error_and_never_a_panic() {
         let at = rng.below(1500);
         let change = u8::try_from(rng.below(255)).unwrap() + 1;
         let damaged = super::support::Damaged { wire, at: usize::try_from(at).unwrap(), change };
-        let outcome = run(poolhouse_core::tls::TlsStream::connect(&config, HOST, damaged));
+        let outcome = run(poolhouse_client::tls::TlsStream::connect(&config, HOST, damaged));
         if let Err(error) = outcome {
             assert!(matches!(error.cause(), Cause::Network | Cause::Protocol | Cause::Certificate(_)), "{error}");
         }

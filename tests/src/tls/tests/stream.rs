@@ -11,7 +11,7 @@ use embedded_io_async::{Read, Write};
 
 use super::super::Versions;
 use super::support::{Far, HOST, Wire, World, connect, receive, run, run_for, send};
-use poolhouse_core::tls::TlsStream;
+use poolhouse_client::tls::TlsStream;
 
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| u8::try_from((at * 31 + at / 251) % 256).unwrap()).collect()
@@ -230,7 +230,7 @@ fn socket_that_takes_no_bytes_at_all_is_an_error() {
     wire.0.borrow_mut().chunk = 0;
     let error = run(send(&mut stream, b"hello")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::WriteZero);
-    assert_eq!(poolhouse_core::tls::cause_of(&error), poolhouse_core::Cause::Network);
+    assert_eq!(poolhouse_client::tls::cause_of(&error), poolhouse_core::Cause::Network);
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn write_that_fails_says_why_only_if_the_peer_did() {
         }
         let error = run(send(&mut stream, b"hello")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
-        assert_eq!(poolhouse_core::tls::cause_of(&error), poolhouse_core::Cause::Network);
+        assert_eq!(poolhouse_client::tls::cause_of(&error), poolhouse_core::Cause::Network);
     }
 }
 

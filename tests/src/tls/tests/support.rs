@@ -9,7 +9,7 @@ use core::task::{Context, Poll, Waker};
 use std::io;
 
 use embedded_io_async::{ErrorType, Read, Write};
-use poolhouse_core::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
+use poolhouse_client::tls::{TlsConfig, TlsHandshakeError, TlsOptions, TlsStream};
 use rustls::ServerConfig;
 
 use super::super::{Folder, Holder, ServerTls, Side, Wanted};

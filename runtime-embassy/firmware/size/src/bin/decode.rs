@@ -1,19 +1,18 @@
-//! All that `poolhouse_core::wire` decodes, MongoDB's and Cassandra's, of bytes that nobody knows: what can panic of it is linked in.
+//! All that `poolhouse_wire` decodes, MongoDB's and Cassandra's, of bytes that nobody knows: what can panic of it is linked in.
 #![no_std]
 #![no_main]
 
 use core::hint::black_box;
 use embassy_executor::Spawner;
 use poolhouse_board::host;
-use poolhouse_core::wire::bson::{RawDocument, RawValue};
-use poolhouse_core::wire::command::CommandReply;
-use poolhouse_core::wire::cql::{
-    self, Compression, CqlHandshake, CqlHandshakeOptions, Direction, Envelope, Password, Response, Version,
-};
-use poolhouse_core::wire::hello::HelloReply;
-use poolhouse_core::wire::message::{Decoded, Exchange, Limits, decode_header, decode_message};
-use poolhouse_core::wire::{SliceSink, WireError};
+use poolhouse_cql as cql;
+use poolhouse_cql::{Compression, CqlHandshake, CqlHandshakeOptions, Direction, Envelope, Password, Response, Version};
 use poolhouse_size::end;
+use poolhouse_wire::bson::{RawDocument, RawValue};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::{Decoded, Exchange, Limits, decode_header, decode_message};
+use poolhouse_wire::{SliceSink, WireError};
 
 /// What is kept for a decoder, and for a handshake.
 type Memory = [u8; 256];

@@ -5,8 +5,8 @@
 use core::hint::black_box;
 use embassy_executor::Spawner;
 use embassy_time::Timer;
+use poolhouse_auth::{Authentication, AuthenticationOptions, Credential, Mechanism};
 use poolhouse_board::host;
-use poolhouse_core::auth::{Authentication, AuthenticationOptions, Credential, Mechanism};
 use poolhouse_size::end;
 use poolhouse_size::machines::run;
 use poolhouse_size::peer::{Asked, ENTROPY, PASSWORD, USER};

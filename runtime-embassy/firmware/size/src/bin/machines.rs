@@ -5,10 +5,10 @@
 use embassy_executor::Spawner;
 use embassy_time::Timer;
 use poolhouse_board::host;
-use poolhouse_core::wire::Unauthenticated;
 use poolhouse_size::end;
 use poolhouse_size::machines::run;
 use poolhouse_size::peer::Asked;
+use poolhouse_wire::Unauthenticated;
 
 #[embassy_executor::task]
 async fn work() {

@@ -8,9 +8,9 @@ use crate::patience::eventually;
 use crate::suite::Suite;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{HostOptions, MuxOptions};
-use poolhouse_core::wire::cql::Consistency;
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{HostOptions, MuxOptions};
+use poolhouse_cql::Consistency;
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     suite.case("hosted::mux::crowd::every_task_has_its_turn", || run::<P>(async || crowd::<P>(0).await)).case(

@@ -10,9 +10,9 @@ use alloc::sync::Arc;
 use core::pin::pin;
 use core::task::{Context, Waker};
 use futures_lite::future::poll_once;
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{MuxOptions, RequestError, RequestOptions};
-use poolhouse_core::wire::cql::{Consistency, ErrorCode, Parameters, Request};
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{MuxOptions, RequestError, RequestOptions};
+use poolhouse_cql::{Consistency, ErrorCode, Parameters, Request};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = FORMATS.into_iter().fold(suite, |suite, format| {

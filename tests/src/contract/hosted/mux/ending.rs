@@ -8,8 +8,8 @@ use crate::cql_server::Rule;
 use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use core::time::Duration;
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{RequestError, SessionOptions};
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{RequestError, SessionOptions};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     suite
@@ -28,7 +28,7 @@ const LOST: usize = 8;
 fn with_a_hole(hole: &Hole) -> impl FnOnce(SessionOptions) -> SessionOptions {
     let address = hole.address().to_string();
     move |mut options| {
-        options.hosts.push(poolhouse_core::client::mux::CqlHost::local(address));
+        options.hosts.push(poolhouse_client::mux::CqlHost::local(address));
         let narrow = narrow(u32::try_from(IDS).expect("a few"));
         options.mux(narrow).connect_timeout(Duration::from_secs(3600))
     }

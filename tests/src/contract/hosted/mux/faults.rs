@@ -7,10 +7,10 @@ use crate::cql_server::{Act, Cut, Order, Part, Rule};
 use crate::patience::{PATIENCE, eventually, refused};
 use crate::suite::Suite;
 use core::time::Duration;
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{AcquireError, MuxOptions, RejectionReason, RequestError};
 use poolhouse_core::Cause;
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{AcquireError, MuxOptions, RejectionReason, RequestError};
-use poolhouse_core::wire::cql::{Opcode, Version};
+use poolhouse_cql::{Opcode, Version};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite
@@ -110,7 +110,7 @@ async fn black_hole<P: Platform + Default>() {
     let address = hole.address().to_string();
     let rig = Rig::<P>::of(vec![server()], |options| {
         let mut options = options.connect_timeout(SOON);
-        options.hosts.insert(0, poolhouse_core::client::mux::CqlHost::local(address));
+        options.hosts.insert(0, poolhouse_client::mux::CqlHost::local(address));
         options
     });
     let begin = rig.session.now();

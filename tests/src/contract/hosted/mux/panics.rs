@@ -13,9 +13,9 @@ use core::panic::AssertUnwindSafe;
 use core::task::{Context, Waker};
 use core::time::Duration;
 use futures_lite::FutureExt;
-use poolhouse_core::client::Platform;
-use poolhouse_core::client::mux::{MuxEvent, RequestError};
-use poolhouse_core::shell::{EventRef, Notice};
+use poolhouse_client::Platform;
+use poolhouse_client::mux::{MuxEvent, RequestError};
+use poolhouse_driver::{EventRef, Notice};
 
 pub(super) fn add<P: Platform + Default>(suite: Suite) -> Suite {
     let suite = suite

@@ -1,0 +1,70 @@
+//! Who is calling: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `auth`), MONGODB-X509 and PLAIN.
+//!
+//! Nothing here performs I/O, draws a random number or allocates (SASLprep of passwords beyond ASCII, feature
+//! `std`, is the exception). Entropy is an argument; bytes go in and out of the caller's buffers.
+//!
+//! - [`Credential`]: who, with what, against which database; [`OwnedCredential`] for keeping;
+//! - [`Authentication`]: the whole of it for one connection, as the
+//!   [`Authenticator`](poolhouse_wire::Authenticator) of a [`Handshake`](poolhouse_wire::handshake::Handshake);
+//! - [`Scram`]: the bare conversation of SCRAM, for whoever has another way to carry its messages;
+//! - [`ScramKeys`]: the dear part of it; [`KeyRing`] keeps them from one connection to the next.
+//!
+//! Secrets are wiped when they are dropped, compared in constant time, and in no `Debug`, `Display` or error.
+//! What this cannot reach: the caller's own copy of the password, the heap that SASLprep has used, and
+//! what a compiler leaves behind when it moves a value.
+//!
+//! ```
+//! use poolhouse_auth::{Authentication, AuthenticationOptions, Credential};
+//! use poolhouse_wire::handshake::{Handshake, Next};
+//! use poolhouse_wire::hello::{ClientMetadata, HandshakeHello, MetadataOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! # let entropy = [7; 24];
+//! let options = MetadataOptions { driver_name: "d", driver_version: "1", os_type: "any", ..Default::default() };
+//! let client = ClientMetadata::new(&options)?;
+//! let credential = Credential::new("ada", "correct horse");
+//! let authentication = Authentication::new(credential, AuthenticationOptions::new(entropy))?;
+//! let mut handshake = Handshake::with_authenticator(HandshakeHello::new(&client), authentication);
+//! let mut request = Vec::new();
+//! handshake.poll_transmit(&mut request)?;
+//! // Send `request`, give what comes to `handle_input`, and so on until it says `Next::Established`.
+//! let handled = handshake.handle_input(&[])?;
+//! assert!(matches!(handled.next, Next::Receive { .. }));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Read first: Authentication, "Authentication Handshake", "SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509",
+//! "PLAIN", "Speculative Authentication"; RFC 5802, sections 3, 5 and 7; RFC 7677.
+#![no_std]
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "alloc")]
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod conversation;
+mod credential;
+mod crypto;
+mod keys;
+mod mechanism;
+mod message;
+mod nonce;
+mod password;
+mod ring;
+mod scram;
+#[cfg(test)]
+#[cfg(feature = "scram-sha-1")]
+mod tests;
+
+pub use conversation::{Authentication, AuthenticationOptions};
+pub use credential::Credential;
+#[cfg(feature = "alloc")]
+pub use credential::OwnedCredential;
+pub use keys::{ITERATIONS_MAX, ITERATIONS_MIN, ITERATIONS_PER_STEP, SALT_BYTES_MAX, ScramKeys};
+pub use mechanism::{Mechanism, ScramMechanism};
+pub use nonce::{ENTROPY_BYTES, NONCE_BYTES_MAX, NONCE_BYTES_MIN, Nonce, SERVER_NONCE_BYTES_MAX};
+pub use poolhouse_wire::{AuthError, Round};
+pub use ring::{KEYS_MAX, KeyRing};
+pub use scram::Scram;

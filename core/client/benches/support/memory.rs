@@ -1,0 +1,160 @@
+//! A client whose server is a stream in memory, and whose tasks run when they are told to: nothing but the shell and its locks is left to measure.
+
+use alloc::sync::Arc;
+use core::future::{Future, pending};
+use core::net::SocketAddr;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll, Waker};
+use futures_io::{AsyncRead, AsyncWrite};
+use poolhouse_client::{Client, ClientOptions, Net, Platform};
+use poolhouse_core::Instant;
+use poolhouse_driver::{Guard, Wanted};
+use poolhouse_wire::message::{Decoded, Limits, Outgoing, decode_message, encode_message};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// Everything of it.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A platform without sockets, timers and threads.
+#[derive(Clone, Default)]
+pub(crate) struct Memory {
+    tasks: Arc<Mutex<Vec<Work>>>,
+}
+
+/// A peer that answers everything with a good hello, at once.
+#[derive(Default)]
+pub(crate) struct Peer {
+    unread: Vec<u8>,
+}
+
+impl AsyncRead for Peer {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        if self.unread.is_empty() {
+            return Poll::Pending;
+        }
+        let count = buf.len().min(self.unread.len());
+        buf[..count].copy_from_slice(&self.unread[..count]);
+        self.unread.drain(..count);
+        Poll::Ready(Ok(count))
+    }
+}
+
+impl AsyncWrite for Peer {
+    /// Takes one whole message.
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let Ok(Decoded::Done { value: message, .. }) = decode_message(buf, &Limits::DEFAULT) else {
+            panic!("no whole message")
+        };
+        let outgoing = Outgoing::reply(1, message.header().request_id);
+        encode_message(&mut self.unread, outgoing, &Limits::DEFAULT, |message| {
+            message.body(|body| {
+                body.boolean("ismaster", true)?.int32("maxWireVersion", 21)?.int32("minWireVersion", 6)?;
+                body.double("ok", 1.0).map(drop)
+            })
+        })
+        .expect("it fits");
+        Poll::Ready(Ok(buf.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Platform for Memory {
+    const DRIVER_NAME: &'static str = "memory";
+    const DRIVER_VERSION: &'static str = "0";
+    const PLATFORM_NAME: &'static str = "memory";
+
+    type Tcp = Peer;
+    type Unix = Peer;
+    type Udp = ();
+    type Task = ();
+
+    async fn sleep_until(&self, _: Instant) {
+        pending().await
+    }
+
+    async fn resolve(&self, _: &str, _: u16) -> io::Result<Vec<SocketAddr>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Peer> {
+        Ok(Peer::default())
+    }
+
+    async fn connect_unix(&self, _: &Path) -> io::Result<Peer> {
+        Ok(Peer::default())
+    }
+
+    async fn connect_udp(&self, _: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn send_udp(&self, (): &(), _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn receive_udp(&self, (): &(), _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn spawn<F>(&self, work: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.lock().expect("not poisoned").push(Box::pin(work));
+    }
+}
+
+impl Memory {
+    /// Polls every task once, those that have ended no more.
+    fn turn(&self) {
+        let mut tasks = core::mem::take(&mut *self.tasks.lock().expect("not poisoned"));
+        tasks.retain_mut(|task| task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.tasks.lock().expect("not poisoned").append(&mut tasks);
+    }
+
+    /// What a future comes to, with the tasks at work while it waits.
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        loop {
+            if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return output;
+            }
+            self.turn();
+        }
+    }
+}
+
+/// A client with as many connections, all of them idle, and nothing left to do in the background.
+pub(crate) fn warm(connections: usize) -> Client<Memory> {
+    let platform = Memory::default();
+    let client = Client::with_platform(platform.clone(), ClientOptions::new("127.0.0.1:27017"), Default::default());
+    let client = client.expect("good options");
+    let held: Vec<_> = (0..connections).map(|_| platform.run(client.check_out()).expect("a connection")).collect();
+    drop(held);
+    for _ in 0..10 {
+        platform.turn();
+    }
+    client
+}
+
+/// What is ready at its first poll.
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("a connection is there"),
+    }
+}
+
+/// A connection, by the shell: a server is selected, and its pool asked.
+pub(crate) fn guard(client: &Client<Memory>) -> Guard<'_, Net<Memory>> {
+    now(client.hub().check_out(&Wanted::WRITE, None)).expect("a connection")
+}

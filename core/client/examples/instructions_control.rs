@@ -1,0 +1,23 @@
+//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
+//!
+//! `instructions_control <case> <times>`, with the cases `checks`, `streams`, `update`, `replace`. An example of its own, so
+//! that the code that is counted for the pool is not laid out anew with each change of this one.
+
+#[path = "../../benches/support/fleet.rs"]
+mod fleet;
+
+use fleet::{Fleet, Set};
+use poolhouse_core::monitor::ServerMonitoringMode;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let case = args.next().expect("a case");
+    let times: u64 = args.next().expect("a number of times").parse().expect("a number");
+    match case.as_str() {
+        "checks" => Fleet::new(1_000, ServerMonitoringMode::Poll).check(times),
+        "streams" => Fleet::new(1_000, ServerMonitoringMode::Stream).check(times),
+        "update" => Set::new().update(times),
+        "replace" => Set::new().replace(times),
+        other => panic!("no case is called {other}"),
+    }
+}

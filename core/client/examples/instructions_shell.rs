@@ -1,0 +1,61 @@
+//! Does one thing a given number of times, for `tests/scripts/instructions` to count its instructions.
+//!
+//! `instructions_shell <case> <times>`, with the cases `pool`, `shell`, `client`: a connection of the shell is checked out and dropped, nobody is subscribed and there is no
+//! I/O. It panics if that allocates.
+#![allow(unsafe_code, reason = "a global allocator that counts cannot be written without; libraries forbid it")]
+
+extern crate alloc;
+
+#[path = "../benches/support/memory.rs"]
+mod memory;
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::hint::black_box;
+use core::sync::atomic::{AtomicU64, Ordering};
+use poolhouse_driver::Wanted;
+use std::alloc::System;
+
+/// The system's allocator, counting the calls that ask for memory.
+struct Counting;
+
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator unchanged; counting touches an atomic and allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ASKED.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are the system allocator's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let case = args.next().expect("a case");
+    let times: u64 = args.next().expect("a number of times").parse().expect("a number");
+    let client = memory::warm(2);
+    let server = memory::now(client.hub().select_server(&Wanted::WRITE, None)).expect("a server");
+    // The first cycle is none like the others.
+    drop(black_box(memory::guard(&client)));
+    let before = ASKED.load(Ordering::Relaxed);
+    match case.as_str() {
+        "pool" => {
+            for _ in 0..times {
+                let guard = memory::now(client.hub().check_out_of(server.clone(), None, None)).expect("a connection");
+                drop(black_box(guard));
+            }
+        }
+        "shell" => (0..times).for_each(|_| drop(black_box(memory::guard(&client)))),
+        "client" => (0..times).for_each(|_| drop(black_box(memory::now(client.check_out()).expect("a connection")))),
+        other => panic!("no case is called {other}"),
+    }
+    assert_eq!(ASKED.load(Ordering::Relaxed), before, "a check-out that finds a connection allocates nothing");
+}

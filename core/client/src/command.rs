@@ -1,0 +1,159 @@
+//! Running commands.
+//!
+//! Read first: Run Command, "Implementation requirements".
+
+use super::options::tag_sets;
+use super::{Client, Error, Net, Platform, connection};
+use alloc::string::ToString;
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::selection::{ReadPreference, SelectionCriteria};
+pub use poolhouse_driver::CommandOptions;
+use poolhouse_driver::{Guard, RetryPolicy, Wanted};
+use poolhouse_wire::bson::RawDocument;
+
+impl<P: Platform> Client<P> {
+    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
+    ///
+    /// The command is sent as it is; `$db` is added, and `$readPreference` where the server must be told of one. A command is not looked
+    /// into: what becomes of one that has these two already is undefined, and servers refuse a key that comes twice. It inherits
+    /// nothing from the client's options but the time limits: see [`CommandOptions`].
+    ///
+    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that failed
+    /// before it was sent is attempted once more. After an overload (the server refused it, or the connection for it was refused, reset or timed out before the
+    /// reply to hello) it is attempted again as often as [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) says, at once, as
+    /// there is no backoff yet. With `retryReads=false` or `retryWrites=false` it is never attempted again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
+    /// [`Error::Bson`] for a document that cannot be encoded, or is empty.
+    ///
+    /// Source: Run Command.
+    pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
+        self.run_command_with(database, command, CommandOptions::new()).await
+    }
+
+    /// [`Client::run_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_command_with(
+        &self,
+        database: &str,
+        command: bson::Document,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::Document, Error> {
+        let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
+        self.run(database, &bytes, options, connection::to_document).await
+    }
+
+    /// [`Client::run_command`] without taking documents apart: the bytes are sent, and the reply is given, as they are.
+    ///
+    /// Cost: one allocation, for the reply.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_raw_command(
+        &self,
+        database: &str,
+        command: &bson::RawDocument,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        self.run_raw_command_with(database, command, CommandOptions::new()).await
+    }
+
+    /// [`Client::run_raw_command`] with options of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::run_command`].
+    pub async fn run_raw_command_with(
+        &self,
+        database: &str,
+        command: &bson::RawDocument,
+        options: CommandOptions<'_>,
+    ) -> Result<bson::RawDocumentBuf, Error> {
+        self.run(database, command.as_bytes(), options, connection::to_raw_document).await
+    }
+
+    async fn run<T>(
+        &self,
+        database: &str,
+        command: &[u8],
+        options: CommandOptions<'_>,
+        read: fn(RawDocument<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        // Before any server is looked for.
+        let command = connection::checked(command)?;
+        let inherited = (options.client_read_preference && options.read_preference.is_none())
+            .then_some(&self.options().read_preference);
+        let pairs = inherited.map(|preference| preference.pairs()).unwrap_or_default();
+        let tag_sets = tag_sets(&pairs);
+        let read_preference = match inherited {
+            Some(preference) => Some(preference.borrowed(&tag_sets).validate()?),
+            None => options.read_preference,
+        };
+        let deadline = self.deadline(options.timeout.or(self.options().timeout));
+        let policy = self.retry_policy(options.idempotent);
+        let mut attempts = self.inner.hub.attempts::<Error>(self.criteria(read_preference), deadline, policy);
+        loop {
+            let mut guard = attempts.next().await?;
+            let told = guard.told_preference(read_preference, self.options().direct_connection);
+            if self.is_paced(deadline) {
+                self.pace(&mut guard);
+            }
+            match connection::exchange(&mut guard, database, command, told.as_ref(), read).await {
+                Ok(reply) => return Ok(reply),
+                Err(error) => attempts.failed(error)?,
+            }
+        }
+    }
+
+    /// A command that may run twice is retried as a read is. The client does not know whether any other command reads or writes, and retries such a
+    /// command only if both options are on.
+    ///
+    /// Source: Client Backpressure, "Overload retry policy", on runCommand.
+    fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
+        let options = self.options();
+        RetryPolicy {
+            enabled: options.retry_reads && (idempotent || options.retry_writes),
+            idempotent,
+            max_adaptive_retries: options.max_adaptive_retries,
+            enable_overload_retargeting: options.enable_overload_retargeting,
+        }
+    }
+
+    /// What an operation wants of its server.
+    pub(super) fn criteria<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionCriteria<'a> {
+        let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
+        criteria
+            .with_local_threshold(self.inner.options.local_threshold)
+            .with_heartbeat_frequency(self.inner.options.monitor.heartbeat_frequency)
+    }
+
+    pub(super) fn wanted<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> Wanted<'a> {
+        Wanted { criteria: self.criteria(read_preference), deprioritized: &[] }
+    }
+
+    /// When the time of an operation that begins now is over.
+    pub(super) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
+        timeout.map(|timeout| self.now().saturating_add(timeout))
+    }
+
+    /// The same by the client's options.
+    pub(super) fn own_deadline(&self) -> Option<Instant> {
+        self.deadline(self.options().timeout)
+    }
+
+    /// Whether `socketTimeoutMS` limits each command: where no deadline does.
+    pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
+        deadline.is_none() && self.options().socket_timeout.is_some()
+    }
+
+    /// Lets the time of `socketTimeoutMS` begin.
+    pub(super) fn pace(&self, guard: &mut Guard<'_, Net<P>>) {
+        guard.set_deadline(self.deadline(self.options().socket_timeout));
+    }
+}

@@ -1,0 +1,334 @@
+//! How a client's calls fail.
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "tls")]
+use crate::tls::TlsError;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use poolhouse_core::pool::CheckOutError;
+use poolhouse_core::selection::SelectionFailure;
+use poolhouse_core::topology::TopologyConfigError;
+use poolhouse_core::{Cause, ConfigError};
+use poolhouse_driver::OperationError;
+use poolhouse_uri::UriError;
+use poolhouse_uri::dns::{LookupError, SeedlistError};
+use poolhouse_wire::hello::MetadataError;
+use poolhouse_wire::{AuthError, Labels};
+
+/// A call of a client failed.
+///
+/// The text is complete. [`source`](core::error::Error::source) leads to the errors beneath, the last of which is the operating system's [`std::io::Error`],
+/// TLS's or the resolver's, if one of these was the cause.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A connection string or options cannot be used, or there is no memory for the client. Nothing was started or changed.
+    Setup(SetupError),
+    /// The operation failed.
+    Operation(OperationError),
+    /// The server refused the command.
+    Command(Box<CommandError>),
+    /// A document cannot be encoded, or a reply is no document that the bson crate knows.
+    Bson(String),
+}
+
+/// A client or session was not made, or its options were not changed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The connection string is wrong. Says what and where, never the string.
+    Uri(Box<UriError>),
+    /// A `mongodb+srv://` string where nothing is looked up.
+    LookupNeeded,
+    /// The hosts of a `mongodb+srv://` string were not found, or must not be used.
+    Seedlist(Box<SeedlistError>),
+    /// The connection string asks for what is not implemented yet: this.
+    Unsupported(&'static str),
+    /// An option is out of its range.
+    Config(ConfigError),
+    /// An option that is a text breaks its rule; a host that is none, for example.
+    Option(Box<OptionError>),
+    /// Options that contradict each other.
+    Topology(TopologyConfigError),
+    /// TLS cannot be configured as asked.
+    #[cfg(feature = "tls")]
+    Tls(TlsError),
+    /// The credential cannot be used, or would be given away.
+    Credential(AuthError),
+    /// What the client says of itself is too long.
+    Metadata(MetadataError),
+    /// The process was forked from one that had used this runtime, which does not survive that. (An operation of a client that was
+    /// inherited fails with [`OperationError::Forked`].)
+    Forked,
+    /// No memory for the client.
+    OutOfMemory,
+}
+
+/// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OptionError {
+    option: &'static str,
+    value: String,
+    rule: &'static str,
+}
+
+impl OptionError {
+    pub(super) fn new(option: &'static str, value: &str, rule: &'static str) -> Self {
+        Self { option, value: value.into(), rule }
+    }
+
+    /// The option: its standard name, or that of the field of [`ClientOptions`](super::ClientOptions).
+    #[must_use]
+    pub const fn option(&self) -> &'static str {
+        self.option
+    }
+
+    /// The value that was given; `[redacted]` if there may be a password in it.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// What the value must satisfy: a phrase that follows "must".
+    #[must_use]
+    pub const fn rule(&self) -> &'static str {
+        self.rule
+    }
+}
+
+impl fmt::Display for OptionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {:?}, but must {}", self.option, self.value, self.rule)
+    }
+}
+
+impl core::error::Error for OptionError {}
+
+/// A server's refusal of a command.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct CommandError {
+    /// The numeric error code; 0 when it gave none.
+    pub code: i32,
+    /// The code's name, if it gave one.
+    pub code_name: Option<String>,
+    /// The message, if it gave one.
+    pub message: Option<String>,
+    /// The error labels.
+    pub labels: Vec<String>,
+    /// The whole reply.
+    pub reply: bson::Document,
+    /// A probable mistake and its remedy, if one is known.
+    pub hint: Option<&'static str>,
+}
+
+impl Error {
+    /// The check-out's error, if it was one.
+    #[must_use]
+    pub const fn check_out(&self) -> Option<&CheckOutError> {
+        if let Self::Operation(error) = self { error.check_out() } else { None }
+    }
+
+    /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_retryable(),
+            Self::Command(error) => error.labels.iter().any(|label| label == "RetryableError"),
+            Self::Setup(_) | Self::Bson(_) => false,
+        }
+    }
+
+    /// Whether another server, or the same one a moment later, may well do what this one did not. What was asked for may have
+    /// happened all the same.
+    #[must_use]
+    pub const fn is_transient(&self) -> bool {
+        match self {
+            Self::Operation(error) => error.is_transient(),
+            Self::Command(error) => OperationError::Command { code: error.code, labels: Labels::NONE }.is_transient(),
+            Self::Setup(_) | Self::Bson(_) => false,
+        }
+    }
+
+    /// Whether an overloaded server refused the command or the connection for it: see [`OperationError::is_overload`].
+    #[must_use]
+    pub fn is_overload(&self) -> bool {
+        let has = |error: &CommandError, name: &str| error.labels.iter().any(|label| label == name);
+        matches!(self, Self::Operation(error) if error.is_overload())
+            || matches!(self, Self::Command(error) if has(error, "SystemOverloadedError") && has(error, "RetryableError"))
+    }
+
+    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, of
+    /// establishing one, or of a lookup.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        match self {
+            Self::Operation(OperationError::Timeout) => true,
+            Self::Operation(OperationError::ServerSelection(report)) => {
+                matches!(report.error().failure(), SelectionFailure::TimedOut { .. })
+            }
+            Self::Operation(OperationError::CheckOut(failure)) => matches!(
+                failure.error,
+                CheckOutError::WaitQueueTimeout { .. }
+                    | CheckOutError::EstablishFailed { cause: Cause::NetworkTimeout, .. }
+            ),
+            Self::Setup(SetupError::Seedlist(error)) => {
+                let (SeedlistError::Srv { error, .. } | SeedlistError::Txt { error, .. }) = &**error else {
+                    return false;
+                };
+                *error == LookupError::Timeout
+            }
+            Self::Setup(_) | Self::Operation(_) | Self::Command(_) | Self::Bson(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setup(error) => error.fmt(f),
+            Self::Operation(error) => error.fmt(f),
+            Self::Command(error) => error.fmt(f),
+            Self::Bson(what) => write!(f, "BSON: {what}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            // A group adds no text of its own, so it is no link of the chain.
+            Self::Setup(error) => error.source(),
+            Self::Operation(error) => Some(error),
+            // The value and not its box: a caller can downcast to its type.
+            Self::Command(error) => Some(&**error),
+            Self::Bson(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Uri(error) => error.fmt(f),
+            Self::LookupNeeded => f.write_str("the hosts of a mongodb+srv:// string must be looked up"),
+            Self::Seedlist(error) => error.fmt(f),
+            Self::Unsupported(what) => write!(f, "not implemented: {what}"),
+            Self::Config(error) => error.fmt(f),
+            Self::Option(error) => error.fmt(f),
+            Self::Topology(error) => error.fmt(f),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => error.fmt(f),
+            Self::Credential(error) => error.fmt(f),
+            Self::Metadata(error) => error.fmt(f),
+            Self::Forked => {
+                f.write_str("this process was forked from one that had made a client: fork before the first, or exec")
+            }
+            Self::OutOfMemory => f.write_str("no memory for the client"),
+        }
+    }
+}
+
+impl core::error::Error for SetupError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            // The values and not their boxes: a caller can downcast to their types.
+            Self::Uri(error) => Some(&**error),
+            Self::Seedlist(error) => Some(&**error),
+            Self::Config(error) => Some(error),
+            Self::Option(error) => Some(&**error),
+            Self::Topology(error) => Some(error),
+            #[cfg(feature = "tls")]
+            Self::Tls(error) => Some(error),
+            Self::Credential(error) => Some(error),
+            Self::Metadata(error) => Some(error),
+            Self::LookupNeeded | Self::Unsupported(_) | Self::Forked | Self::OutOfMemory => None,
+        }
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the command failed with code {}", self.code)?;
+        if let Some(name) = &self.code_name {
+            write!(f, " ({name})")?;
+        }
+        if let Some(message) = &self.message {
+            write!(f, ": {message}")?;
+        }
+        self.hint.map_or(Ok(()), |hint| write!(f, "; {hint}"))
+    }
+}
+
+impl core::error::Error for CommandError {}
+
+impl From<OperationError> for Error {
+    fn from(error: OperationError) -> Self {
+        Self::Operation(error)
+    }
+}
+
+impl<E: Into<SetupError>> From<E> for Error {
+    fn from(error: E) -> Self {
+        Self::Setup(error.into())
+    }
+}
+
+impl From<ConfigError> for SetupError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<OptionError> for SetupError {
+    fn from(error: OptionError) -> Self {
+        Self::Option(Box::new(error))
+    }
+}
+
+impl From<TopologyConfigError> for SetupError {
+    fn from(error: TopologyConfigError) -> Self {
+        Self::Topology(error)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsError> for SetupError {
+    fn from(error: TlsError) -> Self {
+        Self::Tls(error)
+    }
+}
+
+impl From<AuthError> for SetupError {
+    fn from(error: AuthError) -> Self {
+        Self::Credential(error)
+    }
+}
+
+impl From<MetadataError> for SetupError {
+    fn from(error: MetadataError) -> Self {
+        Self::Metadata(error)
+    }
+}
+
+impl poolhouse_driver::AttemptError for Error {
+    fn is_retryable(&self) -> bool {
+        self.is_retryable()
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
+
+    fn is_overload(&self) -> bool {
+        self.is_overload()
+    }
+
+    fn is_operation_timeout(&self) -> bool {
+        matches!(self, Self::Operation(OperationError::Timeout))
+    }
+}

@@ -1,0 +1,195 @@
+use super::*;
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::selection::SelectionError;
+use poolhouse_core::topology::{self, Topology, TopologyId, TopologyOptions, WireMismatch};
+use poolhouse_driver::{CheckOutFailure, ExchangeError, ServerAddress};
+
+/// The error of a selection that failed like this.
+fn selection(failure: SelectionFailure) -> Error {
+    let config = TopologyOptions { seeds: &["a:1"], ..TopologyOptions::default() }.validate().expect("valid");
+    let topology =
+        Topology::<topology::OnHeap>::new(Instant::ORIGIN, TopologyId::new(1), config, &mut ()).expect("room");
+    let description = topology.description();
+    let report = SelectionError::new(failure, description).detail(description);
+    Error::Operation(OperationError::ServerSelection(Box::new(report)))
+}
+
+fn check_out(error: CheckOutError) -> Error {
+    Error::Operation(OperationError::CheckOut(CheckOutFailure::new(error, "a:1")))
+}
+
+fn establishing(cause: Cause) -> Error {
+    check_out(CheckOutError::EstablishFailed { cause, overloaded: false })
+}
+
+#[test]
+fn every_limit_that_has_passed_is_a_timeout() {
+    let timeouts = [
+        Error::Operation(OperationError::Timeout),
+        selection(SelectionFailure::TimedOut { waited: Duration::from_secs(30) }),
+        check_out(CheckOutError::WaitQueueTimeout { usage: None }),
+        establishing(Cause::NetworkTimeout),
+    ];
+    for error in timeouts {
+        assert!(error.is_timeout(), "{error}");
+    }
+}
+
+#[test]
+fn what_failed_at_once_is_no_timeout() {
+    let others = [
+        selection(SelectionFailure::Incompatible(WireMismatch::ServerTooOld(5))),
+        selection(SelectionFailure::Closed),
+        establishing(Cause::Network),
+        establishing(Cause::Dns),
+        check_out(CheckOutError::PoolCleared { cause: Some(Cause::NetworkTimeout) }),
+        check_out(CheckOutError::PoolClosed),
+        Error::Operation(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))),
+        Error::Operation(OperationError::Interrupted(ServerAddress::new("a:1"))),
+        Error::Operation(OperationError::Closed),
+        Error::Operation(OperationError::Abandoned),
+        Error::Setup(SetupError::Unsupported("tls")),
+        Error::Setup(SetupError::OutOfMemory),
+        Error::Bson(String::new()),
+    ];
+    for error in others {
+        assert!(!error.is_timeout(), "{error}");
+    }
+}
+
+/// The error at the end of the chain of sources.
+fn root(error: &Error) -> &(dyn core::error::Error + 'static) {
+    let mut end: &(dyn core::error::Error + 'static) = error;
+    while let Some(source) = end.source() {
+        end = source;
+    }
+    end
+}
+
+#[test]
+fn chain_of_sources_ends_at_the_underlying_error() {
+    use poolhouse_uri::dns::LookupError;
+    use poolhouse_wire::{WireError, WireErrorKind};
+    let wire = WireError::new(WireErrorKind::MessageTooShort { length_bytes: 3 }, 0);
+    assert!(root(&establishing(Cause::Network)).is::<Cause>());
+    assert!(root(&Error::from(OperationError::Broken(Cause::Closed))).is::<Cause>());
+    assert!(root(&Error::from(OperationError::Exchange(ExchangeError::Wire(wire)))).is::<WireError>());
+    assert!(root(&Error::from(ConfigError::new("maxPoolSize", 1, "be more"))).is::<ConfigError>());
+    assert!(root(&Error::from(OptionError::new("replicaSet", "", "not be empty"))).is::<OptionError>());
+    assert!(root(&Error::from(TopologyConfigError::LoadBalancedAndDirect)).is::<TopologyConfigError>());
+    assert!(root(&Error::from(AuthError::PlainWithoutTls)).is::<AuthError>());
+    let lookup = SeedlistError::Srv { name: "a".into(), error: LookupError::Timeout };
+    assert!(root(&Error::Setup(SetupError::Seedlist(Box::new(lookup)))).is::<LookupError>());
+    assert!(root(&refused(1)).is::<CommandError>());
+    let criteria = selection(SelectionFailure::Criteria(ConfigError::new("a", 1, "b")));
+    let Error::Operation(OperationError::ServerSelection(report)) = &criteria else { panic!("{criteria:?}") };
+    assert!(core::error::Error::source(report.error()).is_some_and(|source| source.is::<ConfigError>()));
+    for error in [
+        Error::Setup(SetupError::LookupNeeded),
+        Error::Setup(SetupError::Unsupported("this")),
+        Error::Setup(SetupError::OutOfMemory),
+        Error::from(OperationError::Busy),
+    ] {
+        assert!(root(&error).is::<Error>() || root(&error).is::<OperationError>(), "{error}");
+    }
+}
+
+fn refused(code: i32) -> Error {
+    let (code_name, message) = (Some("NotWritablePrimary".into()), Some("not primary".into()));
+    let reply = bson::Document::new();
+    Error::Command(Box::new(CommandError { code, code_name, message, labels: Vec::new(), reply, hint: None }))
+}
+
+#[test]
+fn each_error_says_what_went_wrong() {
+    let texts = [
+        (Error::from(ConfigError::new("maxPoolSize", 1, "be more")), "maxPoolSize"),
+        (Error::from(OptionError::new("replicaSet", "", "not be empty")), "replicaSet is \"\", but must not be empty"),
+        (Error::from(TopologyConfigError::LoadBalancedAndDirect), "loadBalanced and directConnection are both true"),
+        (
+            Error::from(AuthError::PlainWithoutTls),
+            "PLAIN sends the password itself, so it needs TLS that verifies the server: set tls=true without tlsInsecure and \
+             tlsAllowInvalid.., or set allow_plain_without_tls",
+        ),
+        (Error::Setup(SetupError::LookupNeeded), "the hosts of a mongodb+srv:// string must be looked up"),
+        (
+            Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::NoHosts { name: "a.b".into() }))),
+            "SRV lookup of a.b: no host",
+        ),
+        (Error::Setup(SetupError::Unsupported("this")), "not implemented: this"),
+        (
+            Error::Setup(SetupError::Forked),
+            "this process was forked from one that had made a client: fork before the first, or exec",
+        ),
+        (Error::Setup(SetupError::OutOfMemory), "no memory for the client"),
+        (Error::from(OperationError::Closed), "the client is closed"),
+        (refused(10_107), "the command failed with code 10107 (NotWritablePrimary): not primary"),
+        (Error::Bson("odd".into()), "BSON: odd"),
+    ];
+    for (error, text) in texts {
+        let said = alloc::format!("{error}");
+        assert!(said.starts_with(text), "{said}");
+    }
+}
+
+#[test]
+fn only_what_a_server_did_not_do_is_worth_another_attempt() {
+    use poolhouse_driver::AttemptError;
+    let of = |error: &Error| (AttemptError::is_retryable(error), AttemptError::is_transient(error));
+    assert_eq!(of(&establishing(Cause::Network)), (true, true));
+    assert_eq!(of(&check_out(CheckOutError::WaitQueueTimeout { usage: None })), (false, false));
+    assert_eq!(
+        of(&Error::Operation(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE)))),
+        (false, true)
+    );
+    assert_eq!(of(&refused(10_107)), (false, true), "a change of state");
+    assert_eq!(of(&refused(11_000)), (false, false));
+    let own = [
+        Error::Setup(SetupError::Uri(Box::new(poolhouse_uri::ConnectionString::parse("x").expect_err("no scheme")))),
+        Error::Setup(SetupError::LookupNeeded),
+        Error::Setup(SetupError::Seedlist(Box::new(SeedlistError::Srv {
+            name: "a.b".into(),
+            error: LookupError::Timeout,
+        }))),
+        Error::Setup(SetupError::Unsupported("this")),
+        Error::from(ConfigError::new("maxPoolSize", 1, "be more")),
+        Error::from(OptionError::new("replicaSet", "", "not be empty")),
+        Error::from(TopologyConfigError::LoadBalancedAndDirect),
+        Error::from(AuthError::PlainWithoutTls),
+        Error::Setup(SetupError::Forked),
+        Error::Setup(SetupError::OutOfMemory),
+        Error::Bson(String::new()),
+    ];
+    for error in own {
+        assert_eq!(of(&error), (false, false), "{error}");
+        assert_eq!(error.check_out(), None, "{error}");
+        assert_eq!(error.is_timeout(), matches!(error, Error::Setup(SetupError::Seedlist(_))), "{error}");
+    }
+    assert_eq!(establishing(Cause::Dns).check_out().map(CheckOutError::name), Some("ConnectionError"));
+}
+
+#[test]
+fn error_of_a_command_says_what_the_server_has_said_and_no_more() {
+    use alloc::string::ToString;
+    let error = CommandError {
+        code: 13,
+        code_name: None,
+        message: None,
+        labels: Vec::new(),
+        reply: bson::Document::new(),
+        hint: None,
+    };
+    let named = CommandError { code_name: Some("Unauthorized".into()), ..error.clone() };
+    let told = CommandError { message: Some("not you".into()), ..error.clone() };
+    let whole = CommandError { message: told.message.clone(), ..named.clone() };
+    let texts = [
+        (error, "the command failed with code 13"),
+        (named, "the command failed with code 13 (Unauthorized)"),
+        (told, "the command failed with code 13: not you"),
+        (whole, "the command failed with code 13 (Unauthorized): not you"),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+}

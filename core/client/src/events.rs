@@ -1,0 +1,99 @@
+//! Where the events of a client go.
+
+use super::ClientOptions;
+#[cfg(feature = "tracing")]
+use crate::log::{LogQueue, Logs};
+#[cfg(feature = "metrics")]
+use crate::metrics::Metrics;
+use poolhouse_core::Instant;
+use poolhouse_core::observe::EventContext;
+use poolhouse_driver::{EventRef, Publish, Subscribers};
+
+/// Where the events of a client go: to its subscribers, with the feature `tracing` to the log, with `metrics` to a recorder.
+#[derive(Clone, Debug)]
+pub struct Events {
+    subscribers: Subscribers,
+    #[cfg(feature = "tracing")]
+    logs: LogQueue,
+    #[cfg(feature = "metrics")]
+    metrics: Metrics,
+}
+
+impl Events {
+    #[cfg_attr(not(feature = "tracing"), allow(unused_variables, reason = "options are of the log only"))]
+    pub(super) fn new(subscribers: Subscribers, options: &ClientOptions) -> Self {
+        Self {
+            subscribers,
+            #[cfg(feature = "tracing")]
+            logs: LogQueue::new(options.log),
+            #[cfg(feature = "metrics")]
+            metrics: Metrics::new(),
+        }
+    }
+
+    /// Where log messages go that are of no event.
+    #[cfg(feature = "tracing")]
+    pub(super) const fn logs(&self) -> &Logs {
+        self.logs.logs()
+    }
+
+    /// The subscribers.
+    #[must_use]
+    pub const fn subscribers(&self) -> &Subscribers {
+        &self.subscribers
+    }
+}
+
+impl Publish for Events {
+    #[inline]
+    fn is_active(&self) -> bool {
+        #[cfg(feature = "tracing")]
+        if self.logs.is_active() {
+            return true;
+        }
+        #[cfg(feature = "metrics")]
+        if self.metrics.is_active() {
+            return true;
+        }
+        self.subscribers.is_active()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    #[cfg_attr(
+        not(feature = "tracing"),
+        allow(unused_variables, reason = "the context is of interest to the log only")
+    )]
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        #[cfg(feature = "metrics")]
+        self.metrics.publish(now, event);
+        #[cfg(feature = "tracing")]
+        self.logs.publish_in(now, event, context);
+        if self.subscribers.is_active() {
+            self.subscribers.publish(now, event);
+        }
+    }
+
+    #[cfg_attr(
+        not(any(feature = "tracing", feature = "metrics")),
+        allow(unused_variables, reason = "subscribers know it")
+    )]
+    fn of_server(&self, address: &str) -> Self {
+        Self {
+            subscribers: self.subscribers.clone(),
+            #[cfg(feature = "tracing")]
+            logs: self.logs.of_server(address),
+            #[cfg(feature = "metrics")]
+            metrics: self.metrics.of_server(address),
+        }
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        #[cfg(feature = "tracing")]
+        self.logs.deliver();
+        self.subscribers.deliver();
+    }
+}

@@ -1,0 +1,138 @@
+//! The child of a fork: what a client has inherited there it leaves alone.
+//!
+//! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
+//!
+//! A reactor such as async-io's is one for the process, and its child's copy still waits with the parent's descriptor, so that a socket must not even be
+//! dropped there. Sockets and futures of a platform are therefore kept in what knows where it was made: a [`Socket`], a [`Bound`]. In
+//! a child neither is polled, and both are forgotten when they are dropped.
+
+use super::{Error, Platform, SetupError};
+use alloc::boxed::Box;
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use embedded_io_async::{ErrorType, Read, Write};
+use futures_io::{AsyncRead, AsyncWrite};
+use poolhouse_driver::Birth;
+use std::io;
+use std::sync::OnceLock;
+
+/// The process that was the first to begin with a platform that does not survive a fork. One for all platforms, as they may share a reactor.
+static FIRST: OnceLock<Birth> = OnceLock::new();
+
+/// Whether the platform is of use in this process.
+///
+/// # Errors
+///
+/// [`SetupError::Forked`].
+pub(super) fn check<P: Platform>() -> Result<(), Error> {
+    let forked = !P::SURVIVES_FORK && FIRST.get().is_some_and(Birth::is_inherited);
+    if forked { Err(SetupError::Forked.into()) } else { Ok(()) }
+}
+
+/// The same, for who begins with it now.
+///
+/// # Errors
+///
+/// [`SetupError::Forked`].
+pub(super) fn begin<P: Platform>() -> Result<(), Error> {
+    if !P::SURVIVES_FORK {
+        FIRST.get_or_init(Birth::default);
+    }
+    check::<P>()
+}
+
+/// A socket of a platform, as the shell and TLS read and write it. In the child of a fork it fails, and its drop leaves the socket as it is.
+pub struct Socket<S> {
+    /// Until it is dropped.
+    io: Option<S>,
+    birth: Birth,
+}
+
+impl<S> Socket<S> {
+    pub(super) fn new(io: S) -> Self {
+        Self { io: Some(io), birth: Birth::default() }
+    }
+
+    /// The socket, for its options; `None` in the child of a fork.
+    #[must_use]
+    pub fn get_ref(&self) -> Option<&S> {
+        self.io.as_ref().filter(|_| !self.birth.is_inherited())
+    }
+
+    fn get_mut(&mut self) -> io::Result<&mut S> {
+        let Self { io, birth } = self;
+        io.as_mut().filter(|_| !birth.is_inherited()).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl<S> Drop for Socket<S> {
+    fn drop(&mut self) {
+        if self.birth.is_inherited() {
+            core::mem::forget(self.io.take());
+        }
+    }
+}
+
+impl<S> ErrorType for Socket<S> {
+    type Error = io::Error;
+}
+
+impl<S: AsyncRead + Unpin> Read for Socket<S> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, io::Error> {
+        poll_fn(|context| Pin::new(self.get_mut()?).poll_read(context, buf)).await
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Socket<S> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, io::Error> {
+        poll_fn(|context| Pin::new(self.get_mut()?).poll_write(context, buf)).await
+    }
+
+    /// Nothing is held back between this and the socket.
+    async fn flush(&mut self) -> Result<(), io::Error> {
+        Ok(())
+    }
+}
+
+impl<S> fmt::Debug for Socket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Socket(..)")
+    }
+}
+
+/// A future that is the process's in which it was made: `None` in a child, at once, and there it is not dropped either. Costs an allocation.
+pub(super) struct Bound<F> {
+    /// Until it is dropped.
+    work: Option<Pin<Box<F>>>,
+    birth: Birth,
+}
+
+impl<F: Future> Bound<F> {
+    pub(super) fn new(work: F) -> Self {
+        Self { work: Some(Box::pin(work)), birth: Birth::default() }
+    }
+}
+
+impl<F: Future> Future for Bound<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.birth.is_inherited() {
+            return Poll::Ready(None);
+        }
+        match &mut self.work {
+            Some(work) => work.as_mut().poll(context).map(Some),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+impl<F> Drop for Bound<F> {
+    fn drop(&mut self) {
+        if self.birth.is_inherited() {
+            core::mem::forget(self.work.take());
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! Log messages of pools, topology and heartbeats, as events of the [`tracing`] crate (feature `tracing`).
+//!
+//! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null Values from Log Messages"; CMAP,
+//! "Connection Pool Logging"; SDAM Logging and Monitoring, "Log Messages" (LOG-21..40).
+//!
+//! Each message is one event at level *debug*, so that it is for whoever looks for trouble and never says a second time what a caller
+//! was told by an error (LOG-38). Its target is its component, [`CONNECTION`] or [`TOPOLOGY`], so that any subscriber
+//! filters by it (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification: `message`, `serverHost`, `serverPort`,
+//! `driverConnectionId`, `durationMS` (a float), `topologyId`; what is not known is left out.
+//!
+//! ```text
+//! DEBUG poolhouse::connection: Connection ready serverHost="localhost" serverPort=27017 driverConnectionId=1 durationMS=1.25
+//! ```
+//!
+//! With [`LogStyle::Text`] there is one field, `message`, and it says it all:
+//!
+//! ```text
+//! DEBUG poolhouse::connection: Connection ready: address=localhost:27017, driver-generated ID=1, established in=1.25 ms
+//! ```
+//!
+//! Durations have at most three decimals. The `reply` of a heartbeat is left out unless [`LogOptions::heartbeat_replies`] is set.
+//!
+//! # Warnings
+//!
+//! The specification fixes *debug* for its messages. For operators there are other lines at *warn* and *info*, of the component [`DEPLOYMENT`]:
+//! plain text, one line for one fact, however many pools and monitors notice it.
+//!
+//! | level | line | when |
+//! |---|---|---|
+//! | warn | `primary lost: a:1 of replica set rs: network error: Connection refused (os error 111)` | no primary is known any more; the reason is its error, its new type, or that it left the set |
+//! | info | `primary found: b:1 of replica set rs` | a primary is known, the first or after a loss; `, before it was a:1` where no loss was seen |
+//! | warn | `server down: c:1: network timeout` | a server became unusable, or could not be reached from the start; once, until it is known again. Not for a lost primary |
+//! | info | `server reconnected: c:1` | it is known again |
+//! | warn | `pool cleared: a:1, service 0102..: network error` | behind a load balancer, the connections to one service became stale |
+//! | warn | `authentication failed: a:1` | a connection was refused for its credential; once, until one to that server is established |
+//!
+//! A pool has no line when its server is down, because both are one step; a pool that is driven by hand ([`Logs`]) has a line at each clear. A
+//! server that replies, but is no longer primary or refuses the credential, is not down. [`Logs`] keeps no state, and repeats `authentication failed`
+//! for each connection.
+//!
+//! Other warnings use the specification's targets. [`TOPOLOGY`] has these: the topology lost its last server; a lookup of the hosts of a
+//! `mongodb+srv://` string failed or found no host (`srvName`, `failure`); hosts were left out because they are outside the domain (`srvName`, `count`, and
+//! the first eight as `hosts`). [`CONNECTION`] has the warnings of the connection string and of the TLS options, when a client is made.
+//!
+//! # Subscribers
+//!
+//! Where messages go (stdout, stderr, a file) is the subscriber's affair (LOG-35). When nobody listens, nothing is formatted: the
+//! cost is that of [`tracing::enabled!`], some loads and compares.
+//!
+//! [`Logs`] is an [`Observer`] for machines that are driven by hand, and formats on the spot. `LogQueue` is for the async shell: it notes the
+//! event down under the lock, and emits it outside.
+
+mod deployment;
+mod emit;
+mod queue;
+mod srv;
+#[cfg(test)]
+pub(crate) mod tests;
+mod text;
+
+pub use queue::{LOG_QUEUE_BYTES, LOG_QUEUE_EVENTS, LogQueue};
+pub(crate) use srv::SrvPolled;
+
+use self::deployment::Fact;
+use core::fmt;
+use poolhouse_core::address::HostAddress;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::observe::{EventContext, Truncated};
+use poolhouse_core::pool::PoolEvent;
+use poolhouse_core::topology::{SdamEvent, TopologyId};
+use poolhouse_core::{Instant, Reason};
+use poolhouse_wire::bson::RelaxedJson;
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+/// The target of messages of pools: the component "connection".
+pub const CONNECTION: &str = "poolhouse::connection";
+/// The target of messages of topologies and heartbeats: the component "topology".
+pub const TOPOLOGY: &str = "poolhouse::topology";
+/// The target of the lines for operators: servers that are down, primaries that are lost and found. The specification has no such component.
+pub const DEPLOYMENT: &str = "poolhouse::deployment";
+
+/// The address of a server that no context names.
+const UNKNOWN: &str = "an unknown server";
+
+/// What is logged, and how. What is not restricted here is up to the subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LogOptions {
+    /// Messages of pools at most this verbose. Default all.
+    pub connection: LevelFilter,
+    /// Messages of topologies and heartbeats at most this verbose. Default all.
+    pub topology: LevelFilter,
+    /// Lines for operators at most this verbose. Default all.
+    pub deployment: LevelFilter,
+    /// Whether the message of a heartbeat shows the server's reply. Default no: it has up to some thousand bytes, for each server every ten
+    /// seconds.
+    pub heartbeat_replies: bool,
+    /// How many bytes of a document are shown before `...`. Default 1000.
+    pub document_length_max: usize,
+    /// Fields or sentences. Default fields.
+    pub style: LogStyle,
+}
+
+/// How a message says what it says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LogStyle {
+    /// In fields of their own.
+    #[default]
+    Structured,
+    /// In a sentence.
+    Text,
+}
+
+impl LogOptions {
+    /// The defaults.
+    pub const DEFAULT: Self = Self {
+        connection: LevelFilter::TRACE,
+        topology: LevelFilter::TRACE,
+        deployment: LevelFilter::TRACE,
+        heartbeat_replies: false,
+        document_length_max: 1000,
+        style: LogStyle::Structured,
+    };
+
+    /// Nothing is logged.
+    pub const OFF: Self = Self {
+        connection: LevelFilter::OFF,
+        topology: LevelFilter::OFF,
+        deployment: LevelFilter::OFF,
+        ..Self::DEFAULT
+    };
+
+    /// The defaults, changed by environment variables: `MONGODB_LOG_CONNECTION`, `MONGODB_LOG_TOPOLOGY`, `MONGODB_LOG_ALL` for those that are not set
+    /// and for the lines for operators, and `MONGODB_LOG_MAX_DOCUMENT_LENGTH` (a number, or `unlimited`). A value that is not valid counts as not set
+    /// (LOG-34).
+    ///
+    /// - `variable`: the value of an environment variable.
+    ///
+    /// ```
+    /// # use poolhouse_client::log::LogOptions;
+    /// let options = LogOptions::from_environment(|name| std::env::var(name).ok());
+    /// ```
+    #[must_use]
+    pub fn from_environment<S: AsRef<str>>(mut variable: impl FnMut(&str) -> Option<S>) -> Self {
+        let mut level = |name: &str| variable(name).and_then(|value| parse_level(value.as_ref()));
+        let all = level("MONGODB_LOG_ALL").unwrap_or(LevelFilter::TRACE);
+        let connection = level("MONGODB_LOG_CONNECTION").unwrap_or(all);
+        let topology = level("MONGODB_LOG_TOPOLOGY").unwrap_or(all);
+        let length = variable("MONGODB_LOG_MAX_DOCUMENT_LENGTH").and_then(|value| {
+            let value = value.as_ref().trim();
+            if value.eq_ignore_ascii_case("unlimited") { Some(usize::MAX) } else { value.parse().ok() }
+        });
+        let document_length_max = length.unwrap_or(Self::DEFAULT.document_length_max);
+        Self { connection, topology, deployment: all, document_length_max, ..Self::DEFAULT }
+    }
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// One of the specification's levels, which has some more than `tracing`.
+fn parse_level(name: &str) -> Option<LevelFilter> {
+    const LEVELS: [(&str, LevelFilter); 10] = [
+        ("off", LevelFilter::OFF),
+        ("emergency", LevelFilter::ERROR),
+        ("alert", LevelFilter::ERROR),
+        ("critical", LevelFilter::ERROR),
+        ("error", LevelFilter::ERROR),
+        ("warn", LevelFilter::WARN),
+        ("notice", LevelFilter::INFO),
+        ("info", LevelFilter::INFO),
+        ("debug", LevelFilter::DEBUG),
+        ("trace", LevelFilter::TRACE),
+    ];
+    let name = name.trim();
+    LEVELS.iter().find(|(level, _)| name.eq_ignore_ascii_case(level)).map(|(_, filter)| *filter)
+}
+
+/// Makes log messages of the events of pools, monitors, scans and topologies.
+///
+/// For machines that are driven by hand. A pool's events do not say which server they are of; [`Within`](poolhouse_core::observe::Within) adds that:
+///
+/// ```
+/// use poolhouse_core::Instant;
+/// use poolhouse_client::log::{LogOptions, Logs};
+/// use poolhouse_core::observe::{EventContext, Within};
+/// use poolhouse_core::pool::{OnHeap, Pool, PoolConfig, PoolId};
+///
+/// let now = Instant::from_nanos(0);
+/// let mut logs = Within::new(Logs::new(LogOptions::DEFAULT), EventContext::of_server("localhost:27017"));
+/// let mut pool = Pool::<OnHeap>::new(now, PoolId::new(1), PoolConfig::DEFAULT, &mut logs);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Logs {
+    options: LogOptions,
+}
+
+impl Logs {
+    /// A logger with these options.
+    #[must_use]
+    pub const fn new(options: LogOptions) -> Self {
+        Self { options }
+    }
+
+    /// The options.
+    #[must_use]
+    pub const fn options(&self) -> &LogOptions {
+        &self.options
+    }
+
+    /// Whether anybody listens to messages of pools.
+    #[inline]
+    #[must_use]
+    pub fn logs_connections(&self) -> bool {
+        self.options.connection >= LevelFilter::DEBUG && tracing::enabled!(target: CONNECTION, Level::DEBUG)
+    }
+
+    /// Whether anybody listens to messages of topologies and heartbeats.
+    #[inline]
+    #[must_use]
+    pub fn logs_topology(&self) -> bool {
+        self.options.topology >= LevelFilter::DEBUG && tracing::enabled!(target: TOPOLOGY, Level::DEBUG)
+    }
+
+    /// Whether anybody listens to warnings of topologies.
+    #[inline]
+    #[must_use]
+    fn warns_of_topology(&self) -> bool {
+        self.options.topology >= LevelFilter::WARN && tracing::enabled!(target: TOPOLOGY, Level::WARN)
+    }
+
+    /// Whether a subscriber receives warnings about the deployment.
+    #[inline]
+    #[must_use]
+    fn logs_deployment(&self) -> bool {
+        self.options.deployment >= LevelFilter::WARN && tracing::enabled!(target: DEPLOYMENT, Level::WARN)
+    }
+
+    /// Whether a subscriber receives this fact about the deployment.
+    fn logs_fact(&self, fact: &Fact<'_>) -> bool {
+        let is_warning = fact.level() == Level::WARN;
+        self.options.deployment >= fact.level() && (is_warning || tracing::enabled!(target: DEPLOYMENT, Level::INFO))
+    }
+
+    /// Logs a warning of the client's options.
+    pub(crate) fn warn_of_options(&self, warning: impl fmt::Display) {
+        if self.options.connection >= LevelFilter::WARN {
+            tracing::warn!(target: CONNECTION, "{warning}");
+        }
+    }
+
+    /// Whether anybody listens to this event of a topology.
+    fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
+        match event {
+            SdamEvent::NoServers { .. } => self.warns_of_topology(),
+            // Its servers' descriptions are those of the topology, whose change follows: no message of its own.
+            SdamEvent::ServerDescriptionChanged { .. } => false,
+            SdamEvent::TopologyOpening { .. }
+            | SdamEvent::TopologyDescriptionChanged { .. }
+            | SdamEvent::ServerOpening { .. }
+            | SdamEvent::ServerClosed { .. }
+            | SdamEvent::TopologyClosed { .. } => self.logs_topology(),
+            _ => self.logs_topology(),
+        }
+    }
+
+    /// Reports the facts about the deployment that are in an event, to a subscriber that receives them.
+    fn report_facts(&self, event: &SdamEvent<'_>, context: &EventContext<'_>, mut report: impl FnMut(&Fact<'_>)) {
+        if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
+            if self.logs_deployment() {
+                Fact::of_topology(*previous, *new, context.reason, |fact| {
+                    if self.logs_fact(fact) {
+                        report(fact);
+                    }
+                });
+            }
+        }
+    }
+
+    /// [`Self::pool`] of an event with this context. Out of line, so that a check without a subscriber is inlined into the pool.
+    #[inline(never)]
+    fn pool_in(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        self.pool(event, &self.said(context));
+    }
+
+    /// Reports the fact about the deployment that is in a pool's event, to a subscriber that receives it.
+    #[cold]
+    fn report_fact_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        if let Some(fact) = Fact::of_pool(event, context) {
+            if self.logs_deployment() {
+                deployment::emit(fact.level(), &fact);
+            }
+        }
+    }
+
+    fn said<'a>(&self, context: &EventContext<'a>) -> Said<'a> {
+        let reply = context
+            .reply
+            .filter(|_| self.options.heartbeat_replies)
+            .map(|reply| Reply::Document(Truncated::new(reply.relaxed_json(), self.options.document_length_max)));
+        Said { topology: context.topology, address: context.address, reply, reason: context.reason }
+    }
+
+    fn pool(&self, event: &PoolEvent, said: &Said<'_>) {
+        match self.options.style {
+            LogStyle::Structured => emit::pool(event, said),
+            LogStyle::Text => tracing::debug!(target: CONNECTION, "{}", text::Pool(event, said)),
+        }
+    }
+
+    fn heartbeat(&self, event: &MonitorEvent, said: &Said<'_>) {
+        match self.options.style {
+            LogStyle::Structured => emit::heartbeat(event, said),
+            LogStyle::Text => tracing::debug!(target: TOPOLOGY, "{}", text::Heartbeat(event, said)),
+        }
+    }
+
+    fn sdam(&self, event: &SdamEvent<'_>) {
+        match (self.options.style, event) {
+            (LogStyle::Structured, _) => emit::sdam(event),
+            (LogStyle::Text, SdamEvent::NoServers { .. }) => {
+                tracing::warn!(target: TOPOLOGY, "{}", text::Sdam(event));
+            }
+            (LogStyle::Text, _) => tracing::debug!(target: TOPOLOGY, "{}", text::Sdam(event)),
+        }
+    }
+}
+
+impl Observer<PoolEvent> for Logs {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    /// Facts of the deployment are in events that a machine emits to every observer.
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.logs_connections()
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
+        if self.logs_connections() {
+            self.pool_in(event, context);
+        }
+        if Fact::may_be_in(event) {
+            self.report_fact_of_pool(event, context);
+        }
+    }
+}
+
+impl Observer<MonitorEvent> for Logs {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
+        if self.logs_topology() {
+            self.heartbeat(event, &self.said(context));
+        }
+    }
+}
+
+impl<'e> Observer<SdamEvent<'e>> for Logs {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'e>) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, _now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
+        if self.logs_sdam(event) {
+            self.sdam(event);
+        }
+        self.report_facts(event, context, |fact| deployment::emit(fact.level(), fact));
+    }
+}
+
+/// What a message says besides its event.
+struct Said<'a> {
+    topology: Option<TopologyId>,
+    address: Option<&'a str>,
+    reply: Option<Reply<'a>>,
+    reason: Option<&'a Reason>,
+}
+
+/// A reply, as it is shown.
+enum Reply<'a> {
+    Document(Truncated<RelaxedJson<'a>>),
+    Text(&'a str),
+}
+
+impl fmt::Display for Reply<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Document(document) => document.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// `serverHost` and `serverPort` of an address.
+fn host_and_port(address: Option<&str>) -> (Option<&str>, Option<u64>) {
+    match address.and_then(HostAddress::parse) {
+        None => (None, None),
+        Some(HostAddress::Tcp { host, port }) => (Some(host), Some(u64::from(port))),
+        Some(HostAddress::Unix(path)) => (Some(path), None),
+    }
+}
+
+const fn closed_reason(reason: poolhouse_core::pool::ClosedReason) -> &'static str {
+    use poolhouse_core::pool::ClosedReason;
+    match reason {
+        ClosedReason::Stale => "Connection became stale because the pool was cleared",
+        ClosedReason::Idle => "Connection has been available but unused for longer than the configured max idle time",
+        ClosedReason::Error => "An error occurred while using the connection",
+        ClosedReason::PoolClosed => "Connection pool was closed",
+    }
+}
+
+const fn failed_reason(reason: poolhouse_core::pool::CheckOutFailedReason) -> &'static str {
+    use poolhouse_core::pool::CheckOutFailedReason;
+    match reason {
+        CheckOutFailedReason::PoolClosed => "Connection pool was closed",
+        CheckOutFailedReason::Timeout => "Wait queue timeout elapsed without a connection becoming available",
+        CheckOutFailedReason::ConnectionError => "An error occurred while trying to establish a new connection",
+    }
+}
+
+/// The error of a check-out that failed, if its reason does not say it all.
+fn failed_error(
+    reason: poolhouse_core::pool::CheckOutFailedReason,
+    error: &poolhouse_core::pool::CheckOutError,
+) -> Option<&poolhouse_core::pool::CheckOutError> {
+    (reason == poolhouse_core::pool::CheckOutFailedReason::ConnectionError).then_some(error)
+}
+
+/// A cause with the reason beneath it.
+struct Failure<'a>(poolhouse_core::Cause, Option<&'a Reason>);
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)?;
+        self.1.map_or(Ok(()), |reason| reason.append(f))
+    }
+}
+
+/// Milliseconds with at most three decimals: the rest would be noise of the conversion.
+fn millis(duration: core::time::Duration) -> f64 {
+    // A quotient is the number that is nearest to the decimal fraction, and so is shown as that.
+    duration.saturating_add(core::time::Duration::from_nanos(500)).as_micros() as f64 / 1000.0
+}
+
+/// The most of a name, or of a reason, that is shown: no name in the DNS is longer.
+const NAME_BYTES_MAX: usize = 253;
+
+/// A name that a peer chose, whatever is in it, on one line.
+struct Name<'a>(&'a str);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Truncated::new(self.0.escape_debug(), NAME_BYTES_MAX).fmt(f)
+    }
+}

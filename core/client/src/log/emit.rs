@@ -1,0 +1,160 @@
+//! The structured messages: one call site for each, with the fields that it may have.
+//!
+//! A field of an `Option` that is `None` is not recorded (LOG-33).
+
+use super::{CONNECTION, Failure, Said, TOPOLOGY, closed_reason, failed_error, failed_reason, host_and_port, millis};
+use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::pool::{PoolEvent, PoolOptions};
+use poolhouse_core::topology::SdamEvent;
+
+macro_rules! connection {
+    ($message:literal, $said:expr $(, $name:literal = $value:expr)* $(,)?) => {{
+        let (host, port) = host_and_port($said.address);
+        tracing::debug!(target: CONNECTION, message = $message, "serverHost" = host, "serverPort" = port $(, $name = $value)*)
+    }};
+}
+
+macro_rules! heartbeat {
+    ($message:literal, $said:expr, $id:expr, $awaited:expr $(, $name:literal = $value:expr)* $(,)?) => {{
+        let (host, port) = host_and_port($said.address);
+        tracing::debug!(
+            target: TOPOLOGY,
+            message = $message,
+            "topologyId" = $said.topology.map(|topology| topology.get()),
+            "serverHost" = host,
+            "serverPort" = port,
+            "driverConnectionId" = $id.connection,
+            "serverConnectionId" = $id.server_connection,
+            "awaited" = $awaited
+            $(, $name = $value)*
+        )
+    }};
+}
+
+pub(super) fn pool(event: &PoolEvent, said: &Said<'_>) {
+    match event {
+        PoolEvent::PoolCreated { options, .. } => {
+            let of = |name| stated(options, name);
+            connection!(
+                "Connection pool created",
+                said,
+                "maxIdleTimeMS" = of("maxIdleTimeMS"),
+                "minPoolSize" = of("minPoolSize"),
+                "maxPoolSize" = of("maxPoolSize"),
+                "maxConnecting" = of("maxConnecting"),
+                "waitQueueTimeoutMS" = of("waitQueueTimeoutMS"),
+            );
+        }
+        PoolEvent::PoolReady { .. } => connection!("Connection pool ready", said),
+        PoolEvent::PoolCleared { service_id, .. } => {
+            connection!("Connection pool cleared", said, "serviceId" = service_id.map(display));
+        }
+        PoolEvent::PoolClosed { .. } => connection!("Connection pool closed", said),
+        PoolEvent::ConnectionCreated { conn, .. } => {
+            connection!("Connection created", said, "driverConnectionId" = conn.connection_id().get());
+        }
+        PoolEvent::ConnectionReady { conn, duration, .. } => connection!(
+            "Connection ready",
+            said,
+            "driverConnectionId" = conn.connection_id().get(),
+            "durationMS" = millis(*duration),
+        ),
+        PoolEvent::ConnectionClosed { conn, reason, cause, .. } => connection!(
+            "Connection closed",
+            said,
+            "driverConnectionId" = conn.connection_id().get(),
+            "reason" = closed_reason(*reason),
+            "error" = cause.map(display),
+        ),
+        PoolEvent::ConnectionCheckOutStarted { .. } => connection!("Connection checkout started", said),
+        PoolEvent::ConnectionCheckOutFailed { reason, error, duration, .. } => connection!(
+            "Connection checkout failed",
+            said,
+            "reason" = failed_reason(*reason),
+            "error" = failed_error(*reason, error).map(display),
+            "durationMS" = millis(*duration),
+        ),
+        PoolEvent::ConnectionCheckedOut { conn, duration, .. } => connection!(
+            "Connection checked out",
+            said,
+            "driverConnectionId" = conn.connection_id().get(),
+            "durationMS" = millis(*duration),
+        ),
+        PoolEvent::ConnectionCheckedIn { conn, .. } => {
+            connection!("Connection checked in", said, "driverConnectionId" = conn.connection_id().get());
+        }
+        _ => {}
+    }
+}
+
+/// The value of an option that was changed.
+fn stated(options: &PoolOptions, name: &str) -> Option<u64> {
+    options.non_default().find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+pub(super) fn heartbeat(event: &MonitorEvent, said: &Said<'_>) {
+    match event {
+        MonitorEvent::HeartbeatStarted { id, awaited } => heartbeat!("Server heartbeat started", said, id, *awaited),
+        MonitorEvent::HeartbeatSucceeded { id, awaited, duration } => heartbeat!(
+            "Server heartbeat succeeded",
+            said,
+            id,
+            *awaited,
+            "durationMS" = millis(*duration),
+            "reply" = said.reply.as_ref().map(display),
+        ),
+        MonitorEvent::HeartbeatFailed { id, awaited, duration, cause } => heartbeat!(
+            "Server heartbeat failed",
+            said,
+            id,
+            *awaited,
+            "durationMS" = millis(*duration),
+            "failure" = display(Failure(*cause, said.reason)),
+        ),
+        _ => {}
+    }
+}
+
+pub(super) fn sdam(event: &SdamEvent<'_>) {
+    let id = event.topology().get();
+    match event {
+        SdamEvent::TopologyOpening { .. } => {
+            tracing::debug!(target: TOPOLOGY, message = "Starting topology monitoring", "topologyId" = id);
+        }
+        SdamEvent::TopologyDescriptionChanged { previous, new, .. } => tracing::debug!(
+            target: TOPOLOGY,
+            message = "Topology description changed",
+            "topologyId" = id,
+            "previousDescription" = display(previous),
+            "newDescription" = display(new)
+        ),
+        SdamEvent::ServerOpening { address, .. } => {
+            let (host, port) = host_and_port(Some(address));
+            tracing::debug!(
+                target: TOPOLOGY,
+                message = "Starting server monitoring",
+                "topologyId" = id,
+                "serverHost" = host,
+                "serverPort" = port
+            );
+        }
+        SdamEvent::ServerClosed { address, .. } => {
+            let (host, port) = host_and_port(Some(address));
+            tracing::debug!(
+                target: TOPOLOGY,
+                message = "Stopped server monitoring",
+                "topologyId" = id,
+                "serverHost" = host,
+                "serverPort" = port
+            );
+        }
+        SdamEvent::TopologyClosed { .. } => {
+            tracing::debug!(target: TOPOLOGY, message = "Stopped topology monitoring", "topologyId" = id);
+        }
+        SdamEvent::NoServers { .. } => {
+            tracing::warn!(target: TOPOLOGY, message = "The topology has no servers", "topologyId" = id);
+        }
+        SdamEvent::ServerDescriptionChanged { .. } => {}
+        _ => {}
+    }
+}

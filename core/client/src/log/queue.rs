@@ -1,0 +1,254 @@
+//! Log messages of the async shell: noted down under the lock of what is being changed, emitted outside of it.
+
+#[cfg(test)]
+mod tests;
+
+use super::deployment::{self, Fact};
+use super::{LogOptions, Logs, Reply, Said, TOPOLOGY, Truncated};
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicBool, Ordering};
+use poolhouse_core::observe::{EventContext, contain};
+use poolhouse_core::pool::PoolEvent;
+use poolhouse_core::topology::{OwnedTopologyDescription, TopologyId};
+use poolhouse_core::{Instant, Reason};
+use poolhouse_driver::{Backlog, Event, EventRef, Next, Publish};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+/// How many events may wait for a subscriber that is behind.
+pub const LOG_QUEUE_EVENTS: usize = 8192;
+
+/// The limit on the heap memory of the events that wait for a subscriber that is behind: 8 MiB of descriptions, addresses and replies.
+pub const LOG_QUEUE_BYTES: usize = 8 << 20;
+
+/// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
+///
+/// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
+/// change. A subscriber that panics is passed over, and the message with it. When more than
+/// [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] wait, the newest are lost, and a warning has their number.
+///
+/// Clones are of the same queue.
+#[derive(Clone, Debug)]
+pub struct LogQueue {
+    logs: Logs,
+    shared: Arc<Shared>,
+    /// Of the server whose events these are, so that each need not copy it.
+    address: Option<Arc<str>>,
+    /// The server has refused a credential, and no connection to it has been established since.
+    refused: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// There is something in the queue.
+    waiting: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    entries: Backlog<Entry>,
+    /// The topology's last description that was copied: consecutive events share it.
+    last: Option<OwnedTopologyDescription>,
+    /// Somebody empties it.
+    emptied: bool,
+}
+
+/// The content of an entry.
+#[derive(Debug)]
+enum Content {
+    Event(Event),
+    /// A line about the deployment.
+    Line(Level, String),
+}
+
+#[derive(Debug)]
+struct Entry {
+    content: Content,
+    topology: Option<TopologyId>,
+    address: Option<Arc<str>>,
+    reply: Option<String>,
+    reason: Reason,
+}
+
+impl LogQueue {
+    /// An empty queue.
+    #[must_use]
+    pub fn new(options: LogOptions) -> Self {
+        Self { logs: Logs::new(options), shared: Arc::default(), address: None, refused: Arc::default() }
+    }
+
+    /// What emits on the spot, for what is told where no lock is held.
+    pub(crate) const fn logs(&self) -> &Logs {
+        &self.logs
+    }
+
+    fn entry(
+        &self,
+        event: &EventRef<'_>,
+        context: &EventContext<'_>,
+        last: &mut Option<OwnedTopologyDescription>,
+    ) -> (Entry, usize) {
+        let address = match (&self.address, context.address) {
+            (Some(known), None) => Some(Arc::clone(known)),
+            (Some(known), Some(address)) if **known == *address => Some(Arc::clone(known)),
+            (_, address) => address.map(Arc::from),
+        };
+        let length = self.logs.options.document_length_max;
+        let shown = context.reply.filter(|_| self.logs.options.heartbeat_replies);
+        let reply = shown.map(|reply| Truncated::new(reply.relaxed_json(), length).to_string());
+        let event = event.copy_after(last);
+        let reason = context.reason.cloned().unwrap_or_default();
+        // A shared address counts in each entry: it is short.
+        let texts = address.as_ref().map_or(0, |address| address.len()) + reply.as_ref().map_or(0, String::capacity);
+        let bytes = event.heap_bytes() + texts;
+        (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
+    }
+
+    /// Adds an entry, with the bytes that it has on the heap. `make` is called under the lock of the queue, and only if there is room.
+    fn push(&self, make: impl FnOnce(&mut Option<OwnedTopologyDescription>) -> (Entry, usize)) {
+        let mut queue = self.shared.lock();
+        let Queue { entries, last, .. } = &mut *queue;
+        entries.push(LOG_QUEUE_EVENTS, LOG_QUEUE_BYTES, || make(last));
+        drop(queue);
+        self.shared.waiting.store(true, Ordering::Release);
+    }
+
+    fn push_fact(&self, fact: &Fact<'_>) {
+        let line = fact.to_string();
+        let bytes = line.capacity();
+        let content = Content::Line(fact.level(), line);
+        self.push(|_| (Entry { content, topology: None, address: None, reply: None, reason: Reason::NONE }, bytes));
+    }
+
+    /// The lines about the deployment that are in a pool's event.
+    fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
+        if matches!(event, PoolEvent::ConnectionReady { .. }) {
+            self.refused.store(false, Ordering::Relaxed);
+        }
+        let address = context.address.or(self.address.as_deref());
+        let mut context = *context;
+        context.address = address;
+        let Some(fact) = Fact::of_pool(event, &context) else { return };
+        if !self.logs.logs_deployment() {
+            return;
+        }
+        let is_news = match fact {
+            // Of a whole pool: its server is down, which the topology reports.
+            Fact::PoolCleared { service, .. } => service.is_some(),
+            Fact::AuthenticationFailed { .. } => !self.refused.swap(true, Ordering::Relaxed),
+            Fact::PrimaryLost { .. }
+            | Fact::PrimaryFound { .. }
+            | Fact::ServerDown { .. }
+            | Fact::ServerReconnected { .. } => true,
+        };
+        if is_news {
+            self.push_fact(&fact);
+        }
+    }
+
+    fn emit(&self, entry: &Entry) {
+        let reply = entry.reply.as_deref().map(Reply::Text);
+        let said =
+            Said { topology: entry.topology, address: entry.address.as_deref(), reply, reason: Some(&entry.reason) };
+        match &entry.content {
+            Content::Event(Event::Pool(event)) => self.logs.pool(event, &said),
+            Content::Event(Event::Heartbeat(event)) => self.logs.heartbeat(event, &said),
+            Content::Event(Event::Sdam(event)) => self.logs.sdam(&event.get()),
+            Content::Event(_) => {}
+            Content::Line(level, line) => deployment::emit(*level, line),
+        }
+    }
+}
+
+impl Publish for LogQueue {
+    #[inline]
+    fn is_active(&self) -> bool {
+        // Where nobody listens to warnings, nobody is asked.
+        LevelFilter::current() >= LevelFilter::WARN
+            && contain(|| {
+                self.logs.logs_connections()
+                    || self.logs.logs_topology()
+                    || self.logs.warns_of_topology()
+                    || self.logs.logs_deployment()
+            })
+            .unwrap_or(false)
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        // A subscriber that panics when it is asked receives nothing.
+        let _ = contain(|| {
+            let is_wanted = match &event {
+                EventRef::Pool(_) => self.logs.logs_connections(),
+                EventRef::Heartbeat(_) => self.logs.logs_topology(),
+                EventRef::Sdam(event) => self.logs.logs_sdam(event),
+                // No specification has messages for them.
+                EventRef::Mux(_) => false,
+                _ => false,
+            };
+            if is_wanted {
+                self.push(|last| self.entry(&event, context, last));
+            }
+            match &event {
+                EventRef::Pool(event) => self.push_facts_of_pool(event, context),
+                EventRef::Sdam(event) => self.logs.report_facts(event, context, |fact| self.push_fact(fact)),
+                EventRef::Heartbeat(_) | EventRef::Mux(_) => {}
+                _ => {}
+            }
+        });
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        Self { address: Some(Arc::from(address)), refused: Arc::default(), ..self.clone() }
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        if self.shared.waiting.load(Ordering::Acquire) {
+            self.shared.empty(|next| match next {
+                Next::Entry(entry) => self.emit(&entry),
+                Next::Lagged(count) => {
+                    tracing::warn!(target: TOPOLOGY, message = "Log messages were lost", "count" = count);
+                }
+            });
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Empties the queue, unless somebody does; that one then sees what was added meanwhile.
+    fn empty(&self, mut emit: impl FnMut(Next<Entry>)) {
+        {
+            let mut queue = self.lock();
+            if queue.emptied {
+                return;
+            }
+            queue.emptied = true;
+        }
+        while let Some(next) = self.next() {
+            // Neither the change that this follows nor the messages behind it are lost for a subscriber that panics.
+            let _ = contain(|| emit(next));
+        }
+    }
+
+    /// What is next. Under the same lock as finding nothing, the emptying ends.
+    fn next(&self) -> Option<Next<Entry>> {
+        let mut queue = self.lock();
+        if let Some(next) = queue.entries.pop() {
+            return Some(next);
+        }
+        queue.emptied = false;
+        self.waiting.store(false, Ordering::Release);
+        None
+    }
+}

@@ -1,0 +1,292 @@
+//! Messages of topologies and heartbeats (LOG-29..33, LOG-36, LOG-39).
+
+use super::capture::Value;
+use super::*;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use poolhouse_core::control::Control;
+use poolhouse_core::monitor::{Line, LineId, MonitorAction, MonitorOptions};
+use poolhouse_core::topology::{self, TopologyOptions};
+use poolhouse_core::{Cause, ObjectId, ServerId, TopologyVersion};
+use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_wire::hello::HelloReply;
+use poolhouse_wire::message::Matched;
+
+/// A direct connection to one server, whose observer is the logger.
+struct World {
+    control: Control<topology::OnHeap>,
+    server: ServerId,
+    now: Instant,
+    logs: Logs,
+}
+
+impl World {
+    fn new(options: LogOptions) -> Self {
+        let (now, mut logs) = (Instant::ORIGIN, Logs::new(options));
+        let seeds = ["DB.example:27018"];
+        let config = TopologyOptions { seeds: &seeds, direct_connection: true, ..TopologyOptions::default() };
+        let config = config.validate().expect("valid");
+        let control = Control::new(
+            now,
+            TopologyId::new(42),
+            config,
+            MonitorOptions::DEFAULT.validate().expect("valid"),
+            &mut logs,
+        )
+        .expect("room");
+        let server = control.topology().find("db.example:27018").expect("a member");
+        Self { control, server, now, logs }
+    }
+
+    /// Takes the check line to where a reply is due.
+    fn connect(&mut self) -> LineId {
+        loop {
+            match self.control.poll_line(self.now, self.server, Line::Check).expect("a check is due") {
+                MonitorAction::Hangup(_) => {}
+                MonitorAction::Dial(line) => {
+                    self.control.handle_dialed(self.now, self.server, line, &mut self.logs).expect("wanted");
+                }
+                MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => return line,
+            }
+        }
+    }
+
+    /// A reply 2.5 ms later, of a server that can stream.
+    fn reply(&mut self, line: LineId, document: RawDocument<'_>) {
+        self.now = self.now.saturating_add(Duration::from_micros(2500));
+        let topology_version = Some(TopologyVersion { process_id: ObjectId([1; 12]), counter: 5 });
+        let hello = HelloReply {
+            is_writable_primary: true,
+            max_wire_version: 21,
+            topology_version,
+            connection_id: Some(77),
+            ..HelloReply::OK
+        };
+        let mut observer = Within::new(&mut self.logs, EventContext::NONE.with_reply(document));
+        let (now, server) = (self.now, self.server);
+        self.control.handle_reply(now, server, line, &hello, Matched::Last, &mut observer).expect("wanted");
+    }
+
+    fn fail(&mut self, line: LineId, cause: Cause) {
+        self.now = self.now.saturating_add(Duration::from_millis(3));
+        self.control.handle_failed(self.now, self.server, line, cause, &mut self.logs).expect("wanted");
+    }
+}
+
+fn document(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    DocumentWriter::write(&mut bytes, |writer| {
+        writer.value("ok", poolhouse_wire::bson::RawValue::Double(1.0))?;
+        writer.value("text", poolhouse_wire::bson::RawValue::String(text))?;
+        Ok(())
+    })
+    .expect("room");
+    bytes
+}
+
+/// A check that succeeds with a document, an awaited one that fails, its retry that fails too, and the end.
+fn life(options: LogOptions, text: &str) -> Vec<Captured> {
+    let bytes = document(text);
+    let document = RawDocument::new(&bytes).expect("whole");
+    capture(|| {
+        let mut world = World::new(options);
+        let line = world.connect();
+        world.reply(line, document);
+        let line = world.connect();
+        world.fail(line, Cause::Network);
+        let line = world.connect();
+        world.fail(line, Cause::NetworkTimeout);
+        world.control.close(world.now, &mut world.logs);
+    })
+}
+
+fn named<'c>(captured: &'c [Captured], message: &str) -> Vec<&'c Captured> {
+    captured.iter().filter(|event| event.message() == message).collect()
+}
+
+fn id() -> (&'static str, Value) {
+    ("topologyId", 42_u64.into())
+}
+
+fn message(text: &str) -> (&'static str, Value) {
+    ("message", text.into())
+}
+
+fn server() -> [(&'static str, Value); 2] {
+    [("serverHost", "db.example".into()), ("serverPort", 27018_u64.into())]
+}
+
+/// LOG-29, LOG-30
+#[test]
+fn life_of_a_topology_is_logged_in_order() {
+    let captured = capture(|| {
+        let mut world = World::new(LogOptions::DEFAULT);
+        world.control.close(world.now, &mut world.logs);
+    });
+    let described = |event: &Captured, previous: &str, new: &str| {
+        let descriptions = [("previousDescription", previous.into()), ("newDescription", new.into())];
+        event.check(TOPOLOGY, &[&[message("Topology description changed"), id()], &descriptions[..]].concat());
+    };
+    captured[0].check(TOPOLOGY, &[message("Starting topology monitoring"), id()]);
+    described(&captured[1], "Unknown []", "Single [db.example:27018: Unknown]");
+    captured[2].check(TOPOLOGY, &[&[message("Starting server monitoring"), id()], &server()[..]].concat());
+    assert_eq!(captured[3].message(), "Server heartbeat started");
+    assert_eq!(captured[4].message(), "Server heartbeat failed");
+    captured[5].check(TOPOLOGY, &[&[message("Stopped server monitoring"), id()], &server()[..]].concat());
+    described(&captured[6], "Single [db.example:27018: Unknown]", "Unknown []");
+    captured[7].check(TOPOLOGY, &[message("Stopped topology monitoring"), id()]);
+    assert_eq!(captured.len(), 8);
+}
+
+/// LOG-29, LOG-31, LOG-33
+#[test]
+fn heartbeats_are_logged_with_their_connection() {
+    let captured = life(MESSAGES, "hello");
+    let heartbeat = |event: &Captured, text: &str, fields: &[(&str, Value)]| {
+        event.check(TOPOLOGY, &[&[message(text), id()], &server()[..], fields].concat());
+    };
+    let started = named(&captured, "Server heartbeat started");
+    let (driver, awaited) = (|id: u64| ("driverConnectionId", id.into()), |is: bool| ("awaited", is.into()));
+    let known = ("serverConnectionId", 77_i64.into());
+    heartbeat(started[0], "Server heartbeat started", &[driver(1), awaited(false)]);
+    heartbeat(started[1], "Server heartbeat started", &[driver(1), awaited(true), known.clone()]);
+    let succeeded = named(&captured, "Server heartbeat succeeded");
+    let reply = ("reply", r#"{"ok":1.0,"text":"hello"}"#.into());
+    let duration = ("durationMS", 2.5.into());
+    let fields = [driver(1), awaited(false), known.clone(), duration, reply];
+    heartbeat(succeeded[0], "Server heartbeat succeeded", &fields);
+    let failed = named(&captured, "Server heartbeat failed");
+    let (duration, failure) = (("durationMS", 3.0.into()), ("failure", "network error".into()));
+    heartbeat(failed[0], "Server heartbeat failed", &[driver(1), awaited(true), known, duration.clone(), failure]);
+    let retry = started[2].fields["driverConnectionId"].clone();
+    let fields = [("driverConnectionId", retry), awaited(false), duration, ("failure", "network timeout".into())];
+    heartbeat(failed[1], "Server heartbeat failed", &fields);
+    assert_eq!((started.len(), succeeded.len(), failed.len()), (3, 1, 2));
+}
+
+#[test]
+fn visible_failures_reply_of_a_heartbeat_is_not_logged_by_default() {
+    let options = LogOptions { heartbeat_replies: false, ..MESSAGES };
+    let captured = life(options, "hello");
+    assert!(named(&captured, "Server heartbeat succeeded")[0].fields.keys().all(|field| field != "reply"));
+    let captured = life(LogOptions { style: LogStyle::Text, ..options }, "hello");
+    assert!(captured.iter().all(|event| !event.message().contains("Reply")));
+    assert_eq!(options, LogOptions { deployment: LevelFilter::OFF, ..LogOptions::DEFAULT });
+}
+
+/// LOG-36
+#[test]
+fn reply_is_cut_at_the_limit_between_characters() {
+    let cut = |limit: usize, text: &str| {
+        let options = LogOptions { document_length_max: limit, ..MESSAGES };
+        let captured = life(options, text);
+        String::from(named(&captured, "Server heartbeat succeeded")[0].text("reply"))
+    };
+    let all = r#"{"ok":1.0,"text":"aéb"}"#;
+    assert_eq!(cut(all.len(), "aéb"), all);
+    assert_eq!(cut(19, "aéb"), r#"{"ok":1.0,"text":"a..."#);
+    assert_eq!(cut(20, "aéb"), r#"{"ok":1.0,"text":"a..."#, "half a character is none");
+    assert_eq!(cut(21, "aéb"), r#"{"ok":1.0,"text":"aé..."#);
+    assert_eq!(cut(0, "aéb"), "...");
+    let long = "x".repeat(5000);
+    assert_eq!(cut(LogOptions::DEFAULT.document_length_max, &long).len(), 1003);
+    assert_eq!(cut(usize::MAX, &long).len(), 5020);
+}
+
+/// LOG-40
+#[test]
+fn sentences_follow_the_templates() {
+    let captured = life(TEXT, "hi");
+    assert!(captured.iter().all(|event| event.fields.len() == 1 && event.target == TOPOLOGY), "one field only");
+    let texts: Vec<&str> = captured.iter().map(Captured::message).collect();
+    let connection = |driver: u32| format!("for db.example:27018 on connection with driver-generated ID {driver}");
+    let (first, in_topology) = (connection(1), "in topology with ID 42");
+    let known = format!("{first} and server-generated ID 77 {in_topology}");
+    let expected = [
+        String::from("Starting monitoring for topology with ID 42"),
+        String::from(
+            "Description changed for topology with ID 42. Previous description: Unknown []. New description: Single \
+             [db.example:27018: Unknown]",
+        ),
+        String::from("Starting monitoring for server db.example:27018 in topology with ID 42"),
+        format!("Heartbeat started {first} {in_topology}. Awaited: false"),
+        format!("Heartbeat succeeded in 2.5 ms {known}. Awaited: false. Reply: {{\"ok\":1.0,\"text\":\"hi\"}}"),
+    ];
+    assert_eq!(texts[..5], expected);
+    assert!(texts.contains(&&*format!("Heartbeat failed in 3 ms {known}. Awaited: true. Failure: network error")));
+    let end = [
+        "Stopped monitoring for server db.example:27018 in topology with ID 42",
+        "Description changed for topology with ID 42. Previous description: Single [db.example:27018: Unknown (network \
+         timeout)]. New description: Unknown []",
+        "Stopped monitoring for topology with ID 42",
+    ];
+    assert_eq!(texts[texts.len() - 3..], end);
+}
+
+#[test]
+fn lost_last_server_is_a_warning() {
+    let captured = capture(|| {
+        let mut logs = Logs::default();
+        let seeds = ["a:1"];
+        let options = TopologyOptions { seeds: &seeds, replica_set: Some("rs"), ..TopologyOptions::default() };
+        let config = options.validate().expect("valid");
+        let topology =
+            topology::Topology::<topology::OnHeap>::new(Instant::ORIGIN, TopologyId::new(9), config, &mut logs);
+        let mut topology = topology.expect("room");
+        let server = topology.find("a:1").expect("a member");
+        // A standalone is no member of a set.
+        let hello = HelloReply { is_writable_primary: true, max_wire_version: 21, ..HelloReply::OK };
+        topology.handle_hello(Instant::ORIGIN, server, &hello, None, &mut logs);
+    });
+    let last = captured.last().expect("some");
+    assert_eq!((last.level, last.message()), (Level::WARN, "The topology has no servers"));
+}
+
+/// A topology of no servers is warned of in either style; what a server is now is told by the topology, and not by itself.
+#[test]
+fn events_of_the_topology_are_logged_as_their_kind_is() {
+    use poolhouse_core::topology::SdamEvent;
+    let empty = SdamEvent::NoServers { topology: TopologyId::new(5) };
+    for options in [LogOptions::DEFAULT, TEXT] {
+        let captured = capture(|| Logs::new(options).on_event(Instant::ORIGIN, &empty));
+        let [event] = captured.as_slice() else { panic!("one message: {captured:?}") };
+        assert_eq!((event.level, event.target.as_str()), (Level::WARN, TOPOLOGY));
+        assert!(event.message().contains("has no servers"), "{event:?}");
+    }
+    assert_eq!(format!("{}", text::Sdam(&empty)), "The topology with ID 5 has no servers");
+}
+
+/// LOG-34: heartbeats by themselves, without the server that they are of.
+#[test]
+fn heartbeats_are_logged_as_far_as_the_topology_is() {
+    use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+    let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: Some(3) };
+    let event = MonitorEvent::HeartbeatStarted { id, awaited: true };
+    let logged = |options| capture(|| Logs::new(options).on_event(Instant::ORIGIN, &event));
+    let captured = logged(LogOptions::DEFAULT);
+    let [started] = captured.as_slice() else { panic!("one message: {captured:?}") };
+    assert_eq!((started.message(), started.target.as_str()), ("Server heartbeat started", TOPOLOGY));
+    assert_eq!(logged(LogOptions { topology: LevelFilter::INFO, ..LogOptions::DEFAULT }), []);
+}
+
+/// The log message includes the error of the operating system.
+#[test]
+fn failed_heartbeat_is_logged_with_its_reason() {
+    let reason = Reason::new(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
+    for (options, field, expected) in [
+        (LogOptions::DEFAULT, "failure", "network error: connection refused"),
+        (TEXT, "message", "Failure: network error: connection refused"),
+    ] {
+        let captured = capture(|| {
+            let mut world = World::new(options);
+            let line = world.connect();
+            let mut logs = Within::new(world.logs, EventContext::NONE.with_reason(&reason));
+            world.control.handle_failed(world.now, world.server, line, Cause::Network, &mut logs).expect("wanted");
+        });
+        let failed =
+            captured.iter().find(|message| message.text("message").contains("eartbeat failed")).expect("logged");
+        assert!(failed.text(field).ends_with(expected), "{}", failed.text(field));
+    }
+}

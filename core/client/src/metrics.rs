@@ -1,0 +1,234 @@
+//! Metrics of pools by OpenTelemetry's names, for any recorder of the [`metrics`] crate (feature `metrics`).
+//!
+//! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection pools".
+//!
+//! | name | kind | unit | what |
+//! |---|---|---|---|
+//! | `db.client.connection.count` | gauge | connections | connections with `db.client.connection.state` = `idle` or `used`; those that are being established are neither |
+//! | `db.client.connection.max` | gauge | connections | `maxPoolSize`; absent without a limit |
+//! | `db.client.connection.idle.max` | gauge | connections | the same: any number of connections may be idle |
+//! | `db.client.connection.idle.min` | gauge | connections | `minPoolSize` |
+//! | `db.client.connection.pending_requests` | gauge | requests | check-outs that wait |
+//! | `db.client.connection.timeouts` | counter | timeouts | check-outs that waited for too long |
+//! | `db.client.connection.create_time` | histogram | seconds | from the creation of a connection until it is ready |
+//! | `db.client.connection.wait_time` | histogram | seconds | from the start of a check-out to its connection |
+//! | `db.client.connection.use_time` | histogram | seconds | from there until the connection is returned |
+//!
+//! All have the label `db.client.connection.pool.name`, the server's address (`localhost:27017`, or the path of a Unix domain socket).
+//! Pools of several clients with one address share their series, which are then sums.
+//!
+//! Install the recorder first: a pool registers its series once, with the recorder that is there when the pool is made. An event then costs
+//! what the recorder's handles cost, and allocates nothing.
+
+mod publish;
+#[cfg(test)]
+mod tests;
+
+pub use publish::Metrics;
+
+use ::metrics::{
+    Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge,
+    histogram,
+};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use poolhouse_core::Instant;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::observe::contain;
+use poolhouse_core::pool::{CheckOutFailedReason, ConnId, PoolEvent, PoolOptions};
+
+const COUNT: &str = "db.client.connection.count";
+const MAX: &str = "db.client.connection.max";
+const IDLE_MAX: &str = "db.client.connection.idle.max";
+const IDLE_MIN: &str = "db.client.connection.idle.min";
+const PENDING_REQUESTS: &str = "db.client.connection.pending_requests";
+const TIMEOUTS: &str = "db.client.connection.timeouts";
+const CREATE_TIME: &str = "db.client.connection.create_time";
+const WAIT_TIME: &str = "db.client.connection.wait_time";
+const USE_TIME: &str = "db.client.connection.use_time";
+const POOL_NAME: &str = "db.client.connection.pool.name";
+const STATE: &str = "db.client.connection.state";
+
+/// The metrics of one pool: an [`Observer`] of its events, from the first to the last.
+pub struct PoolMetrics {
+    name: String,
+    idle: Gauge,
+    used: Gauge,
+    pending_requests: Gauge,
+    timeouts: Counter,
+    create_time: Histogram,
+    wait_time: Histogram,
+    use_time: Histogram,
+    /// What the pool's options are counted as, until it is closed.
+    limits: Option<Limits>,
+    /// By the place of the connection.
+    conns: Vec<Conn>,
+}
+
+/// What was added to the gauges of a pool's options.
+struct Limits {
+    max: Gauge,
+    idle_max: Gauge,
+    idle_min: Gauge,
+    connections_max: f64,
+    connections_min: f64,
+}
+
+/// A connection, as far as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Conn {
+    /// None, or one that is being established.
+    Uncounted,
+    Idle,
+    UsedSince(Instant),
+}
+
+impl PoolMetrics {
+    /// Registers the series of a pool with the present recorder.
+    ///
+    /// - `name`: the server's address.
+    ///
+    /// Cost: some allocations.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        describe();
+        let pool = || Label::new(POOL_NAME, name.to_string());
+        let count = |state: &'static str| gauge!(COUNT, alloc::vec![pool(), Label::from_static_parts(STATE, state)]);
+        Self {
+            idle: count("idle"),
+            used: count("used"),
+            pending_requests: gauge!(PENDING_REQUESTS, alloc::vec![pool()]),
+            timeouts: counter!(TIMEOUTS, alloc::vec![pool()]),
+            create_time: histogram!(CREATE_TIME, alloc::vec![pool()]),
+            wait_time: histogram!(WAIT_TIME, alloc::vec![pool()]),
+            use_time: histogram!(USE_TIME, alloc::vec![pool()]),
+            limits: None,
+            conns: Vec::new(),
+            name: name.to_string(),
+        }
+    }
+
+    fn begin(&mut self, options: &PoolOptions) {
+        self.end();
+        let pool = || alloc::vec![Label::new(POOL_NAME, self.name.clone())];
+        let has_max = options.max_pool_size > 0;
+        let limits = Limits {
+            max: if has_max { gauge!(MAX, pool()) } else { Gauge::noop() },
+            idle_max: if has_max { gauge!(IDLE_MAX, pool()) } else { Gauge::noop() },
+            idle_min: gauge!(IDLE_MIN, pool()),
+            connections_max: f64::from(options.max_pool_size),
+            connections_min: f64::from(options.min_pool_size),
+        };
+        limits.max.increment(limits.connections_max);
+        limits.idle_max.increment(limits.connections_max);
+        limits.idle_min.increment(limits.connections_min);
+        self.limits = Some(limits);
+    }
+
+    fn end(&mut self) {
+        if let Some(limits) = self.limits.take() {
+            limits.max.decrement(limits.connections_max);
+            limits.idle_max.decrement(limits.connections_max);
+            limits.idle_min.decrement(limits.connections_min);
+        }
+    }
+
+    /// Counts a connection as what it has become, and gives what it was.
+    #[inline]
+    fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
+        let place = conn.index() as usize;
+        if self.conns.len() <= place {
+            // Only when a connection is created: events of those that exist find their place.
+            self.conns.resize(place + 1, Conn::Uncounted);
+        }
+        let was = self.conns.get_mut(place).map_or(Conn::Uncounted, |kept| core::mem::replace(kept, now));
+        match was {
+            Conn::Uncounted => {}
+            Conn::Idle => self.idle.decrement(1.0),
+            Conn::UsedSince(_) => self.used.decrement(1.0),
+        }
+        match now {
+            Conn::Uncounted => {}
+            Conn::Idle => self.idle.increment(1.0),
+            Conn::UsedSince(_) => self.used.increment(1.0),
+        }
+        was
+    }
+}
+
+impl Observer<PoolEvent> for PoolMetrics {
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        match *event {
+            PoolEvent::PoolCreated { ref options, .. } => self.begin(options),
+            PoolEvent::PoolReady { .. } | PoolEvent::PoolCleared { .. } => {}
+            PoolEvent::PoolClosed { .. } => self.end(),
+            PoolEvent::ConnectionCreated { conn, .. } | PoolEvent::ConnectionClosed { conn, .. } => {
+                self.count(conn, Conn::Uncounted);
+            }
+            PoolEvent::ConnectionReady { conn, duration, .. } => {
+                self.count(conn, Conn::Idle);
+                record(&self.create_time, duration);
+            }
+            PoolEvent::ConnectionCheckOutStarted { .. } => self.pending_requests.increment(1.0),
+            PoolEvent::ConnectionCheckOutFailed { reason, .. } => {
+                self.pending_requests.decrement(1.0);
+                if reason == CheckOutFailedReason::Timeout {
+                    self.timeouts.increment(1);
+                }
+            }
+            PoolEvent::ConnectionCheckedOut { conn, duration, .. } => {
+                self.pending_requests.decrement(1.0);
+                self.count(conn, Conn::UsedSince(now));
+                record(&self.wait_time, duration);
+            }
+            PoolEvent::ConnectionCheckedIn { conn, .. } => {
+                if let Conn::UsedSince(since) = self.count(conn, Conn::Idle) {
+                    record(&self.use_time, now.saturating_since(since));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is left is no longer there: a pool that is dropped has no connections.
+impl Drop for PoolMetrics {
+    fn drop(&mut self) {
+        let conns = core::mem::take(&mut self.conns);
+        // Perhaps in the middle of a panic, and far from whoever knows the recorder.
+        let _ = contain(|| {
+            self.end();
+            for conn in conns {
+                match conn {
+                    Conn::Uncounted => {}
+                    Conn::Idle => self.idle.decrement(1.0),
+                    Conn::UsedSince(_) => self.used.decrement(1.0),
+                }
+            }
+        });
+    }
+}
+
+impl fmt::Debug for PoolMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolMetrics").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn record(histogram: &Histogram, duration: Duration) {
+    histogram.record(duration.as_secs_f64());
+}
+
+fn describe() {
+    describe_gauge!(COUNT, Unit::Count, "Connections in the state that the label names");
+    describe_gauge!(MAX, Unit::Count, "How many connections there may be");
+    describe_gauge!(IDLE_MAX, Unit::Count, "How many connections may be idle");
+    describe_gauge!(IDLE_MIN, Unit::Count, "How many connections are kept");
+    describe_gauge!(PENDING_REQUESTS, Unit::Count, "Check-outs that wait for a connection");
+    describe_counter!(TIMEOUTS, Unit::Count, "Check-outs that waited for too long");
+    describe_histogram!(CREATE_TIME, Unit::Seconds, "How long connections took to be established");
+    describe_histogram!(WAIT_TIME, Unit::Seconds, "How long check-outs waited for their connection");
+    describe_histogram!(USE_TIME, Unit::Seconds, "How long connections were in use");
+}

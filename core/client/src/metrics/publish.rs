@@ -1,0 +1,47 @@
+//! Metrics of the async shell.
+
+use super::PoolMetrics;
+use alloc::sync::Arc;
+use poolhouse_core::Instant;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::observe::contain;
+use poolhouse_driver::{EventRef, Publish};
+use std::sync::{Mutex, PoisonError};
+
+/// [`PoolMetrics`] for each server of the async shell. A recorder that panics is passed over: when it registers the series of a pool, for all of that pool's
+/// events; later, for the one event.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Of the server whose events these are. The lock is never contended: events come under the lock of their pool.
+    pool: Option<Arc<Mutex<PoolMetrics>>>,
+}
+
+impl Metrics {
+    /// Metrics for a client.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { pool: None }
+    }
+}
+
+impl Publish for Metrics {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        if let (Some(pool), EventRef::Pool(event)) = (&self.pool, event) {
+            let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = contain(|| pool.on_event(now, event));
+        }
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        #[cfg(feature = "sim")]
+        if poolhouse_core::sim::is_without_metrics() {
+            return Self::new();
+        }
+        Self { pool: contain(|| PoolMetrics::new(address)).map(Mutex::new).map(Arc::new) }
+    }
+}

@@ -1,0 +1,372 @@
+//! A connection of a session: one task that establishes it, and then reads and writes until the pool wants it closed or it fails.
+//!
+//! Reading and writing take turns in one poll: each is a future that is made, polled once and dropped, which loses no byte
+//! ([`Runtime::Stream`](poolhouse_driver::Runtime::Stream), [`TlsStream`](crate::tls::TlsStream)). All that has been asked for since the last write is sent by the next
+//! one; all that one read brings is handed out under one lock.
+
+use super::Shared;
+use super::host::{Host, Output, Outside};
+use super::options::PORT_DEFAULT;
+use crate::Platform;
+use crate::net::{Net, Stream};
+use crate::resolver::before;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use embedded_io_async::{Read, Write};
+use poolhouse_core::mux::MuxConnId;
+use poolhouse_core::{Cause, HostAddress};
+use poolhouse_cql::{
+    CqlEstablished, CqlHandshake, CqlHandshakeError, CqlHandshakeOptions, CqlNext, Decoder, EVENT_STREAM, Encoder,
+    Header, Password, Version,
+};
+use poolhouse_driver::Runtime;
+use poolhouse_wire::peer_text::one_line;
+use zeroize::Zeroizing;
+
+/// What one read takes in.
+const INPUT_BYTES: usize = 32 * 1024;
+/// What one read takes in before the connection is established.
+const HANDSHAKE_INPUT_BYTES: usize = 2048;
+/// Memory for what is sent at once, and for envelopes that came in pieces, is kept up to here.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+/// An envelope that was received.
+pub(super) struct Incoming {
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
+}
+
+/// Establishes a connection and serves it to its end.
+pub(super) async fn run<P: Platform>(mut end: End<P>) {
+    let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
+    let established = until_unwanted(&host, conn, establish(&shared, &host)).await;
+    let socket = match established {
+        Some(Ok(socket)) => socket,
+        Some(Err(cause)) => {
+            end.cause = cause;
+            return;
+        }
+        None => return,
+    };
+    let version = socket.version;
+    let mut io = Io::new(&shared, &host, conn, socket);
+    if shared.turn(&host, |turn| turn.established(conn, version)).is_err() {
+        return;
+    }
+    if let Err(cause) = io.take_in_leftover() {
+        end.cause = cause;
+        return;
+    }
+    if let Err(cause) = poll_fn(|context| io.poll(context)).await {
+        end.cause = cause;
+    }
+}
+
+/// Tells the pool, when it is dropped, that a connection is of no use any more, or never was.
+pub(super) struct End<P: Platform> {
+    shared: Arc<Shared<P>>,
+    host: Arc<Host>,
+    conn: MuxConnId,
+    cause: Cause,
+}
+
+impl<P: Platform> End<P> {
+    pub(super) const fn new(shared: Arc<Shared<P>>, host: Arc<Host>, conn: MuxConnId) -> Self {
+        Self { shared, host, conn, cause: Cause::Cancelled }
+    }
+}
+
+impl<P: Platform> Drop for End<P> {
+    fn drop(&mut self) {
+        if self.shared.is_inherited() {
+            // In the child of a fork it is the parent's.
+            return;
+        }
+        // Perhaps in the middle of a panic, in which there must be no other. A clock that panics has panicked before anything was done.
+        let _done = (0..3).any(|_| {
+            Net::<P>::contain(|| self.shared.turn(&self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
+        });
+    }
+}
+
+/// What some work comes to; `None` if the pool wants the connection closed before.
+async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if !host.is_wanted(conn, context.waker()) {
+            return Poll::Ready(None);
+        }
+        work.as_mut().poll(context).map(Some)
+    })
+    .await
+}
+
+/// A socket that has shaken hands.
+struct Established<P: Platform> {
+    stream: Stream<P>,
+    decoder: Decoder<Vec<u8>>,
+    encoder: Encoder,
+    version: Version,
+    /// What came behind the last word of the handshake.
+    leftover: Vec<u8>,
+}
+
+/// Why a connection was not established.
+struct NotEstablished {
+    cause: Cause,
+    /// The server's text, or the error beneath the cause.
+    report: Option<String>,
+}
+
+impl From<Cause> for NotEstablished {
+    fn from(cause: Cause) -> Self {
+        Self { cause, report: None }
+    }
+}
+
+/// Connects and shakes hands, with older and older versions until the server speaks one.
+async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
+    let platform = shared.runtime.platform();
+    let deadline = platform.now().saturating_add(shared.options.connect_timeout);
+    let attempts = async {
+        let address =
+            HostAddress::parse_with_port(&host.address, PORT_DEFAULT).ok_or(NotEstablished::from(Cause::Dns))?;
+        let mut version = host.look(platform.now(), |_, version, _| version);
+        loop {
+            let connected = shared.runtime.connect(&address, Some(deadline)).await;
+            let stream = connected.map_err(|error| {
+                let report = Some(error.reason).filter(|reason| !reason.is_none());
+                NotEstablished {
+                    cause: error.cause,
+                    report: report.map(|reason| one_line(&reason.to_string()).collect()),
+                }
+            })?;
+            match shake(shared, stream, version).await? {
+                Ok(established) => return Ok(established),
+                // Each attempt uses an older version than the last, so the loop ends, also if the version of the host changes meanwhile.
+                Err(older) => {
+                    debug_assert!(older < version, "the handshake never asks for a newer version");
+                    version = older;
+                    shared.turn(host, |turn| turn.lower(older));
+                }
+            }
+        }
+    };
+    let established = before(platform, deadline, attempts).await;
+    established.unwrap_or(Err(NotEstablished::from(Cause::NetworkTimeout))).map_err(|failure| {
+        shared.turn(host, |turn| turn.refused(failure.report));
+        failure.cause
+    })
+}
+
+/// Shakes hands. An older version to try, if the server does not speak this one.
+async fn shake<P: Platform>(
+    shared: &Shared<P>,
+    mut stream: Stream<P>,
+    version: Version,
+) -> Result<Result<Established<P>, Version>, NotEstablished> {
+    let options = &shared.options;
+    let startup_options: Vec<_> =
+        options.startup_options.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let handshake_options = CqlHandshakeOptions {
+        version,
+        compressions: &options.compressions,
+        ask_supported: true,
+        driver_name: Some(P::DRIVER_NAME),
+        driver_version: Some(P::DRIVER_VERSION),
+        startup_options: &startup_options,
+        limits: options.limits(),
+    };
+    let who = options
+        .credential
+        .as_ref()
+        .map(|who| Password { username: who.username.as_str(), password: who.password.expose() });
+    let who_bytes = who.as_ref().map_or(0, |who| who.username.len() + who.password.len());
+    let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
+    let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
+    loop {
+        // It may hold the password. With room for all of it, no copy is left behind.
+        let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + who_bytes));
+        if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
+            write_all::<P>(&mut stream, &output).await?;
+        }
+        let count = stream.read(&mut input).await.map_err(|error| Net::<P>::stream_cause(&error))?;
+        if count == 0 {
+            return Err(NotEstablished::from(Cause::Network));
+        }
+        let mut rest = input.get(..count).unwrap_or_default();
+        loop {
+            let handled = handshake.handle_input(rest).map_err(|error| refused(&handshake, error))?;
+            rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
+            match handled.next {
+                // What comes before it was asked for is for the handshake to refuse.
+                CqlNext::Transmit if !rest.is_empty() => {}
+                CqlNext::Transmit | CqlNext::Receive => break,
+                CqlNext::Reconnect { version } => return Ok(Err(version)),
+                CqlNext::Established(CqlEstablished { version, compression, .. }) => {
+                    let (decoder, _) = handshake.into_parts();
+                    let encoder = Encoder::new(version, compression);
+                    let leftover = rest.to_vec();
+                    return Ok(Ok(Established { stream, decoder, encoder, version, leftover }));
+                }
+            }
+        }
+    }
+}
+
+/// A failed handshake, with the server's text if the server refused it.
+fn refused(handshake: &CqlHandshake<'_, Vec<u8>, Option<Password<'_>>>, error: CqlHandshakeError) -> NotEstablished {
+    let is_refusal = matches!(error, CqlHandshakeError::Refused { .. }) && !handshake.refusal().is_empty();
+    NotEstablished { cause: error.cause(), report: is_refusal.then(|| String::from(handshake.refusal())) }
+}
+
+async fn write_all<P: Platform>(stream: &mut Stream<P>, mut bytes: &[u8]) -> Result<(), Cause> {
+    let cause = |error| Net::<P>::stream_cause(&error);
+    while !bytes.is_empty() {
+        match stream.write(bytes).await.map_err(cause)? {
+            0 => return Err(Cause::Network),
+            count => bytes = bytes.get(count..).unwrap_or_default(),
+        }
+    }
+    stream.flush().await.map_err(cause)
+}
+
+/// An established connection.
+struct Io<'a, P: Platform> {
+    shared: &'a Shared<P>,
+    host: &'a Arc<Host>,
+    conn: MuxConnId,
+    socket: Established<P>,
+    /// Envelopes that were taken to be sent, and what travels in their stead if that is something else.
+    envelopes: Vec<u8>,
+    segments: Vec<u8>,
+    /// How many bytes of that are sent.
+    sent: usize,
+    flush_is_due: bool,
+    input: Vec<u8>,
+    batch: Vec<Incoming>,
+    wakers: Vec<Waker>,
+}
+
+impl<'a, P: Platform> Io<'a, P> {
+    fn new(shared: &'a Shared<P>, host: &'a Arc<Host>, conn: MuxConnId, socket: Established<P>) -> Self {
+        let (envelopes, segments, batch, wakers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let input = vec![0; INPUT_BYTES];
+        Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
+    }
+
+    /// Writes and reads. Ready when the pool wants it closed, or with the cause of its failure.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cause>> {
+        if !self.poll_write(context)? {
+            return Poll::Ready(Ok(()));
+        }
+        if self.poll_read(context)? {
+            // First come those who were answered: what they ask for next is sent together. By then there may be more to read.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+
+    /// Sends what there is to send. False when the pool wants the connection closed.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+        let Self { host, conn, socket, envelopes, segments, sent, flush_is_due, .. } = self;
+        let plain = socket.encoder.is_plain();
+        let mut has_taken = false;
+        loop {
+            if *sent == if plain { envelopes.len() } else { segments.len() } {
+                *sent = 0;
+                for bytes in [&mut *envelopes, &mut *segments] {
+                    bytes.clear();
+                    bytes.shrink_to(KEEP_BYTES_MAX);
+                }
+                // What was added since wakes the task.
+                if core::mem::replace(&mut has_taken, true) {
+                    break;
+                }
+                match host.take_output(*conn, envelopes, context.waker()) {
+                    Output::Gone => return Ok(false),
+                    Output::Nothing => break,
+                    Output::Taken if plain => {}
+                    Output::Taken => socket.encoder.encode(envelopes, segments).map_err(Cause::from)?,
+                }
+            }
+            let bytes = if plain { &*envelopes } else { &*segments };
+            match pin!(socket.stream.write(bytes.get(*sent..).unwrap_or_default())).poll(context) {
+                Poll::Ready(Ok(0)) => return Err(Cause::Network),
+                Poll::Ready(Ok(count)) => *sent += count,
+                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
+                Poll::Pending => return Ok(host.is_wanted(*conn, context.waker())),
+            }
+            *flush_is_due = true;
+        }
+        if *flush_is_due {
+            match pin!(socket.stream.flush()).poll(context) {
+                Poll::Ready(Ok(())) => *flush_is_due = false,
+                Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+                Poll::Pending => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes in what has come, as much as one read gives. Whether anything has.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
+        let count = match pin!(self.socket.stream.read(&mut self.input)).poll(context) {
+            Poll::Ready(Ok(0)) => return Err(Cause::Network),
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
+            Poll::Pending => return Ok(false),
+        };
+        let input = core::mem::take(&mut self.input);
+        let taken = self.take_in(input.get(..count).unwrap_or_default());
+        self.input = input;
+        taken.map(|()| true)
+    }
+
+    /// What came with the end of the handshake.
+    fn take_in_leftover(&mut self) -> Result<(), Cause> {
+        let leftover = core::mem::take(&mut self.socket.leftover);
+        // Also without any: the decoder may hold what came in one segment with the last word.
+        self.take_in(&leftover)
+    }
+
+    /// Hands out the replies that are whole now, also those before one that is malformed.
+    fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
+        let decoded = self.decode(bytes);
+        if !self.batch.is_empty() || !bytes.is_empty() {
+            let mut outside = Outside::with_room(core::mem::take(&mut self.wakers));
+            let (conn, batch) = (self.conn, &mut self.batch);
+            self.shared.turn_with(self.host, &mut outside, |turn| turn.dispatch(conn, batch));
+            self.wakers = self.shared.carry_out(self.host, outside);
+            self.batch.clear();
+        }
+        if let Some(memory) = self.socket.decoder.idle_memory() {
+            for pile in memory {
+                pile.shrink_to(KEEP_BYTES_MAX);
+            }
+        }
+        decoded
+    }
+
+    fn decode(&mut self, mut bytes: &[u8]) -> Result<(), Cause> {
+        loop {
+            let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
+            bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
+            let Some(envelope) = step.envelope else { return Ok(()) };
+            // Nobody has asked for events.
+            if envelope.header.stream == EVENT_STREAM {
+                continue;
+            }
+            let mut body = Vec::new();
+            body.try_reserve_exact(envelope.body.len()).map_err(|_| Cause::Resources)?;
+            body.extend_from_slice(envelope.body);
+            self.batch.push(Incoming { header: envelope.header, body });
+        }
+    }
+}

@@ -1,0 +1,683 @@
+//! Hosts and plans without a network: the tests are the connections.
+
+mod session;
+
+use super::host::{Answer, Failure, Host, Message, Output, Outside, Turn};
+use super::link::Incoming;
+use super::options::CqlHost;
+use super::plan::{Hosts, Plan};
+use super::{Rejection, RejectionReason, RequestError};
+use alloc::string::{String, ToString as _};
+use alloc::sync::Arc;
+use alloc::task::Wake;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use poolhouse_core::mux::{AcquireError, Distance, HostOptions, HostState, MuxConnId, MuxId, MuxOptions};
+use poolhouse_core::{Cause, Instant};
+use poolhouse_cql::{
+    Consistency, CqlEncodeError, Decoder, Direction, Flags, Limits, Opcode, Parameters, Request, Version,
+};
+use poolhouse_driver::Subscribers;
+
+const LIMITS: Limits = Limits { body_bytes_max: 1024 };
+
+fn message(text: &str) -> Request<'_> {
+    Request::Query { text, parameters: Parameters::new(Consistency::One) }
+}
+
+/// One connection for so many requests.
+const fn one_connection(requests: u32) -> MuxOptions {
+    let host = HostOptions {
+        core_connections: 1,
+        max_connections: 1,
+        max_requests_per_connection: requests,
+        new_connection_threshold: requests,
+    };
+    MuxOptions { local: host, remote: host, ..MuxOptions::DEFAULT }
+}
+
+/// A host whose clock and connections are a test's.
+struct Rig {
+    host: Host,
+    now: Instant,
+    events: Subscribers,
+    /// What was to be established.
+    establish: Vec<MuxConnId>,
+}
+
+impl Rig {
+    fn new(options: MuxOptions) -> Self {
+        Self::with_limits(options, LIMITS)
+    }
+
+    fn with_limits(options: MuxOptions, limits: Limits) -> Self {
+        let events = Subscribers::default();
+        let config = options.validate().expect("good options");
+        let now = Instant::from_nanos(1_000_000_000);
+        let address = CqlHost::local("db");
+        let host = Host::new(now, MuxId::new(7), &address, config, Version::V5, limits, &events);
+        let mut rig = Self { host, now, events, establish: Vec::new() };
+        rig.turn(|_| ());
+        rig
+    }
+
+    fn turn<T>(&mut self, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
+        let mut outside = Outside::default();
+        let result = self.host.turn(self.now, &self.events, &mut outside, act);
+        self.establish.append(&mut outside.establish);
+        outside.wake_all();
+        result
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.saturating_add(time);
+    }
+
+    /// Establishes the connection that is wanted.
+    fn establish(&mut self) -> MuxConnId {
+        let conn = self.establish.remove(0);
+        self.turn(|turn| turn.established(conn, Version::V4)).expect("it is wanted");
+        conn
+    }
+
+    fn begin(&mut self, text: &str, deadline: Option<Instant>) -> Result<u32, Failure> {
+        let (request, flags) = (message(text), Flags::NONE);
+        let waker = Waker::noop().clone();
+        self.turn(|turn| turn.begin(Message { request: &request, flags }, deadline, waker))
+    }
+
+    fn poll(&mut self, slot: u32, text: &str) -> Poll<Result<Answer, Failure>> {
+        if let Some(outcome) = self.host.outcome(slot) {
+            return Poll::Ready(outcome);
+        }
+        let (request, flags) = (message(text), Flags::NONE);
+        self.turn(|turn| turn.poll(slot, Message { request: &request, flags }, &mut Some(Waker::noop().clone())))
+    }
+
+    /// The stream ids of what a connection has to send, and what it is.
+    fn take(&self, conn: MuxConnId) -> Vec<(i16, Opcode)> {
+        let mut bytes = Vec::new();
+        if !matches!(self.host.take_output(conn, &mut bytes, Waker::noop()), Output::Taken) {
+            return Vec::new();
+        }
+        let mut decoder = Decoder::new(Version::V4, Direction::Request, LIMITS, Vec::new(), Vec::new());
+        let (mut rest, mut sent) = (&bytes[..], Vec::new());
+        loop {
+            let step = decoder.decode(rest).expect("whole envelopes");
+            rest = &rest[step.consumed_bytes..];
+            let Some(envelope) = step.envelope else { return sent };
+            sent.push((envelope.header.stream, envelope.header.opcode));
+        }
+    }
+
+    /// Replies by these ids, each with the id as its body.
+    fn reply(&mut self, conn: MuxConnId, streams: &[i16]) {
+        let mut batch = Vec::new();
+        for stream in streams {
+            let header = poolhouse_cql::Header {
+                version: Version::V4,
+                direction: Direction::Response,
+                flags: Flags::NONE,
+                stream: *stream,
+                opcode: Opcode::Result,
+                length_bytes: 2,
+            };
+            batch.push(Incoming { header, body: stream.to_be_bytes().to_vec() });
+        }
+        self.turn(|turn| turn.dispatch(conn, &mut batch));
+    }
+
+    fn state(&self) -> HostState {
+        self.host.look(self.now, |mux, _, _| mux.state())
+    }
+
+    /// Nothing is left of any request.
+    fn is_idle(&self) -> bool {
+        let HostState { in_flight, orphaned, queued, .. } = self.state();
+        (in_flight, orphaned, queued) == (0, 0, 0)
+    }
+}
+
+#[test]
+fn a_reply_is_handed_to_the_request_with_its_id_whatever_the_order() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slots: Vec<_> = (0..3).map(|_| rig.begin("a", None).expect("a slot")).collect();
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    assert_eq!(sent.len(), 3);
+    rig.reply(conn, &[sent[2], sent[0]]);
+    assert!(matches!(rig.poll(slots[1], "a"), Poll::Pending));
+    for place in [0, 2] {
+        let Poll::Ready(Ok(answer)) = rig.poll(slots[place], "a") else { panic!("it is answered") };
+        assert_eq!(answer.body, sent[place].to_be_bytes());
+    }
+    rig.reply(conn, &[sent[1]]);
+    assert!(matches!(rig.poll(slots[1], "a"), Poll::Ready(Ok(_))));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_reply_to_what_was_not_sent_yet_closes_the_connection() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let early = rig.begin("a", None).expect("a slot");
+    let [(sent, _)] = rig.take(conn)[..] else { panic!("one") };
+    let late = rig.begin("b", None).expect("a slot");
+    rig.reply(conn, &[sent, sent + 1]);
+    assert!(matches!(rig.poll(early, "a"), Poll::Ready(Ok(_))), "it was answered before");
+    let lost = rig.poll(late, "b");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Protocol, sent: false }))));
+    assert!(rig.is_idle());
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+}
+
+#[test]
+fn requests_of_a_connection_that_fails_are_lost_and_know_whether_they_were_sent() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let sent = rig.begin("a", None).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 1);
+    let unsent = rig.begin("b", None).expect("a slot");
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    let lost = rig.poll(sent, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    let lost = rig.poll(unsent, "b");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: false }))));
+    let mut bytes = Vec::new();
+    assert!(matches!(rig.host.take_output(conn, &mut bytes, Waker::noop()), Output::Gone));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn time_ends_requests_wherever_they_are_and_late_replies_are_nobodys() {
+    let mut rig = Rig::new(one_connection(2));
+    let conn = rig.establish();
+    let at = rig.now.saturating_add(Duration::from_millis(10));
+    let sent = rig.begin("a", Some(at)).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let unsent = rig.begin("b", Some(at)).expect("a slot");
+    let queued = rig.begin("c", Some(at)).expect("a slot");
+    assert_eq!(rig.state().queued, 1);
+    rig.now = at;
+    assert!(rig.turn(|turn| turn.expire()).is_some_and(|next| next > at));
+    // The second will be, as it stands between others.
+    for slot in [sent, unsent] {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Err(Failure::TimedOut { sent: true }))));
+    }
+    // The pool may have been the first to say so.
+    let ended = rig.poll(queued, "c");
+    let timed_out = matches!(ended, Poll::Ready(Err(Failure::TimedOut { sent: false })));
+    let rejected = matches!(ended, Poll::Ready(Err(Failure::Rejected(AcquireError::TimedOut { .. }))));
+    assert!(timed_out || rejected);
+    assert_eq!((rig.state().in_flight, rig.state().orphaned), (0, 2));
+    let [(other, _)] = rig.take(conn)[..] else { panic!("what stands between others is sent all the same") };
+    rig.reply(conn, &[stream, other]);
+    assert!(rig.is_idle());
+    let next = rig.begin("d", None).expect("a slot");
+    assert!(matches!(rig.poll(next, "d"), Poll::Pending), "no late reply is its");
+}
+
+#[test]
+fn who_gives_up_leaves_nothing_behind() {
+    let mut rig = Rig::new(one_connection(1));
+    let conn = rig.establish();
+    let first = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let (second, third) = (rig.begin("b", None).expect("a slot"), rig.begin("c", None).expect("a slot"));
+    rig.turn(|turn| turn.give_up(second));
+    assert_eq!(rig.state().queued, 1);
+    rig.reply(conn, &[stream]);
+    // It was granted the id, and gives it up before it has used it.
+    rig.turn(|turn| turn.give_up(third));
+    assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
+    assert!(rig.is_idle());
+    assert!(rig.take(conn).is_empty(), "nothing was sent for them");
+    let again = rig.begin("d", None).expect("a slot");
+    assert!([first, second, third].contains(&again), "slots are used again");
+}
+
+#[test]
+fn a_request_that_cannot_be_written_costs_no_id() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let large = String::from_utf8(vec![b'a'; 2000]).expect("text");
+    let refused = rig.begin(&large, None);
+    assert!(matches!(refused, Err(Failure::Encode(CqlEncodeError::BodyTooLarge { .. }))));
+    assert!(rig.is_idle());
+    assert!(rig.take(conn).is_empty());
+}
+
+#[test]
+fn a_silent_peer_is_asked_and_lost_if_it_says_nothing() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let due = rig.turn(|turn| turn.expire()).expect("a heartbeat is due");
+    assert_eq!(due.saturating_since(rig.now), MuxOptions::DEFAULT.heartbeat_interval);
+    rig.now = due;
+    rig.turn(|turn| turn.expire());
+    let [(stream, Opcode::Options)] = rig.take(conn)[..] else { panic!("it is asked") };
+    rig.reply(conn, &[stream]);
+    let due = rig.turn(|turn| turn.expire()).expect("the next one");
+    rig.now = due;
+    let due = rig.turn(|turn| turn.expire()).expect("its time");
+    let waits = rig.begin("a", None).expect("a slot");
+    assert_eq!(rig.take(conn).len(), 2);
+    rig.now = due;
+    rig.turn(|turn| turn.expire());
+    let lost = rig.poll(waits, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::NetworkTimeout, sent: true }))));
+}
+
+#[test]
+fn those_who_wait_are_woken_once_and_a_waker_that_panics_holds_nobody_up() {
+    struct Count(AtomicU32, bool);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            assert!(!self.1, "a waker that panics");
+        }
+    }
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let counts: Vec<_> = (0..3).map(|place| Arc::new(Count(AtomicU32::new(0), place == 0))).collect();
+    for count in &counts {
+        let (request, flags, waker) = (message("a"), Flags::NONE, Waker::from(Arc::clone(count)));
+        rig.turn(|turn| turn.begin(Message { request: &request, flags }, None, waker)).expect("a slot");
+    }
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    rig.reply(conn, &sent);
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    assert_eq!(counts.iter().map(|count| count.0.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 1]);
+}
+
+fn host(distance: Distance, number: u32) -> (Distance, Arc<Host>) {
+    let config = MuxOptions { distance, ..MuxOptions::DEFAULT }.validate().expect("good options");
+    let address = CqlHost { address: number.to_string(), distance };
+    let (now, events) = (Instant::ORIGIN, Subscribers::default());
+    (distance, Arc::new(Host::new(now, MuxId::new(number), &address, config, Version::V5, LIMITS, &events)))
+}
+
+#[test]
+fn a_plan_asks_near_hosts_by_turns_then_far_ones_and_never_ignored_ones() {
+    let hosts = Arc::new(Hosts::new(vec![
+        host(Distance::Remote, 10),
+        host(Distance::Local, 1),
+        host(Distance::Ignored, 20),
+        host(Distance::Local, 2),
+        host(Distance::Remote, 11),
+        host(Distance::Local, 3),
+    ]));
+    let asked = |turn, chosen: Option<&[MuxId]>| {
+        let mut plan = Plan::of(Arc::clone(&hosts), turn, chosen);
+        let mut asked = Vec::new();
+        while let Some(host) = plan.next() {
+            asked.push(host.id.get());
+        }
+        asked
+    };
+    assert_eq!(asked(0, None), [1, 2, 3, 10, 11]);
+    assert_eq!(asked(1, None), [2, 3, 1, 11, 10]);
+    assert_eq!(asked(usize::MAX, None), [1, 2, 3, 11, 10]);
+    assert_eq!(asked(0, Some(&[MuxId::new(11), MuxId::new(99), MuxId::new(20)])), [11, 20]);
+    assert_eq!(asked(0, Some(&[])), []);
+}
+
+#[test]
+fn a_reply_to_a_request_that_was_given_up_before_it_was_sent_closes_the_connection() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slot = rig.begin("a", None).expect("a slot");
+    rig.turn(|turn| turn.give_up(slot));
+    assert_eq!(rig.state().orphaned, 1);
+    rig.reply(conn, &[0]);
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn a_reply_by_an_id_that_nobody_has_used_yet_closes_the_connection_and_its_owner_goes_on() {
+    let mut rig = Rig::new(one_connection(1));
+    let conn = rig.establish();
+    let (first, second) = (rig.begin("a", None).expect("a slot"), rig.begin("b", None).expect("a slot"));
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.reply(conn, &[stream, stream + 1]);
+    assert!(matches!(rig.poll(first, "a"), Poll::Ready(Ok(_))));
+    assert_eq!(rig.establish.len(), 1, "another one is wanted");
+    assert!(matches!(rig.poll(second, "b"), Poll::Ready(Err(Failure::Lost { sent: false, .. }))));
+    assert!(rig.is_idle());
+}
+
+#[test]
+fn load_that_asks_for_a_connection_while_attempts_are_paused_has_it_after_the_pause() {
+    let local = HostOptions {
+        core_connections: 1,
+        max_connections: 2,
+        max_requests_per_connection: 4,
+        new_connection_threshold: 1,
+    };
+    let mut rig = Rig::new(MuxOptions { local, ..MuxOptions::DEFAULT });
+    let conn = rig.establish();
+    let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
+    let second = rig.establish.remove(0);
+    let sent: Vec<i16> = rig.take(conn).into_iter().map(|(stream, _)| stream).collect();
+    rig.reply(conn, &sent);
+    for slot in slots {
+        assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    }
+    // When the attempt fails there is no load.
+    rig.turn(|turn| turn.failed(second, Cause::Network));
+    let slots = [(); 2].map(|()| rig.begin("a", None).expect("a slot"));
+    assert!(rig.establish.is_empty(), "a pause first");
+    rig.now = rig.now.saturating_add(Duration::from_secs(1));
+    let next = rig.turn(|turn| turn.expire());
+    assert_eq!(rig.establish.len(), 1, "{next:?}");
+    for slot in slots {
+        rig.turn(|turn| turn.give_up(slot));
+    }
+}
+
+/// While no id is free the peer cannot be asked, and is given more time; that ends when one is.
+#[test]
+fn the_clock_comes_in_time_when_ids_were_used_up() {
+    let options = MuxOptions { streams_per_connection: 1, ..one_connection(1) };
+    let mut rig = Rig::new(options);
+    let conn = rig.establish();
+    let established = rig.now;
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    let tight = rig.turn(|turn| turn.expire()).expect("a heartbeat");
+    assert_eq!(tight, established.saturating_add(options.heartbeat_interval + options.heartbeat_timeout));
+    rig.now = established.saturating_add(Duration::from_secs(1));
+    rig.reply(conn, &[stream]);
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    assert_eq!(rig.host.alarm(), Some(rig.now.saturating_add(options.heartbeat_interval)));
+}
+
+#[test]
+fn a_connection_whose_peer_takes_nothing_takes_no_more_requests_in_the_end() {
+    let limits = Limits { body_bytes_max: 20_000_000 };
+    let mut rig = Rig::with_limits(MuxOptions::DEFAULT, limits);
+    rig.establish();
+    let large = String::from_utf8(vec![b'a'; 16_000_000]).expect("text");
+    let mut taken = 0;
+    let refused = loop {
+        match rig.begin(&large, None) {
+            // Given up at once, so that nothing is in flight.
+            Ok(slot) => rig.turn(|turn| turn.give_up(slot)),
+            Err(failure) => break failure,
+        }
+        taken += 1;
+    };
+    assert!(matches!(refused, Failure::Rejected(AcquireError::Busy { .. })), "{refused:?}");
+    assert_eq!(taken, 5);
+}
+
+#[test]
+fn a_plan_goes_on_with_the_hosts_that_have_replaced_others() {
+    use super::error::{Rejection, RejectionReason};
+    let closed = |number| Rejection {
+        host: MuxId::new(number),
+        address: String::new(),
+        reason: RejectionReason::Pool(AcquireError::Closed),
+        refusal: None,
+    };
+    let before = Arc::new(Hosts::new(vec![host(Distance::Local, 1), host(Distance::Local, 2)]));
+    let after = Arc::new(Hosts::new(vec![host(Distance::Local, 2), host(Distance::Local, 3)]));
+    let mut plan = Plan::of(Arc::clone(&before), 0, None);
+    for id in [Some(1), Some(2), None] {
+        assert_eq!(plan.next().map(|host| host.id.get()), id);
+    }
+    let rejections = [closed(1), closed(2)];
+    assert!(!plan.renew_by(&before, &rejections), "they are the same");
+    assert!(!plan.renew_by(&after, &[]), "nobody is gone");
+    assert!(plan.renew_by(&after, &rejections));
+    assert_eq!(plan.next().map(|host| host.id.get()), Some(3));
+    assert!(plan.next().is_none());
+}
+
+/// A host that did not take a request, for this reason.
+fn rejection(reason: RejectionReason) -> Rejection {
+    Rejection { host: MuxId::new(7), address: "db:1".into(), reason, refusal: None }
+}
+
+#[test]
+fn errors_say_which_host_failed_how() {
+    use poolhouse_cql::ErrorCode;
+    let address = || String::from("db:1");
+    let refused =
+        Rejection { refusal: Some("wrong password".into()), ..rejection(RejectionReason::Pool(AcquireError::Closed)) };
+    let no_host = vec![
+        refused,
+        rejection(RejectionReason::Lost { cause: Cause::Network, sent: false }),
+        rejection(RejectionReason::Refused(ErrorCode::IS_BOOTSTRAPPING)),
+    ];
+    let bootstrapping = ErrorCode::IS_BOOTSTRAPPING;
+    let texts = [
+        (RequestError::NoHost(Vec::new()), String::from("no host took the request")),
+        (
+            RequestError::NoHost(no_host),
+            alloc::format!(
+                "no host took the request: db:1: the pool is closed (wrong password); \
+                 db:1: the connection failed: network error; db:1: the server refused: {bootstrapping}"
+            ),
+        ),
+        (RequestError::TimedOut { address: address(), sent: true }, "db:1 did not answer in time".into()),
+        (RequestError::TimedOut { address: address(), sent: false }, "db:1 did not take the request in time".into()),
+        (
+            RequestError::Lost { address: address(), cause: Cause::NetworkTimeout },
+            "the connection to db:1 failed: network timeout".into(),
+        ),
+        (RequestError::Encode(CqlEncodeError::Full), "the request cannot be written: no room left to write".into()),
+        (RequestError::Unsupported(Opcode::Startup), "STARTUP is for the session to say".into()),
+        (RequestError::Closed, "the session is closed".into()),
+        (RequestError::Abandoned, "the tasks of the session were dropped".into()),
+        (RequestError::Forked, "the session is of the process that this one was forked from".into()),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+        let is_of_a_host = matches!(&error, RequestError::NoHost(hosts) if !hosts.is_empty());
+        let has_source = is_of_a_host || matches!(error, RequestError::Encode(_) | RequestError::Lost { .. });
+        assert_eq!(core::error::Error::source(&error).is_some(), has_source, "{error}");
+    }
+}
+
+#[test]
+fn what_may_have_been_executed_is_told_from_what_was_not() {
+    use poolhouse_cql::ErrorCode;
+    let address = || String::from("db:1");
+    let lost = |sent| rejection(RejectionReason::Lost { cause: Cause::Network, sent });
+    let busy = AcquireError::TimedOut { in_flight: 1, queued: 1 };
+    let waited = || rejection(RejectionReason::Pool(busy));
+    let overloaded = rejection(RejectionReason::Refused(ErrorCode::OVERLOADED));
+    let bootstrapping = rejection(RejectionReason::Refused(ErrorCode::IS_BOOTSTRAPPING));
+    let cases = [
+        (RequestError::NoHost(vec![lost(false), waited(), bootstrapping]), false, false),
+        (RequestError::NoHost(vec![waited(), lost(true)]), false, true),
+        (RequestError::NoHost(vec![waited(), overloaded]), false, true),
+        (RequestError::NoHost(vec![waited(), waited()]), true, false),
+        (RequestError::NoHost(Vec::new()), false, false),
+        (RequestError::TimedOut { address: address(), sent: true }, true, true),
+        (RequestError::TimedOut { address: address(), sent: false }, true, false),
+        (RequestError::Lost { address: address(), cause: Cause::Network }, false, true),
+        (RequestError::Encode(CqlEncodeError::Full), false, false),
+        (RequestError::Unsupported(Opcode::Startup), false, false),
+        (RequestError::Closed, false, true),
+        (RequestError::Abandoned, false, true),
+        (RequestError::Forked, false, false),
+    ];
+    for (error, is_timeout, may_have_executed) in cases {
+        assert_eq!((error.is_timeout(), error.may_have_executed()), (is_timeout, may_have_executed), "{error}");
+    }
+}
+
+#[test]
+fn option_beyond_its_range_is_refused_by_its_name_and_nothing_is_started() {
+    use super::{CqlHost, SessionOptions};
+    let built = || SessionOptions::new(["db:1"]);
+    let startup = |options: &[(&str, usize)]| {
+        let options = options.iter().map(|(name, length)| ((*name).into(), "x".repeat(*length))).collect();
+        SessionOptions { startup_options: options, ..built() }
+    };
+    let hosts = |count: u32| SessionOptions::new((0..count).map(|number| alloc::format!("db{number}")));
+    let good = [
+        SessionOptions { body_bytes_max: 1, ..built() },
+        SessionOptions { body_bytes_max: 268_435_456, ..built() },
+        startup(&[("APPLICATION_NAME", 32_768 - 16 - 4)]),
+        hosts(4096),
+        SessionOptions::new(["db", "db:9043", "other", "/db.sock"]),
+    ];
+    for options in good {
+        options.validate().expect("within the limits");
+    }
+    let host_rule = "hosts is \"db:x\", but must be host, host:port, [ipv6]:port, or the path of a unix socket";
+    let bad = [
+        (SessionOptions { body_bytes_max: 0, ..built() }, "bodyBytesMax is 0, but must be from 1 to 268435456"),
+        (
+            SessionOptions { body_bytes_max: 268_435_457, ..built() },
+            "bodyBytesMax is 268435457, but must be from 1 to 268435456",
+        ),
+        (built().connect_timeout(Duration::ZERO), "connectTimeoutMS is 0, but must be more than 0"),
+        (built().request_timeout(Duration::ZERO), "requestTimeoutMS is 0, but must be more than 0"),
+        (startup(&[("COMPRESSION", 1)]), "startupOptions is \"COMPRESSION\", but must leave that to the session"),
+        (
+            startup(&[("A", 1), ("APPLICATION_NAME", 32_768 - 16 - 4)]),
+            "startupOptions is \"[too long]\", but must be at most 32768 bytes long in all",
+        ),
+        (hosts(0), "hosts is 0, but must be from 1 to 4096"),
+        (hosts(4097), "hosts is 4097, but must be from 1 to 4096"),
+        (SessionOptions::new(["db", "db:x"]), host_rule),
+        (SessionOptions::new(["db", "other", "db:9042"]), "hosts is \"db:9042\", but must be there once"),
+    ];
+    for (options, told) in bad {
+        assert_eq!(options.validate().expect_err(told).to_string(), told);
+    }
+    // A whole connection string may have a password in it.
+    let error = SessionOptions::new(["cql://ann:hunter2@db"]).validate().expect_err("no host").to_string();
+    assert!(error.contains("[redacted]") && !error.contains("hunter2"), "{error}");
+    let shown = alloc::format!("{:?}", built().credential("ann", "hunter2"));
+    assert!(shown.contains("CqlCredential([redacted])") && !shown.contains("ann"), "{shown}");
+    assert_eq!(CqlHost::remote("db"), CqlHost { address: "db".into(), distance: Distance::Remote });
+}
+
+fn reply_of(opcode: Opcode, body: &[u8]) -> super::Reply {
+    let header = poolhouse_cql::Header {
+        version: Version::V4,
+        direction: Direction::Response,
+        flags: Flags::NONE,
+        stream: 3,
+        opcode,
+        length_bytes: u32::try_from(body.len()).expect("short"),
+    };
+    super::Reply { host: MuxId::new(7), header, body: body.to_vec() }
+}
+
+#[test]
+fn reply_is_shown_without_its_body() {
+    let reply = reply_of(Opcode::Result, b"hunter2");
+    assert_eq!((reply.host(), reply.body()), (MuxId::new(7), &b"hunter2"[..]));
+    let shown = alloc::format!("{reply:?}");
+    assert!(shown.starts_with("Reply { host: MuxId(7), envelope: "), "{shown}");
+    let numbers = alloc::format!("{:?}", b"hunter2");
+    assert!(!shown.contains("hunter2") && !shown.contains(&numbers), "{shown}");
+    assert_eq!(reply.into_body(), b"hunter2");
+}
+
+#[test]
+fn error_of_a_server_is_told_in_its_words_and_is_the_source() {
+    use super::ServerError;
+    use core::error::Error as _;
+    use poolhouse_cql::ErrorCode;
+    let (code, message) = (ErrorCode::OVERLOADED, String::from("later"));
+    let server = ServerError { code, message, reply: reply_of(Opcode::Error, &[]) };
+    let told = alloc::format!("{code}: later");
+    assert_eq!(server.to_string(), told);
+    let error = RequestError::Server(alloc::boxed::Box::new(server.clone()));
+    assert_eq!(error.to_string(), told);
+    assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&server));
+    assert!(error.may_have_executed() && !error.is_timeout());
+    let wrong = reply_of(Opcode::Error, &[0, 0]).response().expect_err("that is no code");
+    let error = RequestError::Reply(wrong);
+    assert_eq!(error.to_string(), alloc::format!("the answer makes no sense: {wrong}"));
+    assert_eq!(error.source().and_then(|source| source.downcast_ref()), Some(&wrong));
+    assert!(error.may_have_executed() && !error.is_timeout());
+}
+
+/// Where a text has no room it is cut off, and said to be.
+#[test]
+fn what_cannot_be_shown_whole_is_an_error_of_showing_it() {
+    struct Room(usize);
+    impl core::fmt::Write for Room {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0 = self.0.checked_sub(text.len()).ok_or(core::fmt::Error)?;
+            Ok(())
+        }
+    }
+    let reasons = [
+        RejectionReason::Pool(AcquireError::Closed),
+        RejectionReason::Lost { cause: Cause::Network, sent: false },
+        RejectionReason::Refused(poolhouse_cql::ErrorCode::OVERLOADED),
+    ];
+    for reason in reasons {
+        let rejection = Rejection { refusal: Some("no".into()), ..rejection(reason) };
+        let len = rejection.to_string().len();
+        for room in 0..=len {
+            let result = core::fmt::write(&mut Room(room), format_args!("{rejection}"));
+            assert_eq!(result.is_ok(), room == len, "{rejection} in {room}");
+        }
+    }
+}
+
+/// A slot that nobody has, or that its owner has given up already, is nobody's.
+#[test]
+fn request_that_is_not_there_has_no_answer_and_cannot_be_given_up() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let lost = rig.poll(9, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Closed, sent: true }))));
+    rig.turn(|turn| turn.give_up(9));
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.reply(conn, &[stream]);
+    assert!(matches!(rig.poll(slot, "a"), Poll::Ready(Ok(_))));
+    assert!(matches!(rig.poll(slot, "a"), Poll::Pending), "its answer was taken");
+    assert!(rig.is_idle());
+}
+
+/// Its task has read on before it heard that it is closed.
+#[test]
+fn replies_of_a_connection_that_is_gone_are_nobodys() {
+    let mut rig = Rig::new(MuxOptions::DEFAULT);
+    let conn = rig.establish();
+    let slot = rig.begin("a", None).expect("a slot");
+    let [(stream, _)] = rig.take(conn)[..] else { panic!("one") };
+    rig.turn(|turn| turn.failed(conn, Cause::Network));
+    rig.reply(conn, &[stream]);
+    let lost = rig.poll(slot, "a");
+    assert!(matches!(lost, Poll::Ready(Err(Failure::Lost { cause: Cause::Network, sent: true }))));
+    assert!(rig.is_idle());
+    assert_eq!(rig.establish.len(), 1, "one in its place is wanted");
+}
+
+#[test]
+fn security_9_lower_version_applies_to_one_host_for_a_limited_time() {
+    use super::LOWER_VERSION_FOR;
+    let (mut rig, other) = (Rig::new(MuxOptions::DEFAULT), Rig::new(MuxOptions::DEFAULT));
+    let version = |rig: &Rig| rig.host.look(rig.now, |_, version, _| version);
+    assert_eq!(version(&rig), Version::V5);
+    rig.turn(|turn| turn.lower(Version::V4));
+    assert_eq!((version(&rig), version(&other)), (Version::V4, Version::V5));
+    rig.pass(LOWER_VERSION_FOR / 2);
+    rig.turn(|turn| turn.lower(Version::V3));
+    // A connection that tried a newer version at the same time neither raises the version nor extends the time.
+    rig.pass(LOWER_VERSION_FOR / 2);
+    rig.turn(|turn| turn.lower(Version::V4));
+    rig.pass(LOWER_VERSION_FOR / 2 - Duration::from_nanos(1));
+    assert_eq!(version(&rig), Version::V3);
+    rig.pass(Duration::from_nanos(1));
+    assert_eq!(version(&rig), Version::V5);
+    rig.turn(|turn| turn.lower(Version::V4));
+    assert_eq!(version(&rig), Version::V4);
+}

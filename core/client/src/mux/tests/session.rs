@@ -1,0 +1,450 @@
+//! Whole sessions whose clock, sockets and tasks are the test's.
+
+use super::*;
+use crate::mux::{Error, MuxClosed, MuxEvent, RequestOptions, Session, SessionOptions};
+use crate::{Platform, SetupError};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::future::{pending, poll_fn};
+use core::net::SocketAddr;
+use core::pin::Pin;
+use core::task::Context;
+use futures_io::{AsyncRead, AsyncWrite};
+use poolhouse_cql::Response;
+use poolhouse_driver::{Event, Notice, Subscription};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// What a server says after each time that something is written to it.
+type Script = VecDeque<Vec<u8>>;
+
+type Work = Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>;
+
+#[derive(Default)]
+struct World {
+    now: Duration,
+    /// How much time each look at the clock takes.
+    pace: Duration,
+    tasks: Vec<Arc<Work>>,
+    /// Of the connections that will be made, in their order. Further ones are never made.
+    scripts: VecDeque<Script>,
+    /// Connections take nothing.
+    full: bool,
+    /// The version of the first envelope on each connection.
+    versions: Arc<Mutex<Vec<u8>>>,
+}
+
+/// A platform on which nothing happens unless the test says so.
+#[derive(Clone, Default)]
+struct Still(Arc<Mutex<World>>);
+
+struct Socket {
+    script: Script,
+    heard: usize,
+    full: bool,
+    /// The list that receives the version of the first envelope; `None` after that.
+    versions: Option<Arc<Mutex<Vec<u8>>>>,
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
+        let Some(left) = self.heard.checked_sub(1) else { return Poll::Pending };
+        let Some(bytes) = self.script.pop_front() else { return Poll::Pending };
+        self.heard = left;
+        buf[..bytes.len()].copy_from_slice(&bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        self.heard += 1;
+        if let (Some(versions), Some(version)) = (self.versions.take(), buf.first()) {
+            versions.lock().expect("not poisoned").push(*version);
+        }
+        Poll::Ready(Ok(if self.full { 0 } else { buf.len() }))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Still {
+    fn with<T>(&self, act: impl FnOnce(&mut World) -> T) -> T {
+        act(&mut self.0.lock().expect("not poisoned"))
+    }
+
+    /// Has each task take some turns.
+    fn run(&self) {
+        for _ in 0..20 {
+            for task in self.with(|world| world.tasks.clone()) {
+                let Some(mut work) = task.lock().expect("not poisoned").take() else { continue };
+                if poll(&mut work).is_pending() {
+                    *task.lock().expect("not poisoned") = Some(work);
+                }
+            }
+        }
+    }
+
+    fn drop_tasks(&self) {
+        for task in self.with(|world| core::mem::take(&mut world.tasks)) {
+            drop(task.lock().expect("not poisoned").take());
+        }
+    }
+}
+
+impl Platform for Still {
+    const DRIVER_NAME: &'static str = "still";
+    const DRIVER_VERSION: &'static str = "0";
+    const PLATFORM_NAME: &'static str = "still";
+
+    type Tcp = Socket;
+    type Unix = Socket;
+    type Udp = ();
+    type Task = Arc<Work>;
+
+    fn now(&self) -> Instant {
+        self.with(|world| {
+            world.now += world.pace;
+            Instant::ORIGIN.saturating_add(world.now)
+        })
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        poll_fn(|_| if self.now() >= at { Poll::Ready(()) } else { Poll::Pending }).await;
+    }
+
+    async fn resolve(&self, _: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        Ok(vec![([10, 0, 0, 1], port).into()])
+    }
+
+    async fn connect_tcp(&self, _: SocketAddr) -> io::Result<Socket> {
+        let made = self.with(|world| {
+            let (full, versions) = (world.full, Some(Arc::clone(&world.versions)));
+            world.scripts.pop_front().map(|script| Socket { script, heard: 0, full, versions })
+        });
+        match made {
+            Some(socket) => Ok(socket),
+            None => pending().await,
+        }
+    }
+
+    async fn connect_unix(&self, _: &Path) -> io::Result<Socket> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn connect_udp(&self, _: SocketAddr) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn send_udp(&self, (): &(), _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    async fn receive_udp(&self, (): &(), _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn spawn<F>(&self, work: F) -> Arc<Work>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let work: Arc<Work> = Arc::new(Mutex::new(Some(Box::pin(work))));
+        self.with(|world| world.tasks.push(Arc::clone(&work)));
+        work
+    }
+}
+
+/// A session, its platform, and what happens in it.
+struct Stage {
+    platform: Still,
+    session: Session<Still>,
+    events: Subscription,
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // They hold the platform, which holds them.
+        self.platform.drop_tasks();
+    }
+}
+
+impl Stage {
+    fn new(options: SessionOptions, scripts: impl IntoIterator<Item = Script>) -> Self {
+        let platform = Still::default();
+        platform.with(|world| world.scripts = scripts.into_iter().collect());
+        let events = Subscribers::default();
+        let heard = events.subscribe(64, |_| true);
+        let session = Session::with_platform(platform.clone(), options.version(Version::V4), events);
+        Self { platform, session: session.expect("the options are right"), events: heard }
+    }
+
+    /// How many connections were established, and why connections were closed, since the last look.
+    fn told(&mut self) -> (usize, Vec<MuxClosed>) {
+        let (mut established, mut closed) = (0, Vec::new());
+        while let Some(notice) = self.events.try_next() {
+            let Notice::Event { event: Event::Mux(event), .. } = notice else { panic!("no such event: {notice:?}") };
+            established += usize::from(matches!(event, MuxEvent::ConnectionReady { .. }));
+            if let MuxEvent::ConnectionClosed { reason, .. } = event {
+                closed.push(reason);
+            }
+        }
+        (established, closed)
+    }
+
+    /// How many connections are established.
+    fn connections(&self) -> usize {
+        self.session.hosts().iter().map(|host| host.connections.len()).sum()
+    }
+}
+
+fn poll<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// An envelope of a server's in version 4.
+fn envelope(stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).expect("short").to_be_bytes();
+    [&[0x84, 0][..], &stream.to_be_bytes(), &[opcode], &length, body].concat()
+}
+
+const ERROR: u8 = 0x00;
+const READY: u8 = 0x02;
+const SUPPORTED: u8 = 0x06;
+const RESULT: u8 = 0x08;
+const EVENT: u8 = 0x0c;
+/// The one thing that it must say of what it supports: a version of the language.
+const LANGUAGE: &[u8] = b"\0\x01\0\x0bCQL_VERSION\0\x01\0\x053.4.5";
+/// A RESULT that has no rows.
+const VOID: &[u8] = &[0, 0, 0, 1];
+
+/// The two answers of a good handshake, each with something behind it.
+fn handshake(behind_supported: &[u8], behind_ready: &[u8]) -> Script {
+    let answer = |opcode, body: &[u8], behind: &[u8]| [&envelope(0, opcode, body), behind].concat();
+    [answer(SUPPORTED, LANGUAGE, behind_supported), answer(READY, &[], behind_ready)].into()
+}
+
+fn options() -> SessionOptions {
+    SessionOptions::new(["a"])
+}
+
+#[test]
+fn connection_whose_server_breaks_the_protocol_about_the_handshake_is_closed() {
+    let junk = [0x7f; 9];
+    // What comes before it was asked for, and what no envelope begins with.
+    for (script, established) in [(handshake(&envelope(0, READY, &[]), &[]), 0), (handshake(&[], &junk), 1)] {
+        let mut stage = Stage::new(options(), [script]);
+        stage.platform.run();
+        assert_eq!(stage.told(), (established, vec![MuxClosed::Error(Cause::Protocol)]));
+        assert_eq!(stage.connections(), 0);
+    }
+}
+
+/// Nobody has asked for events, and a server that sends some all the same does no harm.
+#[test]
+fn events_of_a_server_are_passed_over() {
+    let mut script = handshake(&[], &envelope(-1, EVENT, b"whatever"));
+    script.push_back([envelope(-1, EVENT, b"more"), envelope(0, RESULT, VOID)].concat());
+    let mut stage = Stage::new(options(), [script]);
+    stage.platform.run();
+    assert_eq!((stage.connections(), stage.told()), (1, (1, Vec::new())));
+    let session = stage.session.clone();
+    let mut query = Box::pin(session.query("a", Consistency::One));
+    assert!(poll(&mut query).is_pending());
+    stage.platform.run();
+    let Poll::Ready(Ok(reply)) = poll(&mut query) else { panic!("its answer") };
+    assert_eq!(reply.body(), VOID);
+    assert_eq!((stage.connections(), stage.told()), (1, (0, Vec::new())));
+}
+
+#[test]
+fn connection_that_takes_nothing_at_all_has_failed() {
+    let mut stage = Stage::new(options(), []);
+    stage.platform.with(|world| {
+        world.full = true;
+        world.scripts.push_back(handshake(&[], &[]));
+    });
+    stage.platform.run();
+    assert_eq!(stage.told(), (0, vec![MuxClosed::Error(Cause::Network)]));
+}
+
+#[test]
+fn request_that_is_too_long_is_not_sent() {
+    let stage = Stage::new(SessionOptions { body_bytes_max: 100, ..options() }, [handshake(&[], &[])]);
+    stage.platform.run();
+    let long = "x".repeat(200);
+    let mut query = Box::pin(stage.session.query(&long, Consistency::One));
+    let Poll::Ready(Err(RequestError::Encode(error))) = poll(&mut query) else { panic!("it is too long") };
+    assert!(matches!(error, CqlEncodeError::BodyTooLarge { max_bytes: 100, .. }), "{error}");
+    assert_eq!((stage.connections(), stage.session.hosts()[0].state.in_flight), (1, 0));
+}
+
+#[test]
+fn answer_that_makes_no_sense_is_an_error_of_that_request_alone() {
+    let mut script = handshake(&[], &[]);
+    // The body of an error begins with its code, which has four bytes.
+    script.push_back(envelope(0, ERROR, &[0, 0]));
+    let stage = Stage::new(options(), [script]);
+    stage.platform.run();
+    let mut query = Box::pin(stage.session.query("a", Consistency::One));
+    assert!(poll(&mut query).is_pending());
+    stage.platform.run();
+    let outcome = poll(&mut query);
+    assert!(matches!(outcome, Poll::Ready(Err(RequestError::Reply(_)))), "{outcome:?}");
+    assert_eq!((stage.connections(), stage.session.hosts()[0].state.in_flight), (1, 0));
+}
+
+/// The body of an ERROR.
+fn refusal(code: u32, text: &str) -> Vec<u8> {
+    let length = u16::try_from(text.len()).expect("short").to_be_bytes();
+    [&code.to_be_bytes()[..], &length, text.as_bytes()].concat()
+}
+
+#[test]
+fn security_6_text_of_a_server_is_filtered_in_errors_and_in_the_status() {
+    let options = || options().credential("ann", "hunter2");
+    let message = |text: &str| {
+        let mut script = handshake(&[], &[]);
+        script.push_back(envelope(0, ERROR, &refusal(0x2000, text)));
+        let stage = Stage::new(options(), [script]);
+        stage.platform.run();
+        let mut query = Box::pin(stage.session.query("a", Consistency::One));
+        assert!(poll(&mut query).is_pending());
+        stage.platform.run();
+        let Poll::Ready(Err(RequestError::Server(error))) = poll(&mut query) else { panic!("the server's error") };
+        let Ok(Response::Error(whole)) = error.reply.response() else { panic!("an error") };
+        assert_eq!(whole.message, text);
+        error.to_string()
+    };
+    assert_eq!(message("no\n\u{1b}[31mviable"), "syntax error (0x2000): no  [31mviable");
+    assert_eq!(message(&"x".repeat(1000)).len(), "syntax error (0x2000): ".len() + 256);
+    assert_eq!(message("at hunter2"), "syntax error (0x2000)");
+    let status = |text: &str| {
+        let stage = Stage::new(options(), [[envelope(0, ERROR, &refusal(0x0100, text))].into()]);
+        stage.platform.run();
+        stage.session.hosts()[0].refusal.clone()
+    };
+    assert_eq!(status("no\u{1b}[31m\nroot: done").as_deref(), Some("no [31m root: done"));
+    assert_eq!(status("not hunter2"), None);
+}
+
+#[test]
+fn security_9_refused_version_is_tried_again_after_a_time() {
+    use crate::mux::LOWER_VERSION_FOR;
+    // A server, or an attacker on the path, that supports only version 3.
+    let of_version_3 = |mut envelope: Vec<u8>| {
+        envelope[0] = 0x83;
+        envelope
+    };
+    let refusal = || [of_version_3(envelope(0, ERROR, &refusal(0x000a, "unsupported protocol version")))].into();
+    // Its connections fail as soon as they are established: the bytes after READY are not an envelope.
+    let failing = || handshake(&[], &[0x7f; 9]).into_iter().map(of_version_3).collect::<Script>();
+    let mut stage = Stage::new(options(), [refusal(), failing(), failing()]);
+    let versions = stage.platform.with(|world| Arc::clone(&world.versions));
+    let versions = || core::mem::take(&mut *versions.lock().expect("not poisoned"));
+    stage.platform.run();
+    // The connection after the refused one tries the lower version at once. After two of them fail, no further one is accepted.
+    assert_eq!((stage.told().0, versions()), (2, vec![4, 3, 3]));
+    assert_eq!(stage.session.hosts()[0].version, Version::V3);
+    stage.platform.with(|world| world.now += LOWER_VERSION_FOR);
+    stage.platform.run();
+    stage.platform.with(|world| world.scripts.push_back(handshake(&[], &[])));
+    for _ in 0..5 {
+        stage.platform.with(|world| world.now += Duration::from_secs(60));
+        stage.platform.run();
+    }
+    assert_eq!((stage.told().0, versions()), (1, vec![4]));
+    assert_eq!(stage.session.hosts()[0].version, Version::V4);
+}
+
+/// It waits for the first connection of its host.
+#[test]
+fn request_whose_time_is_over_before_it_is_sent_was_not_executed() {
+    let stage = Stage::new(options(), []);
+    stage.platform.run();
+    let session = &stage.session;
+    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
+    let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
+    let mut request = Box::pin(session.request_with(&query, timeout));
+    assert!(poll(&mut request).is_pending());
+    stage.platform.with(|world| world.now += Duration::from_secs(1));
+    stage.platform.run();
+    let Poll::Ready(Err(error)) = poll(&mut request) else { panic!("its time is over") };
+    assert!(error.is_timeout() && !error.may_have_executed(), "{error}");
+    assert_eq!(session.hosts()[0].state.queued, 0);
+}
+
+/// While hosts refuse it time passes.
+#[test]
+fn request_that_hosts_have_refused_until_its_time_was_over_has_timed_out() {
+    let mux = MuxOptions { max_queue_size: 0, ..MuxOptions::DEFAULT };
+    let stage = Stage::new(SessionOptions::new(["a", "b"]).mux(mux), []);
+    let query = Request::Query { text: "a", parameters: Parameters::new(Consistency::One) };
+    let outcome = |pace| {
+        stage.platform.with(|world| world.pace = pace);
+        let timeout = RequestOptions { timeout: Some(Duration::from_secs(1)), ..RequestOptions::default() };
+        let Poll::Ready(Err(error)) = poll(&mut Box::pin(stage.session.request_with(&query, timeout))) else {
+            panic!("there is no room for it")
+        };
+        error
+    };
+    let RequestError::NoHost(rejections) = outcome(Duration::ZERO) else { panic!("there was time for both") };
+    assert_eq!(rejections.len(), 2);
+    let error = outcome(Duration::from_secs(2));
+    assert!(matches!(&error, RequestError::TimedOut { sent: false, .. }), "{error}");
+}
+
+#[test]
+fn request_goes_on_with_the_hosts_that_have_replaced_its_own() {
+    let stage = Stage::new(options(), []);
+    let session = &stage.session;
+    let mut query = Box::pin(session.query("a", Consistency::One));
+    assert!(poll(&mut query).is_pending());
+    session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
+    assert!(poll(&mut query).is_pending(), "it waits for the other one");
+    let [host] = &session.hosts()[..] else { panic!("one host") };
+    assert_eq!((host.address.as_str(), host.state.queued), ("b", 1));
+    drop(query);
+    assert_eq!(session.hosts()[0].state.queued, 0);
+    assert!(matches!(session.set_hosts(&[]), Err(Error::Setup(SetupError::Config(_)))));
+}
+
+/// An executor that ends drops what it has; hosts that come after that have no connections any more.
+#[test]
+fn session_whose_tasks_were_dropped_serves_nobody() {
+    let stage = Stage::new(options(), []);
+    let mut query = Box::pin(stage.session.query("a", Consistency::One));
+    assert!(poll(&mut query).is_pending());
+    stage.platform.drop_tasks();
+    assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
+    stage.session.set_hosts(&[CqlHost::local("b")]).expect("a good host");
+    let mut query = Box::pin(stage.session.query("b", Consistency::One));
+    assert!(matches!(poll(&mut query), Poll::Ready(Err(RequestError::Abandoned))));
+    stage.platform.run();
+    assert_eq!(stage.connections(), 0);
+    let mut closing = Box::pin(stage.session.close());
+    assert!(poll(&mut closing).is_ready(), "there is nothing to wait for");
+}
+
+#[cfg(feature = "tls")]
+#[test]
+fn warnings_of_tls_are_told_by_the_session() {
+    use crate::tls::{TlsOptions, TlsWarning};
+    let insecure = TlsOptions { allow_invalid_certificates: true, ..TlsOptions::default() };
+    let start = || Stage::new(options().tls(insecure.clone()), []);
+    assert_eq!(start().session.tls_warnings(), [TlsWarning::InvalidCertificates]);
+    assert_eq!(Stage::new(options(), []).session.tls_warnings(), []);
+    #[cfg(feature = "tracing")]
+    {
+        let captured = crate::log::tests::capture::capture(|| drop(start()));
+        let [warning] = captured.as_slice() else { panic!("one message: {captured:?}") };
+        assert_eq!(warning.level, tracing::Level::WARN);
+        assert_eq!(warning.message(), TlsWarning::InvalidCertificates.to_string());
+    }
+}

@@ -1,0 +1,290 @@
+//! A hosted platform as the shell sees it: [`Net`].
+
+use super::fork::{Bound, Socket};
+use super::resolver::before;
+use super::{Events, Platform, dial};
+#[cfg(feature = "tls")]
+use crate::tls::{TlsConfig, TlsStream};
+#[cfg(feature = "tls")]
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::future::pending;
+use core::net::{IpAddr, SocketAddr};
+use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_core::observe::contain;
+use poolhouse_core::pool::OnHeap;
+use poolhouse_core::storage::Full;
+use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
+use poolhouse_driver::{Birth, ConnectError, NewServer, Runtime, Server, ServerState, restart};
+use poolhouse_uri::dns::{LookupError, Resolver};
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The shell's runtime on a hosted platform: its sockets and timers, memory on the heap, events to subscribers.
+#[derive(Clone)]
+pub struct Net<P> {
+    platform: P,
+    /// Where it was made.
+    birth: Birth,
+    resolver: Option<Arc<dyn Resolver>>,
+    #[cfg(feature = "tls")]
+    tls: Option<TlsConfig>,
+}
+
+impl<P: Platform> Net<P> {
+    /// The runtime on this platform, of this process.
+    ///
+    /// # Panics
+    ///
+    /// The first time in a process, if the system has no memory left to tell of forks.
+    pub fn new(platform: P) -> Self {
+        Self {
+            platform,
+            birth: Birth::default(),
+            resolver: None,
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+
+    /// The same, with addresses of hosts by this resolver, as far as it gives any.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Option<Arc<dyn Resolver>>) -> Self {
+        Self { resolver, ..self }
+    }
+
+    /// The same, with TCP connections that are encrypted; `None`: with those that are not.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_tls(self, tls: Option<TlsConfig>) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// What TCP connections are encrypted with.
+    #[cfg(feature = "tls")]
+    pub const fn tls(&self) -> Option<&TlsConfig> {
+        self.tls.as_ref()
+    }
+
+    /// The platform.
+    pub const fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// The addresses of a host: by the resolver, if it has something to say of hosts.
+    async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
+        // One that is an address itself, perhaps with a zone, needs nobody to resolve it.
+        if let Some(resolver) =
+            self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
+        {
+            if let Some(found) = resolver.lookup_addresses(host).await {
+                // That there are none means the same as for the platform: the name is not resolved.
+                let found = match found {
+                    Ok(found) if found.is_empty() => Err(LookupError::NoRecords),
+                    found => found,
+                };
+                let found = found.map_err(|error| ConnectError::new(Cause::Dns, Reason::new(error)))?;
+                return Ok(found.into_iter().map(|ip| SocketAddr::new(ip, port)).collect());
+            }
+        }
+        dial::addresses(&self.platform, host, port).await.map_err(|error| io_error(Cause::Dns, error))
+    }
+
+    /// A socket that is connected to the address, and nothing more.
+    async fn dial(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
+        match *address {
+            HostAddress::Tcp { host, port } => {
+                let lookup = self.addresses(host, port);
+                let addresses = match deadline {
+                    Some(at) => before(&self.platform, at, lookup)
+                        .await
+                        .unwrap_or_else(|| Err(io_error(Cause::Dns, io::ErrorKind::TimedOut.into())))?,
+                    None => lookup.await?,
+                };
+                let connected = dial::connect_any(&self.platform, &addresses).await;
+                connected
+                    .map(|socket| Stream::Tcp(Socket::new(socket)))
+                    .map_err(|error| io_error(Cause::Network, error))
+            }
+            HostAddress::Unix(path) => {
+                let connected = self.platform.connect_unix(Path::new(path)).await;
+                connected
+                    .map(|socket| Stream::Unix(Socket::new(socket)))
+                    .map_err(|error| io_error(Cause::Network, error))
+            }
+        }
+    }
+}
+
+impl<P: Platform> Runtime for Net<P> {
+    type Stream = Stream<P>;
+    type Buffer = Vec<u8>;
+    type Lock<T> = Mutex<T>;
+    type Memory = OnHeap;
+    type Topology = topology::OnHeap;
+    type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
+    type Events = Events;
+
+    #[inline]
+    fn now(&self) -> Instant {
+        self.platform.now()
+    }
+
+    fn entropy(&self) -> u32 {
+        self.platform.entropy()
+    }
+
+    fn secret_entropy(&self) -> Option<[u8; 24]> {
+        let mut bytes = [0; 24];
+        self.platform.fill_secret(&mut bytes).ok()?;
+        Some(bytes)
+    }
+
+    fn is_private(&self, stream: &Stream<P>) -> bool {
+        match stream {
+            Stream::Tcp(_) => false,
+            #[cfg(feature = "tls")]
+            Stream::Tls(_) => self.tls.as_ref().is_some_and(TlsConfig::verifies_servers),
+            Stream::Unix(_) => true,
+        }
+    }
+
+    fn is_encrypted(&self, stream: &Stream<P>) -> bool {
+        !matches!(stream, Stream::Tcp(_))
+    }
+
+    async fn sleep_until(&self, at: Instant) {
+        if Bound::new(self.platform.sleep_until(at)).await.is_none() {
+            // In the child of a fork, where nobody asks for more.
+            pending().await
+        }
+    }
+
+    #[inline]
+    fn is_inherited(&self) -> bool {
+        self.birth.is_inherited()
+    }
+
+    /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
+    async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
+        let stream = self.dial(address, deadline).await?;
+        #[cfg(feature = "tls")]
+        if let (Some(tls), HostAddress::Tcp { host, .. }) = (&self.tls, address) {
+            return stream.encrypted(tls, host).await;
+        }
+        Ok(stream)
+    }
+
+    #[inline]
+    fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
+        contain(work)
+    }
+
+    fn keep_up<F: Future<Output = ()>>(&self, begin: impl FnMut() -> F) -> impl Future<Output = bool> {
+        restart(self, begin)
+    }
+
+    #[cfg(feature = "tls")]
+    fn stream_cause(error: &io::Error) -> Cause {
+        crate::tls::cause_of(error)
+    }
+
+    fn stream_reason(error: io::Error) -> Reason {
+        Reason::new(error)
+    }
+
+    fn buffers(&self, _stream: &Stream<P>) -> Result<(Vec<u8>, Vec<u8>), Full> {
+        Ok((Vec::new(), Vec::new()))
+    }
+
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        server.share(|state| Ok(Mutex::new(state))).map(Arc::new)
+    }
+}
+
+impl<P: Platform> fmt::Debug for Net<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Net").field("platform", &P::PLATFORM_NAME).finish_non_exhaustive()
+    }
+}
+
+fn io_error(cause: Cause, error: io::Error) -> ConnectError {
+    ConnectError::new(cause, Reason::new(error))
+}
+
+/// A connected socket.
+#[non_exhaustive]
+pub enum Stream<P: Platform> {
+    /// TCP.
+    Tcp(Socket<P::Tcp>),
+    /// TLS on TCP.
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<Socket<P::Tcp>>>),
+    /// A Unix domain socket.
+    Unix(Socket<P::Unix>),
+}
+
+#[cfg(feature = "tls")]
+impl<P: Platform> Stream<P> {
+    async fn encrypted(self, tls: &TlsConfig, host: &str) -> Result<Self, ConnectError> {
+        match self {
+            Self::Tcp(socket) => match TlsStream::connect(tls, host, socket).await {
+                Ok(stream) => Ok(Self::Tls(Box::new(stream))),
+                Err(error) => Err(ConnectError::new(error.cause(), Reason::new(error))),
+            },
+            stream @ (Self::Tls(_) | Self::Unix(_)) => Ok(stream),
+        }
+    }
+}
+
+impl<P: Platform> ErrorType for Stream<P> {
+    type Error = io::Error;
+}
+
+impl<P: Platform> Read for Stream<P> {
+    async fn read(&mut self, buf: &mut [u8]) -> Result<usize, io::Error> {
+        match self {
+            Self::Tcp(socket) => socket.read(buf).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.read(buf).await,
+            Self::Unix(socket) => socket.read(buf).await,
+        }
+    }
+}
+
+impl<P: Platform> Write for Stream<P> {
+    async fn write(&mut self, buf: &[u8]) -> Result<usize, io::Error> {
+        match self {
+            Self::Tcp(socket) => socket.write(buf).await,
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.write(buf).await,
+            Self::Unix(socket) => socket.write(buf).await,
+        }
+    }
+
+    /// Nothing is held back between this and a plain socket.
+    async fn flush(&mut self) -> Result<(), io::Error> {
+        match self {
+            Self::Tcp(_) | Self::Unix(_) => Ok(()),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.flush().await,
+        }
+    }
+}
+
+impl<P: Platform> fmt::Debug for Stream<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp(_) => "Tcp(..)",
+            #[cfg(feature = "tls")]
+            Self::Tls(_) => "Tls(..)",
+            Self::Unix(_) => "Unix(..)",
+        })
+    }
+}

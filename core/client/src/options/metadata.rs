@@ -1,0 +1,83 @@
+//! What servers are told of the client.
+//!
+//! Read first: MongoDB Handshake, "Supporting Wrapping Libraries" and "Limitations".
+
+use super::super::Platform;
+use super::ClientOptions;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use poolhouse_wire::hello::{ClientMetadata, Environment, MetadataError, MetadataOptions};
+
+/// Stands for the longest name that a [`Platform`] may have.
+const LONGEST_NAME: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn";
+/// Stands for the longest version that a [`Platform`] may have.
+const LONGEST_VERSION: &str = "vvvvvvvvvvvvvvvvvvvvvvvv";
+
+impl ClientOptions {
+    /// What servers are told of a client with these options on `P`.
+    pub(in super::super) fn metadata<P: Platform>(
+        &self,
+        environment: &Environment,
+    ) -> Result<ClientMetadata, MetadataError> {
+        const {
+            assert!(P::DRIVER_NAME.len() <= LONGEST_NAME.len(), "the platform's DRIVER_NAME is too long");
+            assert!(P::DRIVER_VERSION.len() <= LONGEST_VERSION.len(), "the platform's DRIVER_VERSION is too long");
+        }
+        self.metadata_of(self.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME), environment)
+    }
+
+    /// Whether servers can be told of these options on any platform.
+    pub(super) fn check_metadata(&self) -> Result<(), MetadataError> {
+        // What is said of platform and environment is left out as far as there is no room for it.
+        self.metadata_of(self.driver(LONGEST_NAME, LONGEST_VERSION, ""), &Environment::default()).map(drop)
+    }
+
+    fn metadata_of(
+        &self,
+        (driver_name, driver_version, platform): (String, String, String),
+        environment: &Environment,
+    ) -> Result<ClientMetadata, MetadataError> {
+        ClientMetadata::new(&MetadataOptions {
+            application_name: self.app_name.as_deref(),
+            driver_name: &driver_name,
+            driver_version: &driver_version,
+            os_type: os_type(),
+            os_name: Some(std::env::consts::OS),
+            os_architecture: Some(std::env::consts::ARCH),
+            os_version: None,
+            platform: Some(&platform),
+            environment: Some(environment),
+        })
+    }
+
+    /// Names, versions and platforms of the driver and the libraries on top of it.
+    ///
+    /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
+    pub(super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {
+        let mut told = (name.to_owned(), version.to_owned(), platform.to_owned());
+        for info in &self.driver_info {
+            let parts = [
+                (&mut told.0, Some(&info.name)),
+                (&mut told.1, info.version.as_ref()),
+                (&mut told.2, info.platform.as_ref()),
+            ];
+            for (text, more) in parts {
+                if let Some(more) = more.filter(|more| !more.is_empty()) {
+                    text.push('|');
+                    text.push_str(more);
+                }
+            }
+        }
+        told
+    }
+}
+
+/// The handshake's name for the kind of operating system.
+fn os_type() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "Linux",
+        "macos" => "Darwin",
+        "windows" => "Windows",
+        other => other,
+    }
+}

@@ -1,0 +1,109 @@
+//! What options must fulfil, each alone and all together.
+
+use super::super::{Error, OptionError};
+use super::ClientOptions;
+#[cfg(feature = "tls")]
+use crate::tls::TlsOptions;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use poolhouse_core::ConfigError;
+use poolhouse_core::topology::{TopologyConfigError, TopologyOptions};
+
+const HOST_RULE: &str = "be host, host:port, [ipv6]:port, or the path of a unix socket";
+const HOST_RULE_URI: &str =
+    "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
+
+impl ClientOptions {
+    /// Checks what [`Client::with_options`](crate::Client::with_options) checks, and starts nothing. The files of the TLS options are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`SetupError::Config`](crate::SetupError::Config) and
+    /// [`SetupError::Option`](crate::SetupError::Option) tell the value and the rule, [`SetupError::Topology`](crate::SetupError::Topology) and [`SetupError::Metadata`](crate::SetupError::Metadata) the rule.
+    /// [`SetupError::Credential`](crate::SetupError::Credential): what is missing or not supported, and nothing secret. With the feature `tls`, `SetupError::Tls` for options that want
+    /// another one.
+    pub fn validate(&self) -> Result<(), Error> {
+        self.pool.validate()?;
+        self.monitor.validate()?;
+        let seeds = self.seeds();
+        if seeds.is_empty() {
+            return Err(ConfigError::new("hosts", 0, "be at least one").into());
+        }
+        match self.topology_options(&seeds).validate() {
+            Ok(_) => {}
+            Err(TopologyConfigError::BadSeed(place)) => return Err(bad_host(&self.hosts, place)),
+            Err(error) => return Err(error.into()),
+        }
+        if self.server_selection_timeout.as_millis() == 0 {
+            return Err(ConfigError::new("serverSelectionTimeoutMS", 0, "be at least 1").into());
+        }
+        for (option, limit) in [("timeoutMS", self.timeout), ("socketTimeoutMS", self.socket_timeout)] {
+            if limit == Some(Duration::ZERO) {
+                return Err(ConfigError::new(option, 0, "be more than 0").into());
+            }
+        }
+        if let Some(level) = self.zlib_compression_level.filter(|level| *level > 9) {
+            return Err(ConfigError::new("zlibCompressionLevel", level.into(), "be at most 9").into());
+        }
+        self.read_preference.validate()?;
+        self.check_metadata()?;
+        #[cfg(feature = "tls")]
+        self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
+        // Its copy of the secrets is wiped.
+        self.login()?;
+        self.validate_texts()
+    }
+
+    fn validate_texts(&self) -> Result<(), Error> {
+        let texts = [
+            ("appName", &self.app_name),
+            ("replicaSet", &self.replica_set),
+            ("default_database", &self.default_database),
+            ("readConcernLevel", &self.read_concern_level),
+        ];
+        for (option, text) in texts {
+            if text.as_ref().is_some_and(String::is_empty) {
+                return Err(OptionError::new(option, "", "not be empty").into());
+            }
+        }
+        for info in &self.driver_info {
+            if info.name.is_empty() {
+                return Err(OptionError::new("driver_info.name", "", "not be empty").into());
+            }
+            let texts = [
+                ("driver_info.name", Some(&info.name)),
+                ("driver_info.version", info.version.as_ref()),
+                ("driver_info.platform", info.platform.as_ref()),
+            ];
+            for (option, text) in texts {
+                if let Some(text) = text.filter(|text| text.contains('|')) {
+                    return Err(OptionError::new(option, text, "have no |, which separates libraries").into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(in super::super) fn seeds(&self) -> Vec<&str> {
+        self.hosts.iter().map(String::as_str).collect()
+    }
+
+    pub(in super::super) fn topology_options<'a>(&'a self, seeds: &'a [&'a str]) -> TopologyOptions<'a> {
+        TopologyOptions {
+            seeds,
+            replica_set: self.replica_set.as_deref(),
+            direct_connection: self.direct_connection,
+            load_balanced: self.pool.load_balanced,
+        }
+    }
+}
+
+/// What is no host may be a whole connection string, with a password in it: that is not shown.
+fn bad_host(hosts: &[String], place: usize) -> Error {
+    let host = hosts.get(place).map_or("", String::as_str);
+    let is_uri = host.contains("://");
+    let rule = if is_uri { HOST_RULE_URI } else { HOST_RULE };
+    let shown = if is_uri || host.contains('@') { "[redacted]" } else { host };
+    OptionError::new("hosts", shown, rule).into()
+}

@@ -1,0 +1,92 @@
+//! The hosts of a `mongodb+srv://` string, looked up again while the client lives.
+//!
+//! Read first: Polling SRV Records for mongos Discovery, "Implementation".
+
+#[cfg(all(test, feature = "tracing"))]
+mod tests;
+
+use super::{Net, Platform};
+#[cfg(feature = "tracing")]
+use crate::log::SrvPolled;
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+use core::time::Duration;
+use event_listener::Event;
+#[cfg(feature = "tracing")]
+use poolhouse_core::observe::contain;
+#[cfg(feature = "tracing")]
+use poolhouse_core::topology::TopologyId;
+use poolhouse_driver::Hub;
+use poolhouse_uri::dns::{Resolver, SrvPoll, SrvQuestion};
+
+/// What was looked up for a client.
+#[derive(Clone, Debug)]
+pub(super) struct Srv {
+    pub(super) question: SrvQuestion,
+    /// How long the records of the first lookup stand.
+    pub(super) ttl: Duration,
+}
+
+/// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed. With the feature `tracing` a
+/// lookup that failed is logged, and so are hosts that did not count.
+///
+/// - `closing`: notified after the hub was closed.
+pub(super) async fn run<P: Platform>(
+    hub: Arc<Hub<Net<P>>>,
+    closing: Arc<Event>,
+    resolver: Arc<dyn Resolver>,
+    mut poll: SrvPoll,
+) {
+    while !poll.is_stopped() {
+        let closed = closing.listen();
+        if hub.is_closed() {
+            return;
+        }
+        let mut closed = pin!(closed);
+        let mut step = pin!(step(&hub, &mut poll, &*resolver));
+        let is_closed = poll_fn(|context| match closed.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(true),
+            Poll::Pending => step.as_mut().poll(context).map(|()| false),
+        });
+        if is_closed.await {
+            return;
+        }
+    }
+}
+
+/// Waits until it is time, asks, and draws the consequences.
+async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn Resolver) {
+    let platform = hub.runtime().platform();
+    if let Some(at) = poll.poll_timeout() {
+        platform.sleep_until(at).await;
+    }
+    poll.handle_topology(hub.topology_type());
+    let Some(question) = poll.poll_question(platform.now()) else { return };
+    let name = question.srv_name();
+    let answer = resolver.lookup_srv(&name).await;
+    poll.handle_topology(hub.topology_type());
+    let mut current: Vec<String> = Vec::new();
+    hub.for_each_server(|server| current.push(server.address.to_owned()));
+    let entropy = u64::from(platform.entropy()) << 32 | u64::from(platform.entropy());
+    let current = current.iter().map(String::as_str);
+    // A lookup that failed is made up for soon, and the hosts are those of before as long as that lasts.
+    let changed = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy);
+    #[cfg(feature = "tracing")]
+    let _ = contain(|| {
+        hub.events().logs().srv_polled(&SrvPolled {
+            topology: TopologyId::new(hub.config().client),
+            name: &name,
+            failure: changed.as_ref().err(),
+            poll,
+        });
+    });
+    if let Ok(Some(hosts)) = changed {
+        // On the heap there is room for as many as a message can have.
+        let _ = hub.change_seeds(hosts.iter().map(|host| host.as_str()));
+    }
+}

@@ -1,0 +1,114 @@
+//! The two files that options name.
+
+use super::error::{FileFault, TlsError};
+use alloc::vec::Vec;
+use poolhouse_uri::Secret;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use zeroize::Zeroizing;
+
+pub(super) const CA_FILE: &str = "tlsCAFile";
+pub(super) const KEY_FILE: &str = "tlsCertificateKeyFile";
+
+/// The longest file that is read.
+const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(super) fn fault(option: &'static str, path: &Path, fault: FileFault) -> TlsError {
+    TlsError::File { option, path: path.into(), fault }
+}
+
+/// The text of a file, which may hold a key.
+fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
+    let io = |error: std::io::Error| FileFault::Io(error.kind());
+    let file = File::open(path).map_err(io)?;
+    let length = file.metadata().map_err(io)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(FileFault::TooLong);
+    }
+    // Room for all of it at once: a buffer that grows leaves copies behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1));
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
+    if u64::try_from(text.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
+        return Err(FileFault::TooLong);
+    }
+    Ok(text)
+}
+
+fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+    let certificates: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(text).collect();
+    let certificates = certificates.map_err(|_| FileFault::Pem)?;
+    if certificates.is_empty() { Err(FileFault::NoCertificate) } else { Ok(certificates) }
+}
+
+/// The authorities of a file, and how many of its certificates are none.
+pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, usize), FileFault> {
+    let mut roots = RootCertStore::empty();
+    let (usable, unusable) = roots.add_parsable_certificates(certificates(&read(path)?)?);
+    if usable == 0 { Err(FileFault::BadCertificate) } else { Ok((roots, unusable)) }
+}
+
+/// The certificates and the private key of a file.
+pub(super) fn identity(
+    path: &Path,
+    password: Option<&Secret>,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileFault> {
+    let text = read(path)?;
+    // The old way to encrypt a key leaves its label as it was and puts headers before the key.
+    if contains(&text, b"Proc-Type: 4,ENCRYPTED") {
+        return Err(FileFault::Encryption);
+    }
+    let certificates = certificates(&text)?;
+    let keys: Result<Vec<PrivateKeyDer<'static>>, PemError> = PrivateKeyDer::pem_slice_iter(&text).collect();
+    let mut keys = keys.map_err(|_| FileFault::Pem)?;
+    if let Some(encrypted) = encrypted_section(&text)? {
+        keys.push(decrypt(encrypted, password)?);
+    }
+    match keys.len() {
+        0 => Err(FileFault::NoKey),
+        1 => Ok((certificates, keys.remove(0))),
+        _ => Err(FileFault::ManyKeys),
+    }
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    text.windows(part.len()).position(|window| window == part)
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    find(text, part).is_some()
+}
+
+const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
+const END: &[u8] = b"-----END ENCRYPTED PRIVATE KEY-----";
+
+/// The encrypted key, from its first line to its last.
+fn encrypted_section(text: &[u8]) -> Result<Option<&[u8]>, FileFault> {
+    let Some(text) = find(text, BEGIN).and_then(|start| text.get(start..)) else { return Ok(None) };
+    let end = find(text, END).ok_or(FileFault::Pem)? + END.len();
+    let (section, rest) = text.split_at(end);
+    if contains(rest, BEGIN) { Err(FileFault::ManyKeys) } else { Ok(Some(section)) }
+}
+
+#[cfg(not(feature = "encrypted-keys"))]
+const fn decrypt(_section: &[u8], _password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, FileFault> {
+    Err(FileFault::NoDecryption)
+}
+
+#[cfg(feature = "encrypted-keys")]
+fn decrypt(section: &[u8], password: Option<&Secret>) -> Result<PrivateKeyDer<'static>, FileFault> {
+    use pkcs8::{EncryptedPrivateKeyInfoRef, SecretDocument};
+    use rustls::pki_types::PrivatePkcs8KeyDer;
+    let password = password.ok_or(FileFault::NoPassword)?;
+    let section = core::str::from_utf8(section).map_err(|_| FileFault::Pem)?;
+    let (_, document) = SecretDocument::from_pem(section).map_err(|_| FileFault::Pem)?;
+    let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes()).map_err(|_| FileFault::Encryption)?;
+    if encrypted.encryption_algorithm.pbes2().is_none() {
+        return Err(FileFault::Encryption);
+    }
+    let key = encrypted.decrypt(password.expose()).map_err(|_| FileFault::WrongPassword)?;
+    Ok(PrivatePkcs8KeyDer::from(key.as_bytes().to_vec()).into())
+}

@@ -1,0 +1,301 @@
+//! Compression: of bodies in v3 and v4, of segments in v5.
+//!
+//! Without the features `lz4` and `snappy` none is offered, and a peer that compresses all the same gets
+//! [`CqlErrorKind::CompressionNotAgreed`](super::CqlErrorKind::CompressionNotAgreed).
+//!
+//! Read first: Native Protocol v3 and v4, "Compression"; v5, "Compressed Format" and "Compression" under "Protocol Negotiation".
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use super::error::{CqlError, CqlErrorKind};
+use super::header::{HEADER_BYTES, Version};
+use super::pile::Pile;
+use poolhouse_wire::Full;
+use poolhouse_wire::Sink;
+use poolhouse_wire::saturate;
+
+/// An algorithm that bodies or segments can be compressed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// LZ4, its block format.
+    Lz4,
+    /// Snappy. Not in v5.
+    Snappy,
+}
+
+/// Bytes that the size takes in front of a body that LZ4 has compressed.
+const SIZE_BYTES: usize = 4;
+/// Where a body begins.
+const BODY_AT: u32 = 9;
+const _: () = assert!(HEADER_BYTES == 9);
+
+/// Less than this is not tried: it would become longer.
+const COMPRESS_BYTES_MIN: usize = 32;
+
+impl Compression {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::Lz4, Self::Snappy];
+
+    /// The name that STARTUP and SUPPORTED give it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lz4 => "lz4",
+            Self::Snappy => "snappy",
+        }
+    }
+
+    /// Whether this build has it: each is a feature of its own.
+    #[must_use]
+    pub const fn is_available(self) -> bool {
+        match self {
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Snappy => cfg!(feature = "snappy"),
+        }
+    }
+
+    /// Whether a version of the protocol has it.
+    #[must_use]
+    pub const fn is_in(self, version: Version) -> bool {
+        match self {
+            Self::Lz4 => true,
+            Self::Snappy => !version.has_segments(),
+        }
+    }
+
+    /// How many times as long as its compressed form anything can be at most, by the format.
+    const fn expansion_max(self) -> usize {
+        match self {
+            // 255 bytes more from each byte of a length.
+            Self::Lz4 => 255,
+            // 64 bytes from a copy of three.
+            Self::Snappy => 22,
+        }
+    }
+
+    const fn malformed(self, at: u32) -> CqlError {
+        CqlError::new(CqlErrorKind::CompressedData { compression: self }, at)
+    }
+
+    /// The declared size, if so many bytes can inflate to as much, and the limit allows it.
+    fn check_size(self, size: usize, data: &[u8], limit: usize, at: u32) -> Result<(), CqlError> {
+        // On machines of 32 bits, where a length of such data would overflow.
+        let Some(most) = data.len().checked_mul(self.expansion_max() + 1) else { return Err(self.malformed(at)) };
+        let most = most.saturating_sub(data.len()).min(limit);
+        if size <= most {
+            return Ok(());
+        }
+        let (size_bytes, max_bytes) = (saturate(size), saturate(most));
+        Err(CqlError::new(CqlErrorKind::InflatedSize { size_bytes, max_bytes }, at))
+    }
+
+    /// Inflates the body of an envelope of v3 or v4 at the end of `output`.
+    ///
+    /// - `limit`: on the inflated body.
+    pub(super) fn inflate_body<S: Sink>(self, data: &[u8], limit: usize, output: &mut Pile<S>) -> Result<(), CqlError> {
+        match self {
+            Self::Lz4 => {
+                let Some((size, block)) = data.split_first_chunk::<SIZE_BYTES>() else {
+                    return Err(self.malformed(BODY_AT));
+                };
+                let size = usize::try_from(u32::from_be_bytes(*size)).unwrap_or(usize::MAX);
+                self.check_size(size, block, limit, BODY_AT)?;
+                let at = BODY_AT + 4;
+                inflate_block(block, room(output, size, BODY_AT)?).map_err(|NotInflated| self.malformed(at))
+            }
+            Self::Snappy => {
+                let size = snappy_size(data).map_err(|NotInflated| self.malformed(BODY_AT))?;
+                self.check_size(size, data, limit, BODY_AT)?;
+                let room = room(output, size, BODY_AT)?;
+                inflate_snappy(data, room).map_err(|NotInflated| self.malformed(BODY_AT))
+            }
+        }
+    }
+
+    /// Inflates the payload of a segment of v5 at the end of `output`.
+    ///
+    /// - `size`: as the segment's header declares it. - `at`: where the payload begins in the segment.
+    pub(super) fn inflate_segment<S: Sink>(
+        self,
+        block: &[u8],
+        size: usize,
+        at: u32,
+        output: &mut Pile<S>,
+    ) -> Result<(), CqlError> {
+        self.check_size(size, block, usize::MAX, 0)?;
+        inflate_block(block, room(output, size, 0)?).map_err(|NotInflated| self.malformed(at))
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn room<S: Sink>(output: &mut Pile<S>, size: usize, at: u32) -> Result<&mut [u8], CqlError> {
+    let needed_bytes = saturate(output.len().saturating_add(size));
+    output.grow(size).map_err(|Full| CqlError::new(CqlErrorKind::NoMemory { needed_bytes }, at))
+}
+
+/// The data break the rules, end too early, or inflate to another size; or the build cannot inflate them.
+struct NotInflated;
+
+#[cfg(feature = "lz4")]
+fn inflate_block(block: &[u8], output: &mut [u8]) -> Result<(), NotInflated> {
+    // Nothing can be compressed to nothing.
+    if block.is_empty() && output.is_empty() {
+        return Ok(());
+    }
+    match lz4_flex::block::decompress_into(block, output) {
+        Ok(count) if count == output.len() => Ok(()),
+        Ok(_) | Err(_) => Err(NotInflated),
+    }
+}
+
+#[cfg(not(feature = "lz4"))]
+const fn inflate_block(_: &[u8], _: &mut [u8]) -> Result<(), NotInflated> {
+    Err(NotInflated)
+}
+
+#[cfg(feature = "snappy")]
+fn snappy_size(data: &[u8]) -> Result<usize, NotInflated> {
+    snap::raw::decompress_len(data).map_err(|_| NotInflated)
+}
+
+#[cfg(not(feature = "snappy"))]
+const fn snappy_size(_: &[u8]) -> Result<usize, NotInflated> {
+    Err(NotInflated)
+}
+
+#[cfg(feature = "snappy")]
+fn inflate_snappy(data: &[u8], output: &mut [u8]) -> Result<(), NotInflated> {
+    match snap::raw::Decoder::new().decompress(data, output) {
+        Ok(count) if count == output.len() => Ok(()),
+        Ok(_) | Err(_) => Err(NotInflated),
+    }
+}
+
+#[cfg(not(feature = "snappy"))]
+const fn inflate_snappy(_: &[u8], _: &mut [u8]) -> Result<(), NotInflated> {
+    Err(NotInflated)
+}
+
+/// What compresses for one connection, with tables that are made at first use and used again.
+pub(super) struct Deflater {
+    #[cfg(feature = "lz4")]
+    #[cfg(feature = "alloc")]
+    lz4: Option<lz4_flex::block::CompressTable>,
+    #[cfg(feature = "snappy")]
+    snappy: Option<alloc::boxed::Box<snap::raw::Encoder>>,
+}
+
+impl Deflater {
+    pub(super) const fn new() -> Self {
+        Self {
+            #[cfg(feature = "lz4")]
+            #[cfg(feature = "alloc")]
+            lz4: None,
+            #[cfg(feature = "snappy")]
+            snappy: None,
+        }
+    }
+
+    /// Compresses `data` at the end of `sink`, if they become shorter by it; tells whether. If not, the sink is as it was.
+    ///
+    /// - `sized`: in front of what LZ4 makes stands the size, as in bodies.
+    pub(super) fn deflate<S: Sink>(
+        &mut self,
+        compression: Compression,
+        sized: bool,
+        data: &[u8],
+        sink: &mut S,
+    ) -> Result<bool, Full> {
+        let start = sink.written().len();
+        let shorter = match compression {
+            _ if data.len() < COMPRESS_BYTES_MIN => Ok(None),
+            Compression::Lz4 => self.deflate_lz4(sized, data, sink),
+            Compression::Snappy => self.deflate_snappy(data, sink),
+        };
+        match shorter {
+            Ok(Some(end)) if end.saturating_sub(start) < data.len() => {
+                sink.truncate(end);
+                Ok(true)
+            }
+            Ok(_) => {
+                sink.truncate(start);
+                Ok(false)
+            }
+            Err(Full) => {
+                sink.truncate(start);
+                Err(Full)
+            }
+        }
+    }
+
+    #[cfg(feature = "lz4")]
+    #[cfg_attr(not(feature = "alloc"), expect(clippy::needless_pass_by_ref_mut, reason = "the table is on the stack"))]
+    fn deflate_lz4<S: Sink>(&mut self, sized: bool, data: &[u8], sink: &mut S) -> Result<Option<usize>, Full> {
+        use lz4_flex::block;
+        if sized {
+            sink.append(&saturate(data.len()).to_be_bytes())?;
+        }
+        let start = sink.written().len();
+        append_zeros(sink, block::get_maximum_output_size(data.len()))?;
+        let room = sink.written_mut().get_mut(start..).unwrap_or_default();
+        #[cfg(feature = "alloc")]
+        let written = block::compress_into_with_table(data, room, self.lz4.get_or_insert_default());
+        #[cfg(not(feature = "alloc"))]
+        let written = {
+            let Self {} = self;
+            block::compress_into(data, room)
+        };
+        Ok(written.ok().map(|count| start.saturating_add(count)))
+    }
+
+    #[cfg(not(feature = "lz4"))]
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
+    const fn deflate_lz4<S: Sink>(&mut self, _: bool, _: &[u8], _: &mut S) -> Result<Option<usize>, Full> {
+        Ok(None)
+    }
+
+    #[cfg(feature = "snappy")]
+    fn deflate_snappy<S: Sink>(&mut self, data: &[u8], sink: &mut S) -> Result<Option<usize>, Full> {
+        let start = sink.written().len();
+        append_zeros(sink, snap::raw::max_compress_len(data.len()))?;
+        let room = sink.written_mut().get_mut(start..).unwrap_or_default();
+        let encoder = self.snappy.get_or_insert_with(|| alloc::boxed::Box::new(snap::raw::Encoder::new()));
+        Ok(encoder.compress(data, room).ok().map(|count| start.saturating_add(count)))
+    }
+
+    #[cfg(not(feature = "snappy"))]
+    #[expect(clippy::needless_pass_by_ref_mut, reason = "as with the feature")]
+    const fn deflate_snappy<S: Sink>(&mut self, _: &[u8], _: &mut S) -> Result<Option<usize>, Full> {
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for Deflater {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Deflater")
+    }
+}
+
+/// Makes the written part longer by so many zeros, or leaves it as it is.
+pub(super) fn append_zeros<S: Sink>(sink: &mut S, count: usize) -> Result<(), Full> {
+    const ZEROS: [u8; 256] = [0; 256];
+    let start = sink.written().len();
+    let mut left = count;
+    while left > 0 {
+        let some = ZEROS.get(..left).unwrap_or(&ZEROS);
+        if let Err(full) = sink.append(some) {
+            sink.truncate(start);
+            return Err(full);
+        }
+        left -= some.len();
+    }
+    Ok(())
+}

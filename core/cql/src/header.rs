@@ -1,0 +1,443 @@
+//! What every envelope begins with.
+//!
+//! Read first: Native Protocol v5, "Frame Payload" with "version", "flags", "stream", "opcode", "length"; v3 and v4, "Frame header".
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use super::Limits;
+use super::error::{CqlError, CqlErrorKind};
+use poolhouse_wire::message::Decoded;
+
+/// Bytes of an envelope's header.
+pub const HEADER_BYTES: usize = 9;
+
+/// The stream id of what a server says without being asked.
+pub const EVENT_STREAM: i16 = -1;
+
+const STREAM_AT: u32 = 2;
+pub(super) const OPCODE_AT: u32 = 4;
+pub(super) const LENGTH_AT: u32 = 5;
+
+/// The bit of the version byte that says that it is a response.
+const RESPONSE: u8 = 0x80;
+
+/// A version of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// Of Cassandra 2.1 and later.
+    V3,
+    /// Of Cassandra 2.2 and later, and of ScyllaDB.
+    V4,
+    /// Of Cassandra 4.0 and later: envelopes travel in segments with checksums.
+    V5,
+}
+
+impl Version {
+    /// Every one, the newest first.
+    pub const ALL: [Self; 3] = [Self::V5, Self::V4, Self::V3];
+    /// The newest.
+    pub const NEWEST: Self = Self::V5;
+    /// How many stream ids there are in each of them: 0 to 32,767.
+    pub const STREAMS: u32 = 32_768;
+
+    /// Its number.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::V3 => 3,
+            Self::V4 => 4,
+            Self::V5 => 5,
+        }
+    }
+
+    /// The one of that number, if it is spoken here.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            3 => Some(Self::V3),
+            4 => Some(Self::V4),
+            5 => Some(Self::V5),
+            _ => None,
+        }
+    }
+
+    /// The one before it.
+    #[must_use]
+    pub const fn older(self) -> Option<Self> {
+        match self {
+            Self::V3 => None,
+            Self::V4 => Some(Self::V3),
+            Self::V5 => Some(Self::V4),
+        }
+    }
+
+    /// Whether envelopes travel in segments, once STARTUP is answered.
+    #[must_use]
+    pub const fn has_segments(self) -> bool {
+        matches!(self, Self::V5)
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number().fmt(f)
+    }
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The client.
+    Request,
+    /// The server.
+    Response,
+}
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Opcode {
+    /// A request failed.
+    Error,
+    /// Begins to use the connection.
+    Startup,
+    /// The connection can be used; or events will be sent.
+    Ready,
+    /// The server wants to know who is calling.
+    Authenticate,
+    /// What can be said in STARTUP?
+    Options,
+    /// What can be said in STARTUP.
+    Supported,
+    /// A statement.
+    Query,
+    /// What came of a statement.
+    Result,
+    /// A statement for later.
+    Prepare,
+    /// The execution of a statement that was prepared.
+    Execute,
+    /// Which events are wanted.
+    Register,
+    /// Something happened in the cluster.
+    Event,
+    /// Several statements.
+    Batch,
+    /// The server's part of an authentication.
+    AuthChallenge,
+    /// The client's part of an authentication.
+    AuthResponse,
+    /// The end of an authentication.
+    AuthSuccess,
+}
+
+impl Opcode {
+    /// Every one.
+    pub const ALL: [Self; 16] = [
+        Self::Error,
+        Self::Startup,
+        Self::Ready,
+        Self::Authenticate,
+        Self::Options,
+        Self::Supported,
+        Self::Query,
+        Self::Result,
+        Self::Prepare,
+        Self::Execute,
+        Self::Register,
+        Self::Event,
+        Self::Batch,
+        Self::AuthChallenge,
+        Self::AuthResponse,
+        Self::AuthSuccess,
+    ];
+
+    /// Its number.
+    ///
+    /// Source: Native Protocol, "opcode".
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        match self {
+            Self::Error => 0x00,
+            Self::Startup => 0x01,
+            Self::Ready => 0x02,
+            Self::Authenticate => 0x03,
+            Self::Options => 0x05,
+            Self::Supported => 0x06,
+            Self::Query => 0x07,
+            Self::Result => 0x08,
+            Self::Prepare => 0x09,
+            Self::Execute => 0x0a,
+            Self::Register => 0x0b,
+            Self::Event => 0x0c,
+            Self::Batch => 0x0d,
+            Self::AuthChallenge => 0x0e,
+            Self::AuthResponse => 0x0f,
+            Self::AuthSuccess => 0x10,
+        }
+    }
+
+    /// The one of that number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|opcode| opcode.number() == number)
+    }
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "ERROR",
+            Self::Startup => "STARTUP",
+            Self::Ready => "READY",
+            Self::Authenticate => "AUTHENTICATE",
+            Self::Options => "OPTIONS",
+            Self::Supported => "SUPPORTED",
+            Self::Query => "QUERY",
+            Self::Result => "RESULT",
+            Self::Prepare => "PREPARE",
+            Self::Execute => "EXECUTE",
+            Self::Register => "REGISTER",
+            Self::Event => "EVENT",
+            Self::Batch => "BATCH",
+            Self::AuthChallenge => "AUTH_CHALLENGE",
+            Self::AuthResponse => "AUTH_RESPONSE",
+            Self::AuthSuccess => "AUTH_SUCCESS",
+        }
+    }
+
+    /// Who says it.
+    #[must_use]
+    pub const fn direction(self) -> Direction {
+        match self {
+            Self::Error
+            | Self::Ready
+            | Self::Authenticate
+            | Self::Supported
+            | Self::Result
+            | Self::Event
+            | Self::AuthChallenge
+            | Self::AuthSuccess => Direction::Response,
+            Self::Startup
+            | Self::Options
+            | Self::Query
+            | Self::Prepare
+            | Self::Execute
+            | Self::Register
+            | Self::Batch
+            | Self::AuthResponse => Direction::Request,
+        }
+    }
+
+    /// Whether a message of this kind can have that stream id.
+    pub(super) const fn can_have(self, stream: i16) -> bool {
+        match self {
+            Self::Event => stream == EVENT_STREAM,
+            Self::Error
+            | Self::Startup
+            | Self::Ready
+            | Self::Authenticate
+            | Self::Options
+            | Self::Supported
+            | Self::Query
+            | Self::Result
+            | Self::Prepare
+            | Self::Execute
+            | Self::Register
+            | Self::Batch
+            | Self::AuthChallenge
+            | Self::AuthResponse
+            | Self::AuthSuccess => stream >= 0,
+        }
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The flag bits of an envelope. Those that are not known mean nothing, and are kept.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No flag.
+    pub const NONE: Self = Self(0);
+    /// The body is compressed. In v5 it means nothing: there segments are.
+    pub const COMPRESSION: Self = Self(1);
+    /// In a request: it is to be traced. In a response: its body begins with the id of its trace.
+    pub const TRACING: Self = Self(1 << 1);
+    /// The body holds bytes for programs on top of the protocol. From v4 on.
+    pub const CUSTOM_PAYLOAD: Self = Self(1 << 2);
+    /// The body of a response holds warnings. From v4 on.
+    pub const WARNING: Self = Self(1 << 3);
+    /// The client puts up with a version that is not finished.
+    pub const USE_BETA: Self = Self(1 << 4);
+
+    /// Flags of those bits.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// All bits.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether all flags of `other` are set.
+    #[must_use]
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These without those of `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flags({:#04x})", self.0)
+    }
+}
+
+/// What every envelope begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// The version of the protocol, which is that of the connection.
+    pub version: Version,
+    /// Who speaks.
+    pub direction: Direction,
+    /// What the body begins with, and how it travels.
+    pub flags: Flags,
+    /// Which response is to which request: from 0 on. [`EVENT_STREAM`] for events.
+    pub stream: i16,
+    /// What it is.
+    pub opcode: Opcode,
+    /// Bytes of the body, which follows.
+    pub length_bytes: u32,
+}
+
+impl Header {
+    /// The header as its bytes.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let direction = match self.direction {
+            Direction::Request => 0,
+            Direction::Response => RESPONSE,
+        };
+        let [a, b] = self.stream.to_be_bytes();
+        let [c, d, e, f] = self.length_bytes.to_be_bytes();
+        [self.version.number() | direction, self.flags.bits(), a, b, self.opcode.number(), c, d, e, f]
+    }
+}
+
+/// What an envelope may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    /// The connection's version; any as long as none is agreed on.
+    pub(super) version: Option<Version>,
+    pub(super) direction: Direction,
+}
+
+/// Decodes the header at the front of `input`. O(1).
+///
+/// Everything is judged as soon as its bytes are there, so that a peer that talks nonsense is found out before another byte is waited for.
+///
+/// - `version`: the connection's; `None` for any that is spoken here.
+/// - `direction`: who is listened to.
+///
+/// # Errors
+///
+/// [`CqlErrorKind::VersionUnknown`], [`CqlErrorKind::VersionOther`], [`CqlErrorKind::Direction`], [`CqlErrorKind::OpcodeUnknown`],
+/// [`CqlErrorKind::OpcodeMisplaced`], [`CqlErrorKind::Stream`], [`CqlErrorKind::LengthNegative`], [`CqlErrorKind::TooLong`].
+///
+/// Source: Native Protocol, "Frame header".
+pub fn decode_header<'a>(
+    input: &'a [u8],
+    version: Option<Version>,
+    direction: Direction,
+    limits: &Limits,
+) -> Result<Decoded<'a, Header>, CqlError> {
+    let expected = Expected { version, direction };
+    let Some((bytes, rest)) = input.split_first_chunk::<HEADER_BYTES>() else {
+        check_front(input, expected)?;
+        return Ok(Decoded::NeedMore { bytes_min: HEADER_BYTES - input.len() });
+    };
+    Ok(Decoded::Done { value: check_header(bytes, expected, limits)?, rest })
+}
+
+/// A whole header.
+pub(super) fn check_header(
+    bytes: &[u8; HEADER_BYTES],
+    expected: Expected,
+    limits: &Limits,
+) -> Result<Header, CqlError> {
+    let [first, flags, s, t, opcode, l @ ..] = *bytes;
+    let version = check_version(first, expected)?;
+    let stream = i16::from_be_bytes([s, t]);
+    let opcode = check_opcode(opcode, stream, expected)?;
+    let length_bytes = i32::from_be_bytes(l);
+    let Ok(length) = u32::try_from(length_bytes) else {
+        return Err(CqlError::new(CqlErrorKind::LengthNegative { length_bytes }, LENGTH_AT));
+    };
+    let max_bytes = limits.body_bytes_max;
+    if length > max_bytes {
+        return Err(CqlError::new(CqlErrorKind::TooLong { length_bytes, max_bytes }, LENGTH_AT));
+    }
+    let (direction, flags) = (expected.direction, Flags::from_bits(flags));
+    Ok(Header { version, direction, flags, stream, opcode, length_bytes: length })
+}
+
+/// As much of a header as is there, if that is not all.
+pub(super) fn check_front(bytes: &[u8], expected: Expected) -> Result<(), CqlError> {
+    if let [first, ..] = *bytes {
+        check_version(first, expected)?;
+    }
+    if let [_, _, s, t, opcode, ..] = *bytes {
+        check_opcode(opcode, i16::from_be_bytes([s, t]), expected)?;
+    }
+    Ok(())
+}
+
+fn check_version(byte: u8, expected: Expected) -> Result<Version, CqlError> {
+    let number = byte & !RESPONSE;
+    let Some(found) = Version::from_number(number) else {
+        return Err(CqlError::new(CqlErrorKind::VersionUnknown { number }, 0));
+    };
+    let direction = if byte & RESPONSE == 0 { Direction::Request } else { Direction::Response };
+    if direction != expected.direction {
+        return Err(CqlError::new(CqlErrorKind::Direction, 0));
+    }
+    match expected.version {
+        Some(expected) if expected != found => Err(CqlError::new(CqlErrorKind::VersionOther { expected, found }, 0)),
+        Some(_) | None => Ok(found),
+    }
+}
+
+fn check_opcode(number: u8, stream: i16, expected: Expected) -> Result<Opcode, CqlError> {
+    let Some(opcode) = Opcode::from_number(number) else {
+        return Err(CqlError::new(CqlErrorKind::OpcodeUnknown { opcode: number }, OPCODE_AT));
+    };
+    if opcode.direction() != expected.direction {
+        return Err(CqlError::new(CqlErrorKind::OpcodeMisplaced { opcode }, OPCODE_AT));
+    }
+    if !opcode.can_have(stream) {
+        return Err(CqlError::new(CqlErrorKind::Stream { stream }, STREAM_AT));
+    }
+    Ok(opcode)
+}

@@ -1,0 +1,329 @@
+//! What clients say.
+//!
+//! Read first: Native Protocol, "Requests", with "STARTUP", "QUERY", "REGISTER", "AUTH_RESPONSE".
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use super::Limits;
+use super::compress::Compression;
+use super::error::{CqlEncodeError, CqlError};
+use super::event::EventKind;
+use super::header::{Opcode, Version};
+use super::notation::{Reader, field};
+use super::write::{BodyWriter, Outgoing, encode_envelope};
+use poolhouse_wire::Sink;
+
+/// How many replicas must have done something before it counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the protocol's names, whose meaning is Cassandra's")]
+pub enum Consistency {
+    Any,
+    One,
+    Two,
+    Three,
+    Quorum,
+    All,
+    LocalQuorum,
+    EachQuorum,
+    Serial,
+    LocalSerial,
+    LocalOne,
+}
+
+impl Consistency {
+    /// Every one, by number.
+    pub const ALL: [Self; 11] = [
+        Self::Any,
+        Self::One,
+        Self::Two,
+        Self::Three,
+        Self::Quorum,
+        Self::All,
+        Self::LocalQuorum,
+        Self::EachQuorum,
+        Self::Serial,
+        Self::LocalSerial,
+        Self::LocalOne,
+    ];
+
+    /// Its number.
+    ///
+    /// Source: Native Protocol, "Notations".
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::Any => 0,
+            Self::One => 1,
+            Self::Two => 2,
+            Self::Three => 3,
+            Self::Quorum => 4,
+            Self::All => 5,
+            Self::LocalQuorum => 6,
+            Self::EachQuorum => 7,
+            Self::Serial => 8,
+            Self::LocalSerial => 9,
+            Self::LocalOne => 10,
+        }
+    }
+
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<Self, CqlError> {
+        let start = *reader;
+        let number = reader.u16()?;
+        let found = Self::ALL.get(usize::from(number)).copied();
+        found.ok_or(start.error(field("consistency", i64::from(number))))
+    }
+}
+
+/// Begins to use a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Startup<'a> {
+    /// What is compressed by from now on.
+    pub compression: Option<Compression>,
+    /// What the driver is called.
+    pub driver_name: Option<&'a str>,
+    /// Which one of it this is.
+    pub driver_version: Option<&'a str>,
+    /// Whatever else there is to say, such as `APPLICATION_NAME` or `THROW_ON_OVERLOAD`.
+    pub options: &'a [(&'a str, &'a str)],
+}
+
+/// The version of CQL, the language. There is no other.
+const CQL_VERSION: &str = "3.0.0";
+
+impl Startup<'_> {
+    fn write<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        let known = [
+            ("CQL_VERSION", Some(CQL_VERSION)),
+            ("COMPRESSION", self.compression.map(Compression::name)),
+            ("DRIVER_NAME", self.driver_name),
+            ("DRIVER_VERSION", self.driver_version),
+        ];
+        let known = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        body.count(known.clone().count().saturating_add(self.options.len()))?;
+        for (name, value) in known.chain(self.options.iter().copied()) {
+            body.string(name)?.string(value)?;
+        }
+        Ok(())
+    }
+}
+
+/// A value that is bound to a variable of a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// Bytes, as the type of the variable has them.
+    Bytes(&'a [u8]),
+    /// Null.
+    Null,
+    /// What is there stays as it is. From v4 on.
+    Unset,
+}
+
+impl fmt::Debug for Value<'_> {
+    /// Without the bytes, which may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "Bytes({})", bytes.len()),
+            Self::Null => f.write_str("Null"),
+            Self::Unset => f.write_str("Unset"),
+        }
+    }
+}
+
+/// How a statement is to be executed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Parameters<'a> {
+    /// How many replicas must have done it.
+    pub consistency: Consistency,
+    /// The values of its variables, in order.
+    pub values: &'a [Value<'a>],
+    /// Leave out what the columns of the result are.
+    pub skip_metadata: bool,
+    /// How many rows to return at a time.
+    pub page_size: Option<i32>,
+    /// Where to go on, from the page before.
+    pub paging_state: Option<&'a [u8]>,
+    /// [`Consistency::Serial`], as if it were not there, or [`Consistency::LocalSerial`], for what is conditional.
+    pub serial_consistency: Option<Consistency>,
+    /// The time of what is written, in microseconds since 1970; the server's when absent.
+    pub timestamp_us: Option<i64>,
+}
+
+/// The bits that say which parameters there are.
+mod flag {
+    pub(super) const VALUES: u8 = 0x01;
+    pub(super) const SKIP_METADATA: u8 = 0x02;
+    pub(super) const PAGE_SIZE: u8 = 0x04;
+    pub(super) const PAGING_STATE: u8 = 0x08;
+    pub(super) const SERIAL_CONSISTENCY: u8 = 0x10;
+    pub(super) const TIMESTAMP: u8 = 0x20;
+}
+
+impl<'a> Parameters<'a> {
+    /// Nothing but a consistency.
+    #[must_use]
+    pub const fn new(consistency: Consistency) -> Self {
+        Self {
+            consistency,
+            values: &[],
+            skip_metadata: false,
+            page_size: None,
+            paging_state: None,
+            serial_consistency: None,
+            timestamp_us: None,
+        }
+    }
+
+    /// The same with values.
+    #[must_use]
+    pub const fn values(self, values: &'a [Value<'a>]) -> Self {
+        Self { values, ..self }
+    }
+
+    /// Writes them as they stand in QUERY behind the statement, and in EXECUTE behind the id (in v5 behind both ids).
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::ListTooLong`], [`CqlEncodeError::BodyTooLarge`], [`CqlEncodeError::VersionLacks`].
+    ///
+    /// Source: Native Protocol, "QUERY".
+    pub fn write<S: Sink>(&self, body: &mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError> {
+        let set = |bit: u8, there: bool| if there { bit } else { 0 };
+        let flags = set(flag::VALUES, !self.values.is_empty())
+            | set(flag::SKIP_METADATA, self.skip_metadata)
+            | set(flag::PAGE_SIZE, self.page_size.is_some())
+            | set(flag::PAGING_STATE, self.paging_state.is_some())
+            | set(flag::SERIAL_CONSISTENCY, self.serial_consistency.is_some())
+            | set(flag::TIMESTAMP, self.timestamp_us.is_some());
+        let version = body.version();
+        body.short(self.consistency.number())?;
+        match version {
+            Version::V3 | Version::V4 => body.byte(flags)?,
+            Version::V5 => body.int(i32::from(flags))?,
+        };
+        if !self.values.is_empty() {
+            body.count(self.values.len())?;
+            for value in self.values {
+                match value {
+                    Value::Bytes(bytes) => body.bytes(Some(bytes))?,
+                    Value::Null => body.int(-1)?,
+                    Value::Unset if version == Version::V3 => {
+                        return Err(CqlEncodeError::VersionLacks { version, what: "unset values" });
+                    }
+                    Value::Unset => body.int(-2)?,
+                };
+            }
+        }
+        if let Some(page_size) = self.page_size {
+            body.int(page_size)?;
+        }
+        if let Some(state) = self.paging_state {
+            body.bytes(Some(state))?;
+        }
+        if let Some(consistency) = self.serial_consistency {
+            body.short(consistency.number())?;
+        }
+        if let Some(timestamp_us) = self.timestamp_us {
+            body.long(timestamp_us)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Parameters<'_> {
+    /// Without values, and without the paging state, which has values of the last row's key in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { consistency, values, skip_metadata, page_size, paging_state, serial_consistency, timestamp_us } =
+            self;
+        f.debug_struct("Parameters")
+            .field("consistency", consistency)
+            .field("values", values)
+            .field("skip_metadata", skip_metadata)
+            .field("page_size", page_size)
+            .field("paging_state_bytes", &paging_state.map(<[u8]>::len))
+            .field("serial_consistency", serial_consistency)
+            .field("timestamp_us", timestamp_us)
+            .finish()
+    }
+}
+
+/// What a client says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Request<'a> {
+    /// Begins to use the connection.
+    Startup(Startup<'a>),
+    /// What can be said in STARTUP? Once it was said, a good way to ask whether anybody is there.
+    Options,
+    /// A statement.
+    Query {
+        /// In CQL.
+        text: &'a str,
+        /// How it is to be executed.
+        parameters: Parameters<'a>,
+    },
+    /// A statement for later: the whole body.
+    Prepare(&'a [u8]),
+    /// The execution of a statement that was prepared: the whole body.
+    Execute(&'a [u8]),
+    /// Several statements: the whole body.
+    Batch(&'a [u8]),
+    /// Which events are wanted.
+    Register(&'a [EventKind]),
+    /// The client's part of an authentication; `None` is null.
+    AuthResponse(Option<&'a [u8]>),
+}
+
+impl Request<'_> {
+    /// What it is.
+    #[must_use]
+    pub const fn opcode(&self) -> Opcode {
+        match self {
+            Self::Startup(_) => Opcode::Startup,
+            Self::Options => Opcode::Options,
+            Self::Query { .. } => Opcode::Query,
+            Self::Prepare(_) => Opcode::Prepare,
+            Self::Execute(_) => Opcode::Execute,
+            Self::Batch(_) => Opcode::Batch,
+            Self::Register(_) => Opcode::Register,
+            Self::AuthResponse(_) => Opcode::AuthResponse,
+        }
+    }
+
+    /// Writes it as an envelope at the end of `sink`, and returns its length in bytes; see [`encode_envelope`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`encode_envelope`], [`Parameters::write`] and [`BodyWriter::string`].
+    pub fn encode<S: Sink>(&self, sink: &mut S, outgoing: Outgoing, limits: &Limits) -> Result<usize, CqlEncodeError> {
+        encode_envelope(sink, outgoing, self.opcode(), limits, |body| match self {
+            Self::Startup(startup) => startup.write(body),
+            Self::Options => Ok(()),
+            Self::Query { text, parameters } => {
+                body.long_string(text)?;
+                parameters.write(body)
+            }
+            Self::Prepare(bytes) | Self::Execute(bytes) | Self::Batch(bytes) => body.raw(bytes).map(drop),
+            Self::Register(events) => body.strings(events.iter().map(|event| event.name())).map(drop),
+            Self::AuthResponse(token) => body.bytes(*token).map(drop),
+        })
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    /// Without what may be secret: texts, values, tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Startup(startup) => f.debug_tuple("Startup").field(startup).finish(),
+            Self::Query { parameters, .. } => {
+                f.debug_struct("Query").field("parameters", parameters).finish_non_exhaustive()
+            }
+            Self::Register(events) => f.debug_tuple("Register").field(events).finish(),
+            Self::Options | Self::Prepare(_) | Self::Execute(_) | Self::Batch(_) | Self::AuthResponse(_) => {
+                write!(f, "{}(..)", self.opcode())
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Envelopes out.
+//!
+//! Read first: Native Protocol, "Frame header", "Notations".
+
+#[cfg(test)]
+mod tests;
+
+use core::fmt;
+
+use super::Limits;
+use super::error::CqlEncodeError;
+use super::header::{Direction, EVENT_STREAM, Flags, HEADER_BYTES, Header, Opcode, Version};
+use poolhouse_wire::Sink;
+use poolhouse_wire::saturate;
+
+/// What the header of an envelope to be written says, but for what it is and its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Outgoing {
+    /// The version of the protocol.
+    pub version: Version,
+    /// The flags. Nothing is done about them: a body that they promise something of must begin with it. Without
+    /// [`Flags::COMPRESSION`], which the [`Encoder`](super::Encoder) sets.
+    pub flags: Flags,
+    /// The stream id.
+    pub stream: i16,
+}
+
+impl Outgoing {
+    /// Without flags.
+    ///
+    /// - `stream`: from 0 on; [`EVENT_STREAM`] for events.
+    #[must_use]
+    pub const fn new(version: Version, stream: i16) -> Self {
+        Self { version, flags: Flags::NONE, stream }
+    }
+
+    /// The same with other flags.
+    #[must_use]
+    pub const fn with_flags(self, flags: Flags) -> Self {
+        Self { flags, ..self }
+    }
+}
+
+/// Writes one envelope at the end of `sink`, and returns its length in bytes. That is how it travels in v3 and v4 without
+/// compression and before STARTUP is answered; else an [`Encoder`](super::Encoder) makes of it what does.
+///
+/// The direction is that of the opcode. On an error the sink is as it was.
+///
+/// # Errors
+///
+/// What `write` returns; [`CqlEncodeError::Stream`], [`CqlEncodeError::BodyTooLarge`], [`CqlEncodeError::Full`].
+///
+/// Source: Native Protocol, "Frame header".
+pub fn encode_envelope<S: Sink>(
+    sink: &mut S,
+    outgoing: Outgoing,
+    opcode: Opcode,
+    limits: &Limits,
+    write: impl FnOnce(&mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>,
+) -> Result<usize, CqlEncodeError> {
+    let start = sink.written().len();
+    let result = encode(sink, start, outgoing, opcode, limits, write);
+    if result.is_err() {
+        sink.truncate(start);
+    }
+    result
+}
+
+fn encode<S: Sink>(
+    sink: &mut S,
+    start: usize,
+    outgoing: Outgoing,
+    opcode: Opcode,
+    limits: &Limits,
+    write: impl FnOnce(&mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>,
+) -> Result<usize, CqlEncodeError> {
+    let Outgoing { version, flags, stream } = outgoing;
+    if !opcode.can_have(stream) {
+        return Err(CqlEncodeError::Stream { stream });
+    }
+    sink.append(&[0; HEADER_BYTES])?;
+    write(&mut BodyWriter { sink, version })?;
+    let whole = sink.written_mut().get_mut(start..).ok_or(CqlEncodeError::Full)?;
+    let length = whole.len();
+    let length_bytes = saturate(length.saturating_sub(HEADER_BYTES));
+    let max_bytes = limits.body_bytes_max;
+    if length_bytes > max_bytes.min(i32::MAX.unsigned_abs()) {
+        return Err(CqlEncodeError::BodyTooLarge { length_bytes, max_bytes });
+    }
+    let header = Header { version, direction: opcode.direction(), flags, stream, opcode, length_bytes };
+    let place = whole.first_chunk_mut::<HEADER_BYTES>().ok_or(CqlEncodeError::Full)?;
+    *place = header.to_bytes();
+    Ok(length)
+}
+
+const _: () = assert!(EVENT_STREAM == -1);
+const _: () = assert!(matches!(Opcode::Event.direction(), Direction::Response));
+
+/// Writes the body of one envelope, in the notations of the protocol. Given by [`encode_envelope`].
+pub struct BodyWriter<'s, S: Sink> {
+    sink: &'s mut S,
+    version: Version,
+}
+
+impl<S: Sink> fmt::Debug for BodyWriter<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was written may be secret: only the shape is shown.
+        write!(f, "BodyWriter({} bytes)", self.sink.written().len())
+    }
+}
+
+/// Every method fails with [`CqlEncodeError::Full`] when the sink has no room, and with what it says besides.
+impl<S: Sink> BodyWriter<'_, S> {
+    /// The version of the protocol, for what is written differently in another.
+    #[must_use]
+    pub const fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Bytes as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`].
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<&mut Self, CqlEncodeError> {
+        self.sink.append(bytes)?;
+        Ok(self)
+    }
+
+    /// A `byte`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`].
+    pub fn byte(&mut self, value: u8) -> Result<&mut Self, CqlEncodeError> {
+        self.raw(&[value])
+    }
+
+    /// A `short`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`].
+    pub fn short(&mut self, value: u16) -> Result<&mut Self, CqlEncodeError> {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// An `int`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`].
+    pub fn int(&mut self, value: i32) -> Result<&mut Self, CqlEncodeError> {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// A `long`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`].
+    pub fn long(&mut self, value: i64) -> Result<&mut Self, CqlEncodeError> {
+        self.raw(&value.to_be_bytes())
+    }
+
+    /// A `string`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::StringTooLong`].
+    pub fn string(&mut self, text: &str) -> Result<&mut Self, CqlEncodeError> {
+        self.short_bytes(text.as_bytes())
+    }
+
+    /// A `long string`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::BodyTooLarge`].
+    pub fn long_string(&mut self, text: &str) -> Result<&mut Self, CqlEncodeError> {
+        self.bytes(Some(text.as_bytes()))
+    }
+
+    /// `short bytes`: an id.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::StringTooLong`].
+    pub fn short_bytes(&mut self, bytes: &[u8]) -> Result<&mut Self, CqlEncodeError> {
+        let length_bytes = saturate(bytes.len());
+        let length = u16::try_from(length_bytes).map_err(|_| CqlEncodeError::StringTooLong { length_bytes })?;
+        self.short(length)?.raw(bytes)
+    }
+
+    /// `bytes`; `None` is null.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::BodyTooLarge`].
+    pub fn bytes(&mut self, bytes: Option<&[u8]>) -> Result<&mut Self, CqlEncodeError> {
+        let Some(bytes) = bytes else { return self.int(-1) };
+        let (length_bytes, max_bytes) = (saturate(bytes.len()), i32::MAX.unsigned_abs());
+        let length =
+            i32::try_from(length_bytes).map_err(|_| CqlEncodeError::BodyTooLarge { length_bytes, max_bytes })?;
+        self.int(length)?.raw(bytes)
+    }
+
+    /// `bytes` that `write` writes.
+    ///
+    /// # Errors
+    ///
+    /// What `write` returns; [`CqlEncodeError::Full`].
+    pub fn bytes_with(
+        &mut self,
+        write: impl FnOnce(&mut BodyWriter<'_, S>) -> Result<(), CqlEncodeError>,
+    ) -> Result<&mut Self, CqlEncodeError> {
+        let at = self.sink.written().len();
+        self.int(0)?;
+        let start = self.sink.written().len();
+        write(self)?;
+        let length = self.sink.written().len().saturating_sub(start);
+        let (length_bytes, max_bytes) = (saturate(length), i32::MAX.unsigned_abs());
+        let length =
+            i32::try_from(length_bytes).map_err(|_| CqlEncodeError::BodyTooLarge { length_bytes, max_bytes })?;
+        let place = self.sink.written_mut().get_mut(at..start).ok_or(CqlEncodeError::Full)?;
+        place.copy_from_slice(&length.to_be_bytes());
+        Ok(self)
+    }
+
+    /// A `string list`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::StringTooLong`], [`CqlEncodeError::ListTooLong`].
+    pub fn strings<'a>(&mut self, texts: impl ExactSizeIterator<Item = &'a str>) -> Result<&mut Self, CqlEncodeError> {
+        self.count(texts.len())?;
+        for text in texts {
+            self.string(text)?;
+        }
+        Ok(self)
+    }
+
+    /// The length of a list, as a `short`.
+    ///
+    /// # Errors
+    ///
+    /// [`CqlEncodeError::Full`], [`CqlEncodeError::ListTooLong`].
+    pub fn count(&mut self, count: usize) -> Result<&mut Self, CqlEncodeError> {
+        let count = saturate(count);
+        let short = u16::try_from(count).map_err(|_| CqlEncodeError::ListTooLong { count })?;
+        self.short(short)
+    }
+}

@@ -1,0 +1,547 @@
+//! One socket with its buffers: requests out, replies in.
+
+#[cfg(feature = "std")]
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "alloc")]
+use super::failure::hinted;
+use super::failure::{Finding, NotEstablished};
+use super::packing::{Front, Packing};
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
+use super::runtime::{Buffer, Runtime};
+use core::fmt;
+use core::future::poll_fn;
+use core::ops::Range;
+use core::task::Poll;
+use embedded_io_async::{ErrorType, Read, Write};
+use poolhouse_core::storage::Full;
+use poolhouse_core::{Cause, Reason};
+use poolhouse_wire::bson::RawDocument;
+#[cfg(feature = "alloc")]
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::compress::Compressors;
+use poolhouse_wire::handshake::{Established, Handshake, HandshakeError, Next};
+use poolhouse_wire::hello::HelloReply;
+#[cfg(feature = "alloc")]
+use poolhouse_wire::message::decode_message;
+use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
+use poolhouse_wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
+
+/// Why a request has no reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExchangeError {
+    /// The request cannot be encoded. Nothing was written; the connection is as good as before.
+    Encode(EncodeError),
+    /// The socket failed, or the peer closed it. With the operating system's error.
+    Network(Reason),
+    /// What carries the wire protocol failed, but not the network: TLS.
+    Transport {
+        /// Why.
+        cause: Cause,
+        /// The error of TLS.
+        reason: Reason,
+    },
+    /// The peer broke the protocol.
+    Wire(WireError),
+    /// No memory for the reply. The connection is closed.
+    NoMemory,
+    /// The reply is larger than this side can hold. It was not read to its end; the connection is closed.
+    ReplyTooLarge {
+        /// How large it is at least, in bytes, with its header.
+        bytes: u32,
+        /// How large it may be.
+        limit: u32,
+    },
+}
+
+impl ExchangeError {
+    /// The error in a word. `None` when the connection is as good as before.
+    #[must_use]
+    pub const fn cause(&self) -> Option<Cause> {
+        match self {
+            Self::Encode(_) => None,
+            Self::Network(_) => Some(Cause::Network),
+            Self::Transport { cause, .. } => Some(*cause),
+            Self::Wire(_) => Some(Cause::Protocol),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => Some(Cause::Resources),
+        }
+    }
+
+    /// The error beneath the cause.
+    pub(super) fn into_reason(self) -> Reason {
+        match self {
+            Self::Network(reason) | Self::Transport { reason, .. } => reason,
+            Self::Wire(error) => Reason::new(error),
+            Self::Encode(error) => Reason::new(error),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => Reason::new(self),
+        }
+    }
+}
+
+impl fmt::Display for ExchangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Encode(error) => error.fmt(f),
+            Self::Network(reason) if reason.is_none() => f.write_str("the connection failed, or the server closed it"),
+            Self::Network(reason) => write!(f, "the connection failed: {reason}"),
+            Self::Transport { cause, reason } => {
+                write!(f, "the connection failed: {cause}")?;
+                reason.append(f)
+            }
+            Self::Wire(error) => error.fmt(f),
+            Self::NoMemory => f.write_str("there is no memory for the reply"),
+            Self::ReplyTooLarge { bytes, limit } => {
+                write!(f, "the reply of {bytes} bytes is larger than this side can hold, which is {limit}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ExchangeError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Encode(error) => Some(error),
+            Self::Network(reason) => reason.source(),
+            Self::Transport { cause, reason } => Some(reason.source().unwrap_or(cause)),
+            Self::Wire(error) => Some(error),
+            Self::NoMemory | Self::ReplyTooLarge { .. } => None,
+        }
+    }
+}
+
+/// A connected socket. Whoever owns it is alone with it.
+pub(super) struct Connection<R: Runtime> {
+    stream: R::Stream,
+    /// Received bytes are at the front; `received` of them.
+    input: R::Buffer,
+    received: usize,
+    /// The reply that is at the front of `input`, until the next read or request.
+    reply: Reply,
+    output: R::Buffer,
+    packing: Packing,
+    ids: RequestIds,
+    exchange: Exchange,
+    /// Whether all of the last request was given to the socket.
+    sent: bool,
+    /// [`Limits::HANDSHAKE`] until the connection is established.
+    limits: Limits,
+    /// What is written may be a secret.
+    secret: bool,
+}
+
+/// A connection as it is handed around. Where there is a heap, by its address: it is some hundred bytes, and each move of them would cost as much as
+/// the check-out that it is moved for.
+#[cfg(feature = "alloc")]
+pub(super) type Held<R> = alloc::boxed::Box<Connection<R>>;
+/// A connection as it is handed around.
+#[cfg(not(feature = "alloc"))]
+pub(super) type Held<R> = Connection<R>;
+
+/// A connection, to be handed around.
+pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
+    #[cfg(feature = "alloc")]
+    let connection = alloc::boxed::Box::new(connection);
+    connection
+}
+
+/// What a handshake goes on with.
+pub(super) enum Shaken {
+    /// [`Connection::shake_hands`], first or once more.
+    Command,
+    /// [`Connection::work`].
+    Work,
+    /// Nothing.
+    Established(Established),
+}
+
+/// Where a reply is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reply {
+    /// How much of the input it is.
+    length: usize,
+    /// It came compressed: its body is in the inflated message, and else in the input.
+    inflated: bool,
+    body_start: usize,
+    body_end: usize,
+}
+
+/// Room that the first read of a reply has, and the step by which it grows at least.
+const READ_BYTES_MIN: usize = 2048;
+/// A buffer that a message has made larger than this is shrunk before the connection waits.
+const KEEP_BYTES_MAX: usize = 256 * 1024;
+
+impl<R: Runtime> Connection<R> {
+    pub(super) fn new(stream: R::Stream, input: R::Buffer, output: R::Buffer) -> Self {
+        Self {
+            stream,
+            input,
+            received: 0,
+            reply: Reply::default(),
+            output,
+            packing: Packing::NONE,
+            ids: RequestIds::new(),
+            exchange: Exchange::IDLE,
+            sent: false,
+            limits: Limits::HANDSHAKE,
+            secret: false,
+        }
+    }
+
+    /// The socket.
+    pub(super) const fn stream(&self) -> &R::Stream {
+        &self.stream
+    }
+
+    /// What is written until hands are shaken may be a secret: it is wiped once it is sent, or when the connection is dropped.
+    ///
+    /// - `bytes`: as large as a request with a secret in it can be, so that the buffer leaves none behind by growing.
+    pub(super) fn expect_secrets(&mut self, bytes: usize) {
+        self.secret = true;
+        // A buffer that cannot grow so far does not move either.
+        let _ = self.output.resize(bytes);
+        self.output.truncate(0);
+    }
+
+    /// Wipes what was written, if it may be a secret.
+    fn wipe(&mut self) {
+        if self.secret {
+            let len = self.output.capacity();
+            let _ = self.output.resize(len);
+            #[cfg(feature = "auth")]
+            zeroize::Zeroize::zeroize(self.output.written_mut());
+            self.output.truncate(0);
+        }
+    }
+
+    /// What the server said when it refused to go on shaking hands.
+    #[cfg(feature = "alloc")]
+    pub(super) fn refusal(&self) -> Option<&str> {
+        let input = self.input.written().get(..self.received)?;
+        // If it came compressed, it is the inflated one.
+        [input, self.packing.inflated()].into_iter().find_map(|bytes| match decode_message(bytes, &Limits::HANDSHAKE) {
+            Ok(Decoded::Done { value: message, .. }) => CommandReply::parse(message.body()).ok()?.message,
+            Ok(Decoded::NeedMore { .. }) | Err(_) => None,
+        })
+    }
+
+    /// An error before the first reply, with a guess from the peer's first bytes or their absence.
+    ///
+    /// - `is_encrypted`: whether the connection is encrypted, or does not leave this machine.
+    #[cfg(feature = "alloc")]
+    pub(super) fn hinted(&self, failure: ConnectError, is_encrypted: bool) -> ConnectError {
+        hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_encrypted)
+    }
+
+    /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.exchange.is_idle()
+    }
+
+    /// Prepares the connection for a hello that offers these compressors.
+    ///
+    /// - `zlib_level`: 0 to 9; `None` leaves it to zlib.
+    pub(super) fn offer_compression(&mut self, offered: Compressors, zlib_level: Option<u32>) {
+        self.packing.offer(offered, zlib_level);
+    }
+
+    /// Whether all that keeps it from being idle is a reply that did not come yet, or not to its end.
+    #[cfg(feature = "alloc")]
+    pub(super) const fn owes_reply(&self) -> bool {
+        self.sent && !self.is_idle()
+    }
+
+    /// One command and its reply, on the way from a connected socket to an application connection.
+    ///
+    /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    pub(super) async fn shake_hands<A: Authenticator>(
+        &mut self,
+        handshake: &mut Handshake<'_, A>,
+        told: &mut impl FnMut(&HelloReply<'_>) -> Result<(), Cause>,
+    ) -> Result<Shaken, NotEstablished> {
+        self.output.truncate(0);
+        if handshake.poll_transmit(&mut self.output)? {
+            // Nothing of a handshake is compressed.
+            self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
+            self.wipe();
+        }
+        loop {
+            let input = self.input.written().get(..self.received).unwrap_or_default();
+            // Its replies may be, from the first on.
+            let front = self.packing.unpack(input, &self.limits).map_err(|error| shaking_failed(handshake, error))?;
+            let (whole, packed) = match front {
+                Front::Plain => (input, None),
+                Front::NeedMore { bytes_min } => {
+                    self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
+                    continue;
+                }
+                Front::Inflated { length } => {
+                    check_alone(input, length).map_err(|error| shaking_failed(handshake, error))?;
+                    (self.packing.inflated(), Some(length))
+                }
+            };
+            let handled = handshake.handle_input(whole)?;
+            if let Some(hello) = &handled.hello {
+                told(hello).map_err(|cause| HandshakeError::new(Phase::Hello, cause))?;
+            }
+            let (next, consumed) = (handled.next, packed.unwrap_or(handled.consumed_bytes));
+            self.consume(consumed);
+            match next {
+                Next::Receive { bytes_min } => {
+                    self.read_some(bytes_min).await.map_err(|error| shaking_failed(handshake, error))?;
+                }
+                Next::Transmit | Next::Work | Next::Established(_) => return Ok(self.shaken(next)),
+            }
+        }
+    }
+
+    /// The work between two commands of a handshake.
+    ///
+    /// - `work`: called before each step of the authenticator's, which it may spare.
+    pub(super) async fn work<A: Authenticator>(
+        &mut self,
+        handshake: &mut Handshake<'_, A>,
+        mut work: impl FnMut(&mut A),
+    ) -> Result<Shaken, NotEstablished> {
+        loop {
+            work(handshake.authenticator_mut());
+            yield_now().await;
+            let next = handshake.handle_input(&[])?.next;
+            if next != Next::Work {
+                return Ok(self.shaken(next));
+            }
+        }
+    }
+
+    fn shaken(&mut self, next: Next) -> Shaken {
+        match next {
+            Next::Transmit | Next::Receive { .. } => Shaken::Command,
+            Next::Work => Shaken::Work,
+            Next::Established(established) => {
+                self.secret = false;
+                self.limits = established.sizes.limits();
+                self.ids = established.request_ids;
+                self.packing.agree(established.compressors);
+                Shaken::Established(established)
+            }
+        }
+    }
+
+    /// Writes one request.
+    ///
+    /// - `encode`: writes it under the id and the limits that it is given, and tells its flags.
+    pub(super) async fn send(
+        &mut self,
+        encode: impl FnOnce(&mut R::Buffer, i32, &Limits) -> Result<Flags, EncodeError>,
+    ) -> Result<(), ExchangeError> {
+        self.discard_reply();
+        self.output.truncate(0);
+        let id = self.ids.next_id();
+        let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
+        let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
+        // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
+        self.exchange.begin(id, flags);
+        self.sent = false;
+        self.flush(packed).await?;
+        self.sent = true;
+        Ok(())
+    }
+
+    /// Writes what was encoded, or what was made of it.
+    async fn flush(&mut self, packed: bool) -> Result<(), ExchangeError> {
+        let mut rest = if packed { self.packing.packed() } else { self.output.written() };
+        while !rest.is_empty() {
+            match self.stream.write(rest).await {
+                Ok(0) => return Err(ExchangeError::Network(Finding::Closed.into())),
+                Err(error) => return Err(stream_error::<R>(error)),
+                Ok(written) => rest = rest.get(written..).unwrap_or_default(),
+            }
+        }
+        self.stream.flush().await.map_err(stream_error::<R>)
+    }
+
+    /// Reads until a whole reply is there. [`Connection::reply`] is it.
+    pub(super) async fn receive(&mut self) -> Result<Matched, ExchangeError> {
+        self.discard_reply();
+        let limit = u32::try_from(self.input.limit()).unwrap_or(u32::MAX);
+        let limits = Limits { message_bytes_max: self.limits.message_bytes_max.min(limit), ..self.limits };
+        loop {
+            let input = self.input.written().get(..self.received).unwrap_or_default();
+            let (whole, packed) = match self.packing.unpack(input, &limits)? {
+                Front::Plain => (input, None),
+                Front::NeedMore { bytes_min } => {
+                    self.read_some(bytes_min).await?;
+                    continue;
+                }
+                Front::Inflated { length } => (self.packing.inflated(), Some(length)),
+            };
+            match self.exchange.decode_reply(whole, &limits).map_err(|error| self.reading_failed(error))? {
+                Decoded::Done { value: (message, matched), rest } => {
+                    let body = span(whole, message.body().as_bytes());
+                    if let (Some(length), Matched::Last) = (packed, matched) {
+                        check_alone(input, length)?;
+                    }
+                    let length = packed.unwrap_or(whole.len() - rest.len());
+                    let inflated = packed.is_some();
+                    self.reply = Reply { length, inflated, body_start: body.start, body_end: body.end };
+                    return Ok(matched);
+                }
+                Decoded::NeedMore { bytes_min } => self.read_some(bytes_min).await?,
+            }
+        }
+    }
+
+    /// What a reply that breaks a rule is: one that this side alone cannot hold does not break the peer's.
+    fn reading_failed(&self, error: WireError) -> ExchangeError {
+        if let WireErrorKind::MessageTooLong { length_bytes, .. } = error.kind() {
+            if length_bytes.unsigned_abs() <= self.limits.message_bytes_max {
+                return too_large(usize::try_from(length_bytes).unwrap_or_default(), self.input.limit());
+            }
+        }
+        ExchangeError::Wire(error)
+    }
+
+    /// Reads what is there, waiting for at least one byte.
+    async fn read_some(&mut self, bytes_min: usize) -> Result<(), ExchangeError> {
+        // Room grows with what has arrived, not with what the peer claims.
+        let step = bytes_min.min(self.received.max(READ_BYTES_MIN));
+        let wanted = self.received.saturating_add(step);
+        if self.input.written().len() < wanted {
+            let limit = self.input.limit();
+            let len = wanted.max(READ_BYTES_MIN).max(self.input.capacity()).min(limit);
+            if len < wanted {
+                return Err(too_large(self.received.saturating_add(bytes_min), limit));
+            }
+            self.input.resize(len).map_err(|Full| ExchangeError::NoMemory)?;
+        }
+        let room = self.input.written_mut().get_mut(self.received..).unwrap_or_default();
+        match self.stream.read(room).await {
+            Ok(0) => Err(ExchangeError::Network(Finding::Closed.into())),
+            Err(error) => Err(stream_error::<R>(error)),
+            Ok(count) => {
+                self.received += count;
+                Ok(())
+            }
+        }
+    }
+
+    /// The reply that was received last.
+    pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
+        let Reply { inflated, body_start, body_end, .. } = self.reply;
+        let whole = if inflated { self.packing.inflated() } else { self.input.written() };
+        RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
+    }
+
+    /// Makes room for the next reply; bytes behind the last one are of the next.
+    #[inline]
+    pub(super) fn discard_reply(&mut self) {
+        let Reply { length, .. } = core::mem::take(&mut self.reply);
+        self.consume(length);
+        self.packing.trim(KEEP_BYTES_MAX);
+        if self.received == 0 && self.input.written().len() > KEEP_BYTES_MAX {
+            self.input.shrink(READ_BYTES_MIN);
+        }
+    }
+
+    /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
+    #[inline]
+    pub(super) fn rest(&mut self) {
+        self.discard_reply();
+        if self.is_idle() && self.output.capacity() > KEEP_BYTES_MAX {
+            self.output.shrink(0);
+        }
+    }
+
+    /// [`Connection::rest`] after a hello or a handshake: the buffers are shrunk to their first size.
+    #[inline(never)]
+    pub(super) fn rest_at_start_size(&mut self) {
+        self.discard_reply();
+        self.packing.trim(READ_BYTES_MIN);
+        if self.received == 0 && self.input.written().len() > READ_BYTES_MIN {
+            self.input.shrink(READ_BYTES_MIN);
+        }
+        if self.is_idle() && self.output.capacity() > READ_BYTES_MIN {
+            self.output.shrink(0);
+        }
+    }
+
+    #[inline]
+    fn consume(&mut self, count: usize) {
+        let count = count.min(self.received);
+        if count > 0 && count < self.received {
+            self.move_up(count);
+        }
+        self.received -= count;
+    }
+
+    /// What is behind so many bytes comes to the front. Rare: a reply is followed by nothing as long as nobody asks.
+    #[inline(never)]
+    fn move_up(&mut self, count: usize) {
+        self.input.written_mut().copy_within(count..self.received, 0);
+    }
+}
+
+/// A stream's error as one of the exchange.
+#[cold]
+fn stream_error<R: Runtime>(error: <R::Stream as ErrorType>::Error) -> ExchangeError {
+    let cause = R::stream_cause(&error);
+    let reason = R::stream_reason(error);
+    if cause.is_network() { ExchangeError::Network(reason) } else { ExchangeError::Transport { cause, reason } }
+}
+
+impl<R: Runtime> Drop for Connection<R> {
+    fn drop(&mut self) {
+        self.wipe();
+    }
+}
+
+/// Lets the other tasks of the thread run.
+pub(super) async fn yield_now() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if core::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// A reply that came compressed: behind it nothing may be, as no other is due.
+fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
+    let behind = input.len().saturating_sub(length);
+    if behind == 0 {
+        return Ok(());
+    }
+    let count_bytes = u32::try_from(behind).unwrap_or(u32::MAX);
+    let offset = u32::try_from(length).unwrap_or(u32::MAX);
+    Err(ExchangeError::Wire(WireError::new(WireErrorKind::Unsolicited { count_bytes }, offset)))
+}
+
+/// The error of a handshake whose reply cannot be read, or not be inflated. Such an error always has a cause.
+fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> NotEstablished {
+    let wire = match &error {
+        ExchangeError::Wire(wire) => Some(*wire),
+        ExchangeError::Encode(_)
+        | ExchangeError::Network(_)
+        | ExchangeError::Transport { .. }
+        | ExchangeError::NoMemory
+        | ExchangeError::ReplyTooLarge { .. } => None,
+    };
+    let failed = handshake.failed(error.cause().unwrap_or(Cause::Resources));
+    NotEstablished { error: HandshakeError { wire, ..failed }, reason: error.into_reason() }
+}
+
+fn too_large(bytes: usize, limit: usize) -> ExchangeError {
+    let saturate = |count| u32::try_from(count).unwrap_or(u32::MAX);
+    ExchangeError::ReplyTooLarge { bytes: saturate(bytes), limit: saturate(limit) }
+}
+
+/// Where `part` is in `whole`, of which it is a part.
+fn span(whole: &[u8], part: &[u8]) -> Range<usize> {
+    let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
+    start..start + part.len()
+}

@@ -1,0 +1,36 @@
+use super::super::tests::{Bench, Page, Stream};
+use super::*;
+use alloc::vec;
+use core::pin::pin;
+use core::task::{Context, Poll, Waker};
+use poolhouse_wire::message::{Outgoing, encode_command};
+
+async fn exchange(connection: &mut Connection<Bench>, payload: &[u8]) {
+    connection
+        .send(|sink, id, limits| {
+            encode_command(sink, Outgoing::request(id), limits, "db", |body| body.binary("x", 0, payload).map(drop))
+                .map(|_| Flags::NONE)
+        })
+        .await
+        .unwrap();
+    connection.receive().await.unwrap();
+}
+
+/// A large request is not kept, and a small one costs nothing anew.
+#[test]
+fn buffer_of_a_large_request_is_made_small_when_the_connection_rests() {
+    let bench = Bench::new();
+    let mut connection = Connection::<Bench>::new(Stream::of(&bench), Page::of(&bench), Page::of(&bench));
+    let large = vec![0; KEEP_BYTES_MAX + 1];
+    let mut talk = pin!(async {
+        exchange(&mut connection, &large).await;
+        assert!(connection.output.capacity() > KEEP_BYTES_MAX);
+        connection.rest();
+        assert_eq!(connection.output.capacity(), 0);
+        exchange(&mut connection, &large[..1000]).await;
+        let kept = connection.output.capacity();
+        connection.rest();
+        assert_eq!(connection.output.capacity(), kept);
+    });
+    assert_eq!(talk.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
+}

@@ -1,0 +1,254 @@
+//! Events on their way to subscribers.
+
+use poolhouse_core::Instant;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::monitor::MonitorEvent;
+use poolhouse_core::mux::MuxEvent;
+use poolhouse_core::observe::{EventContext, Tee};
+use poolhouse_core::pool::PoolEvent;
+use poolhouse_core::topology::SdamEvent;
+
+/// Anything that may be watched of a client, borrowed from what it happened to.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum EventRef<'a> {
+    /// Of a pool.
+    Pool(&'a PoolEvent),
+    /// Of a server's monitor.
+    Heartbeat(&'a MonitorEvent),
+    /// Of the topology.
+    Sdam(&'a SdamEvent<'a>),
+    /// Of a multiplexed pool.
+    Mux(&'a MuxEvent),
+}
+
+/// Anything that may be watched of a client, to be kept.
+#[cfg(feature = "alloc")]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// Of a pool.
+    Pool(PoolEvent),
+    /// Of a server's monitor.
+    Heartbeat(MonitorEvent),
+    /// Of the topology.
+    Sdam(alloc::boxed::Box<poolhouse_core::topology::OwnedSdamEvent>),
+    /// Of a multiplexed pool.
+    Mux(MuxEvent),
+}
+
+#[cfg(feature = "alloc")]
+impl EventRef<'_> {
+    /// A copy to keep. Allocates for events of the topology.
+    #[must_use]
+    pub fn to_owned(&self) -> Event {
+        self.copy_after(&mut None)
+    }
+
+    /// A copy to keep. It shares unchanged parts with the copies before it.
+    ///
+    /// - `last`: the topology's last description that was copied.
+    #[doc(hidden)]
+    pub fn copy_after(&self, last: &mut Option<poolhouse_core::topology::OwnedTopologyDescription>) -> Event {
+        match *self {
+            Self::Pool(event) => Event::Pool(*event),
+            Self::Heartbeat(event) => Event::Heartbeat(*event),
+            Self::Sdam(event) => Event::Sdam(alloc::boxed::Box::new(event.copy_after(last))),
+            Self::Mux(event) => Event::Mux(*event),
+        }
+    }
+}
+
+#[cfg(feature = "std")]
+impl Event {
+    /// The bytes of its heap memory, shared parts included.
+    #[doc(hidden)]
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Sdam(event) => size_of_val(&**event) + event.heap_bytes(),
+            Self::Pool(_) | Self::Heartbeat(_) | Self::Mux(_) => 0,
+        }
+    }
+}
+
+#[cfg(feature = "alloc")]
+impl core::fmt::Display for Event {
+    /// The event's name, then what it tells, on one line.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Pool(event) => event.fmt(f),
+            Self::Heartbeat(event) => event.fmt(f),
+            Self::Sdam(event) => event.fmt(f),
+            Self::Mux(event) => event.fmt(f),
+        }
+    }
+}
+
+/// Where events go.
+///
+/// `publish` is called under the lock of what is being changed, so that events keep their order: it notes
+/// the event down and returns. It must not call the shell, and nothing here may panic: with feature `std` a panic of `publish` or `publish_in` is
+/// caught, and the event passed over; of the rest, and without `std`, it goes through the shell, which may lose a connection or an action for it.
+pub trait Publish: Clone {
+    /// Whether anybody listens. When not, nothing is published.
+    fn is_active(&self) -> bool;
+
+    /// Takes note of an event.
+    fn publish(&self, now: Instant, event: EventRef<'_>);
+
+    /// [`Publish::publish`] with what the event does not say itself.
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        let _ = context;
+        self.publish(now, event);
+    }
+
+    /// Where the events of one server's pool go. Called when the server is added, before its first event.
+    ///
+    /// - `address`: the server's, as the topology names it.
+    #[must_use]
+    fn of_server(&self, address: &str) -> Self {
+        let _ = address;
+        self.clone()
+    }
+
+    /// Called after events were published, outside every lock: the place to wake whoever reads them.
+    fn deliver(&self) {}
+}
+
+/// Nobody listens.
+impl Publish for () {
+    fn is_active(&self) -> bool {
+        false
+    }
+
+    fn publish(&self, _now: Instant, _event: EventRef<'_>) {}
+}
+
+/// Both listen.
+impl<A: Publish, B: Publish> Publish for Tee<A, B> {
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.0.is_active() || self.1.is_active()
+    }
+
+    fn publish(&self, now: Instant, event: EventRef<'_>) {
+        self.publish_in(now, event, &EventContext::NONE);
+    }
+
+    fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        if self.0.is_active() {
+            self.0.publish_in(now, event, context);
+        }
+        if self.1.is_active() {
+            self.1.publish_in(now, event, context);
+        }
+    }
+
+    fn of_server(&self, address: &str) -> Self {
+        Self(self.0.of_server(address), self.1.of_server(address))
+    }
+
+    #[inline]
+    fn deliver(&self) {
+        self.0.deliver();
+        self.1.deliver();
+    }
+}
+
+/// The observer that the shell gives to its machines.
+#[allow(missing_debug_implementations, reason = "hidden: never shown")]
+#[doc(hidden)]
+pub struct Tap<'a, E> {
+    events: &'a E,
+    active: bool,
+    /// The server of whose pool the events are.
+    address: Option<&'a str>,
+}
+
+impl<'a, E: Publish> Tap<'a, E> {
+    #[inline]
+    pub(crate) fn new(events: &'a E) -> Self {
+        Self { events, active: events.is_active(), address: None }
+    }
+
+    /// For the pool of the server at this address.
+    #[doc(hidden)]
+    #[inline]
+    pub fn of_server(events: &'a E, address: &'a str) -> Self {
+        Self { events, active: events.is_active(), address: Some(address) }
+    }
+
+    /// Whether events are published.
+    #[inline]
+    pub(super) const fn is_active(&self) -> bool {
+        self.active
+    }
+
+    /// Out of line: most events are of no interest to anybody.
+    #[inline(never)]
+    fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
+        let mut own = EventContext::NONE;
+        own.address = self.address;
+        let publish = || self.events.publish_in(now, event, &context.or(&own));
+        #[cfg(feature = "std")]
+        let _ = poolhouse_core::observe::contain(publish);
+        #[cfg(not(feature = "std"))]
+        publish();
+    }
+}
+
+impl<E: Publish> Observer<PoolEvent> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &PoolEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn is_enabled(&self) -> bool {
+        self.active
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &PoolEvent, context: &EventContext<'_>) {
+        if self.active {
+            self.publish(now, EventRef::Pool(event), context);
+        }
+    }
+}
+
+impl<E: Publish> Observer<MonitorEvent> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MonitorEvent) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &MonitorEvent, context: &EventContext<'_>) {
+        if self.active {
+            self.publish(now, EventRef::Heartbeat(event), context);
+        }
+    }
+}
+
+impl<'e, E: Publish> Observer<SdamEvent<'e>> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &SdamEvent<'e>) {
+        self.on_event_in(now, event, &EventContext::NONE);
+    }
+
+    #[inline]
+    fn on_event_in(&mut self, now: Instant, event: &SdamEvent<'e>, context: &EventContext<'_>) {
+        if self.active {
+            self.publish(now, EventRef::Sdam(event), context);
+        }
+    }
+}
+
+impl<E: Publish> Observer<MuxEvent> for Tap<'_, E> {
+    #[inline]
+    fn on_event(&mut self, now: Instant, event: &MuxEvent) {
+        if self.active {
+            self.publish(now, EventRef::Mux(event), &EventContext::NONE);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! A connection that is checked out.
+
+use super::connection::{ExchangeError, Held};
+#[cfg(feature = "alloc")]
+use super::drain::Drain;
+use super::error::{OperationError, ServerAddress};
+use super::hub::Hub;
+use super::runtime::{ConnectError, Runtime};
+use super::server::{Begun, Claimed, Watch};
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::task::{Context, Poll};
+use poolhouse_core::pool::{CheckOutError, Health, Lease, Pinned, WaiterId};
+#[cfg(feature = "std")]
+use poolhouse_core::topology::TopologyType;
+use poolhouse_core::{Cause, Instant};
+use poolhouse_wire::EncodeError;
+use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::handshake::Established;
+use poolhouse_wire::message::{Flags, Matched, Outgoing, encode_command};
+
+/// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
+///
+/// One that is dropped after an error is closed and not reused. One that is dropped while a reply is outstanding, or after its
+/// time was over, is kept if the reply comes soon: see [`HubConfig::late_reply`](super::HubConfig::late_reply).
+pub struct Guard<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: R::ServerHandle,
+    lease: Option<Lease>,
+    connection: Option<Held<R>>,
+    broken: Option<Cause>,
+    deadline: Option<Instant>,
+}
+
+impl<'h, R: Runtime> Guard<'h, R> {
+    #[inline]
+    fn new(
+        hub: &'h Hub<R>,
+        server: R::ServerHandle,
+        lease: Lease,
+        connection: Option<Held<R>>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        debug_assert!(connection.is_some(), "a granted connection has a socket");
+        let broken = if connection.is_some() { None } else { Some(Cause::Resources) };
+        Self { hub, server, lease: Some(lease), connection, broken, deadline }
+    }
+
+    /// Sends one command and waits for its reply.
+    ///
+    /// - `db`: the database. `body`: writes the command's elements; `$db` is added.
+    ///
+    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline, or when the
+    /// server's monitor finds that the server is gone and interrupts the connections in use.
+    ///
+    /// Cost: no allocation, unless a message is larger than any before it on this connection.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
+    /// command that was too late to be sent, every further command fails and the connection is closed when the guard is dropped (after an
+    /// [`OperationError::Timeout`] only if the reply does not come soon after); so it is when this future is dropped before it is done.
+    pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
+        self.check_usable()?;
+        let outcome = match self.exchange(db, body).await {
+            Ok(()) => self.judge(),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            // A command that was too late to be sent does no harm.
+            let unsent = error == OperationError::Timeout
+                && self.connection.as_ref().is_some_and(|connection| connection.is_idle());
+            if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
+                self.broken = Some(cause);
+                if let OperationError::Exchange(ExchangeError::Network(reason)) = &error {
+                    self.server.note_failure(ConnectError::new(cause, reason.clone()));
+                }
+                if let Some(lease) = &self.lease {
+                    self.hub.report_failure(&self.server, lease.conn(), cause);
+                }
+            }
+            return Err(error);
+        }
+        self.reply().ok_or(OperationError::Broken(Cause::Closed))
+    }
+
+    /// Whether the connection is fit for a command.
+    fn check_usable(&mut self) -> Result<(), OperationError> {
+        let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
+        if busy || self.broken.is_some() {
+            self.hub.check_fork()?;
+        }
+        if self.broken.is_none() && busy {
+            // The command before was given up half way: the next bytes are its reply, or the rest of it.
+            self.broken = Some(Cause::Cancelled);
+        }
+        if let Some(cause) = self.broken {
+            return Err(OperationError::Broken(cause));
+        }
+        Ok(())
+    }
+
+    async fn exchange<F>(&mut self, db: &str, body: F) -> Result<(), OperationError>
+    where
+        F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
+    {
+        let (Some(lease), Some(connection)) = (&self.lease, &mut self.connection) else {
+            return Err(OperationError::Broken(Cause::Closed));
+        };
+        let conn = lease.conn();
+        let talk = async {
+            connection
+                .send(|sink, id, limits| {
+                    encode_command(sink, Outgoing::request(id), limits, db, body).map(|_| Flags::NONE)
+                })
+                .await?;
+            // Another reply that would follow is refused by the matching of replies.
+            connection.receive().await.map(|_: Matched| ())
+        };
+        let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
+        let mut talk = pin!(talk);
+        let mut expiry = pin!(hub.sleep_until(deadline));
+        let mut begun = false;
+        poll_fn(|context| {
+            hub.check_fork()?;
+            // What ends the command is looked at before it is sent, and from then on when the reply is not there.
+            if begun {
+                if let Poll::Ready(result) = talk.as_mut().poll(context) {
+                    return Poll::Ready(result.map_err(OperationError::Exchange));
+                }
+            } else if deadline.is_some_and(|at| at <= hub.now()) {
+                return Poll::Ready(Err(OperationError::Timeout));
+            }
+            let end = match server.watch(conn, deadline, context.waker()) {
+                Watch::Going => Poll::Pending,
+                Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
+                Watch::Interrupted if !begun => {
+                    // Nothing was sent, as if the pool had been cleared before the check-out: it may be done elsewhere (CMAP-84).
+                    let cause = Some(Cause::NetworkTimeout);
+                    let error = CheckOutError::PoolCleared { cause };
+                    Poll::Ready(Err(OperationError::check_out_of(server.address(), error)))
+                }
+                Watch::Interrupted => {
+                    Poll::Ready(Err(OperationError::Interrupted(ServerAddress::new(server.address()))))
+                }
+                Watch::TimedOut => Poll::Ready(Err(OperationError::Timeout)),
+            };
+            if end.is_ready() || core::mem::replace(&mut begun, true) {
+                return end;
+            }
+            talk.as_mut().poll(context).map_err(OperationError::Exchange)
+        })
+        .await
+    }
+
+    /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
+    fn judge(&self) -> Result<(), OperationError> {
+        let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
+            return Err(OperationError::Broken(Cause::Closed));
+        };
+        let reply = connection.reply()?;
+        if CommandReply::is_plain_success(reply) {
+            return Ok(());
+        }
+        let reply = CommandReply::parse(reply).map_err(ExchangeError::Wire)?;
+        if !reply.ok || reply.write_concern_error.is_some() {
+            self.hub.report_reply(&self.server, lease.conn(), &reply);
+        }
+        match reply.cause() {
+            Some(_) => Err(OperationError::Command { code: reply.code.unwrap_or(0), labels: reply.labels() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a connection whose reply is outstanding to the clock task, which waits for the reply. Returns the lease if it does not.
+    #[cfg(feature = "alloc")]
+    fn drain(&mut self, lease: Lease) -> Option<Lease> {
+        if !self.connection.as_ref().is_some_and(|connection| connection.owes_reply()) {
+            return Some(lease);
+        }
+        let Some((cause, deadline)) = self.may_drain() else { return Some(lease) };
+        let Some(connection) = self.connection.take() else { return Some(lease) };
+        match self.server.drain(Drain { lease, connection, cause, deadline }) {
+            Ok(()) => None,
+            Err(Drain { lease, connection, .. }) => {
+                self.connection = Some(connection);
+                Some(lease)
+            }
+        }
+    }
+
+    /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
+    #[cfg(feature = "alloc")]
+    fn may_drain(&self) -> Option<(Cause, Instant)> {
+        let limit = self.hub.config().late_reply;
+        let cause = self.broken.unwrap_or(Cause::Cancelled);
+        let patient = matches!(cause, Cause::Cancelled | Cause::NetworkTimeout);
+        (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
+    }
+
+    /// The reply to the last command, also when it failed with [`OperationError::Command`].
+    #[must_use]
+    pub fn reply(&self) -> Option<RawDocument<'_>> {
+        self.connection.as_ref()?.reply().ok()
+    }
+
+    /// Says what the connection is pinned to, until it is returned: behind a load balancer, an error of waiting for a connection tells how many are in use for
+    /// what. The connection itself stays with its service for its life in any case.
+    ///
+    /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
+    pub fn pin(&mut self, pinned: Pinned) {
+        if let Some(lease) = self.lease.as_ref().filter(|_| !self.hub.is_inherited()) {
+            self.server.pin(lease, pinned);
+        }
+    }
+
+    /// Until when operations may take; `None` is for ever.
+    pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
+    /// The server at the other end.
+    pub const fn server(&self) -> &R::ServerHandle {
+        &self.server
+    }
+
+    /// Whether the client is connected to this one server directly.
+    #[doc(hidden)]
+    #[cfg(feature = "std")]
+    pub fn is_direct(&self) -> bool {
+        self.hub.topology_type() == TopologyType::Single
+    }
+
+    /// The specification's id of the connection.
+    #[must_use]
+    pub fn connection_id(&self) -> u64 {
+        self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
+    }
+
+    /// What hello told when the connection was established; `None` in the child of a fork.
+    #[must_use]
+    pub fn established(&self) -> Option<Established> {
+        if self.hub.is_inherited() {
+            return None;
+        }
+        self.server.known(self.lease.as_ref()?.conn())
+    }
+}
+
+impl<R: Runtime> Drop for Guard<'_, R> {
+    fn drop(&mut self) {
+        let Some(lease) = self.lease.take() else { return };
+        if self.hub.is_inherited() {
+            // In the child of a fork nothing is returned, and the server is not dropped with what it has.
+            return core::mem::forget(self.server.clone());
+        }
+        #[cfg(feature = "alloc")]
+        let Some(lease) = self.drain(lease) else { return };
+        if let Some(connection) = &mut self.connection {
+            if !connection.is_idle() {
+                self.broken.get_or_insert(Cause::Cancelled);
+            }
+            connection.rest();
+        }
+        let health = self.broken.map_or(Health::Healthy, Health::Broken);
+        self.server.check_in(|| self.hub.now(), lease, &mut self.connection, health);
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Guard<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("server", &self.server.address())
+            .field("connection_id", &self.connection_id())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A check-out that has begun. Dropping it gives it up, whatever has become of it.
+#[must_use = "futures do nothing unless polled"]
+pub struct CheckingOut<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    /// Until the guard has it.
+    server: Option<R::ServerHandle>,
+    /// Of the check-out.
+    limit: Option<Instant>,
+    /// Of the operations under the guard.
+    deadline: Option<Instant>,
+    waiter: Option<WaiterId>,
+}
+
+impl<'h, R: Runtime> CheckingOut<'h, R> {
+    pub(super) const fn new(
+        hub: &'h Hub<R>,
+        server: R::ServerHandle,
+        limit: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { hub, server: Some(server), limit, deadline, waiter: None }
+    }
+}
+
+impl<'h, R: Runtime> CheckingOut<'h, R> {
+    /// The outcome of the check-out, which is over.
+    #[inline(always)]
+    fn finish(&mut self, claimed: Claimed<R>) -> Result<Guard<'h, R>, OperationError> {
+        let Some(server) = self.server.take() else {
+            return Err(OperationError::check_out_of("", CheckOutError::Cancelled));
+        };
+        match claimed {
+            Ok((connection, lease)) => Ok(Guard::new(self.hub, server, lease, connection, self.deadline)),
+            Err(error) => Err(self.hub.explain(&server, error)),
+        }
+    }
+}
+
+impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
+    type Output = Result<Guard<'h, R>, OperationError>;
+
+    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let hub = self.hub;
+        hub.check_fork()?;
+        let Some(server) = &self.server else {
+            return Poll::Ready(Err(OperationError::check_out_of("", CheckOutError::Cancelled)));
+        };
+        let id = match self.waiter {
+            Some(id) => id,
+            None => match server.check_out(|| hub.now(), self.limit) {
+                Ok(Begun::Granted(connection, lease)) => return Poll::Ready(self.finish(Ok((connection, lease)))),
+                Ok(Begun::Queued(id)) => id,
+                Err(error) => return Poll::Ready(self.finish(Err(error))),
+            },
+        };
+        // Before the waker is cloned, which may panic: the drop then cancels the check-out.
+        self.waiter = Some(id);
+        let claimed = self.server.as_ref().map(|server| server.poll_claim(id, context.waker()));
+        let Some(Poll::Ready(claimed)) = claimed else { return Poll::Pending };
+        self.waiter = None;
+        Poll::Ready(self.finish(claimed))
+    }
+}
+
+impl<R: Runtime> Drop for CheckingOut<'_, R> {
+    fn drop(&mut self) {
+        let Some(server) = &self.server else { return };
+        if self.hub.is_inherited() {
+            core::mem::forget(server.clone());
+        } else if let Some(id) = self.waiter.take() {
+            server.cancel(self.hub.now(), id);
+        }
+    }
+}
+
+impl<R: Runtime> fmt::Debug for CheckingOut<'_, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = self.server.as_ref().map(|server| server.address());
+        f.debug_struct("CheckingOut").field("server", &address).finish_non_exhaustive()
+    }
+}

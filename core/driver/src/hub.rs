@@ -1,0 +1,648 @@
+//! What all handles of a client share: the view of the deployment, its servers, and those who wait for either.
+//!
+//! Lock order: the hub's lock, then a server's. [`Hub::step`] changes the control machine and, under the same lock,
+//! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
+//! woken, and wakers, sockets and servers dropped, after the lock is released.
+//!
+//! What is left to do is found again under the lock: [`State::effect`] looks at the servers that a step has touched, and no others.
+
+use super::error::OperationError;
+use super::event::{Publish, Tap};
+#[cfg(feature = "alloc")]
+use super::failure::Misfit;
+use super::guard::{CheckingOut, Guard};
+#[cfg(feature = "auth")]
+use super::login::Keys;
+use super::login::Login;
+use super::runtime::{Lock, Locked, Runtime, register};
+use super::select::{Seat, Wanted};
+use super::server::{PoolSnapshot, Server, is_earlier};
+use super::task::{ServerTask, workers_of};
+use core::fmt;
+use core::future::{pending, poll_fn};
+use core::ops::Range;
+use core::pin::pin;
+use core::task::{Poll, Waker};
+use core::time::Duration;
+use poolhouse_core::control::{Control, ControlAction, widen};
+use poolhouse_core::monitor::{Line, MonitorConfig};
+use poolhouse_core::pool::{PoolConfig, PoolId};
+use poolhouse_core::selection::Candidate as _;
+use poolhouse_core::storage::{Full, Store};
+use poolhouse_core::topology::{self, TopologyConfig, TopologyId, TopologyType};
+use poolhouse_core::{Instant, ServerId, ServerType};
+use poolhouse_wire::compress::Compressors;
+use poolhouse_wire::hello::ClientMetadata;
+
+/// What a client is told before it starts.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// The options of every pool, to begin with: see [`Hub::reconfigure_pools`].
+    pub pool: PoolConfig,
+    /// The options of every monitor.
+    pub monitor: MonitorConfig,
+    /// `connectTimeoutMS`: how long an application's connection may take to be established, from dialing to the end of its handshake;
+    /// `None` is no limit.
+    pub connect_timeout: Option<Duration>,
+    /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
+    /// `connect_timeout`; `None` is no limit (CMAP-60). While an operation with a later deadline waits for the connection, that deadline applies instead.
+    pub command_timeout: Option<Duration>,
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
+    /// connection too ([`Hub::check_out_limit`]).
+    pub server_selection_timeout: Duration,
+    /// `compressors`: what application connections offer to compress with, best first; those that this build does not have are
+    /// left out. Monitors compress nothing.
+    pub compressors: Compressors,
+    /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
+    pub zlib_compression_level: Option<u32>,
+    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its connection need not be
+    /// closed; zero is not at all. At most 64 at a time of a server. See [`LATE_REPLY`]. Only with feature `alloc`.
+    pub late_reply: Duration,
+    /// What the client says of itself.
+    pub metadata: ClientMetadata,
+    /// How application connections authenticate; `None` is not at all.
+    pub login: Option<Login>,
+    /// The number of the client, and of its topology; different for each client of a process. It is the upper half of the numbers of its pools
+    /// ([`PoolId`]), which are consecutive.
+    pub client: u32,
+}
+
+/// How long a late reply is waited for, unless somebody knows better: 1 s.
+pub const LATE_REPLY: Duration = Duration::from_secs(1);
+
+/// What all handles of a client share.
+pub struct Hub<R: Runtime> {
+    runtime: R,
+    config: HubConfig,
+    events: R::Events,
+    #[cfg(feature = "auth")]
+    keys: Keys<R>,
+    pub(super) state: R::Lock<State<R>>,
+}
+
+/// What is behind the lock of a hub.
+pub(super) struct State<R: Runtime> {
+    pub(super) control: Control<R::Topology>,
+    pub(super) servers: <R::Topology as topology::Memory>::PerServer<Option<Entry<R>>>,
+    /// The places of servers that there may be something to do for.
+    dirty: Range<usize>,
+    /// Tasks that wait for a suitable server.
+    pub(super) selectors: <R::Memory as poolhouse_core::pool::Memory>::PerWaiter<Seat>,
+    /// No place before this one is free.
+    pub(super) selectors_taken: usize,
+    /// Where the waking of all selectors has come to; `None` when it is done.
+    pub(super) wake_selectors: Option<usize>,
+    /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
+    pub(super) suitable: Option<R::ServerHandle>,
+    /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
+    pub(super) starters: <R::Topology as topology::Memory>::PerServer<Seat>,
+    clock: Option<Waker>,
+    armed: Option<Instant>,
+    pub(super) next_pool: u32,
+    /// There was no place for a server that the topology has: it is added as soon as there is.
+    pub(super) unplaced: bool,
+    /// The last server that does not belong to the deployment.
+    #[cfg(feature = "alloc")]
+    pub(super) misfit: Option<Misfit>,
+    /// The options of every pool.
+    pool: PoolConfig,
+    pub(super) closed: bool,
+    /// It was closed because a task was dropped.
+    pub(super) abandoned: bool,
+    /// In the child of a fork: all pools were cleared.
+    pub(super) forked: bool,
+}
+
+/// A server and the tasks of its monitor.
+pub(super) struct Entry<R: Runtime> {
+    pub(super) id: ServerId,
+    pub(super) server: R::ServerHandle,
+    /// Tasks of it are to be started.
+    pub(super) fresh: bool,
+    /// Whether some were.
+    started: bool,
+    /// How many workers were.
+    workers: u32,
+    /// Its pool was commanded, and owes something.
+    unsettled: bool,
+    pub(super) check: Option<Waker>,
+    pub(super) rtt: Option<Waker>,
+}
+
+/// What follows from a change, and runs once the lock is released.
+enum Effect<R: Runtime> {
+    Wake(Waker),
+    Settle(R::ServerHandle),
+    Drop(Entry<R>),
+}
+
+impl<R: Runtime> State<R> {
+    /// Carries out what the control machine owes, pools included.
+    fn route(&mut self, hub: &Hub<R>, now: Instant) {
+        let unplaced = core::mem::take(&mut self.unplaced);
+        for place in self.control.take_touched() {
+            widen(&mut self.dirty, place);
+        }
+        while let Some(action) = self.control.poll_action() {
+            match action {
+                ControlAction::ServerAdded(id) => self.add_server(hub, now, id),
+                ControlAction::ServerRemoved(id) => self.command(id, |server| server.close(now)),
+                ControlAction::Pool(id, command) => self.command(id, |server| server.command(now, command)),
+                ControlAction::WakeSelectors => {
+                    self.wake_selectors = Some(0);
+                    // Nothing changes a description without it.
+                    self.suitable = self.find_suitable();
+                }
+            }
+        }
+        // Last: the topology has those that are added above already, and none of them twice.
+        if unplaced {
+            self.add_unplaced(hub, now);
+        }
+    }
+
+    /// Changes the pool of a server, which then owes something.
+    pub(super) fn command(&mut self, id: ServerId, change: impl FnOnce(&Server<R>)) {
+        let Some(entry) = self.entry(id) else { return };
+        change(&entry.server);
+        entry.unsettled = true;
+        widen(&mut self.dirty, id.index() as usize);
+    }
+
+    /// Cold: where servers live on the heap, none is ever without a place.
+    #[cold]
+    fn add_unplaced(&mut self, hub: &Hub<R>, now: Instant) {
+        let mut ids: <R::Topology as topology::Memory>::PerServer<ServerId> = Store::empty();
+        for server in self.control.topology().servers() {
+            let placed = self.servers.slots().iter().flatten().any(|entry| entry.id == server.id());
+            if !placed && ids.try_push(server.id()).is_err() {
+                self.unplaced = true;
+            }
+        }
+        for id in ids.slots() {
+            self.add_server(hub, now, *id);
+        }
+    }
+
+    fn add_server(&mut self, hub: &Hub<R>, now: Instant, id: ServerId) {
+        let Some(Ok(address)) = self.control.topology().address(id).map(R::Text::try_from) else { return };
+        if !hub.runtime.has_place() {
+            self.unplaced = true;
+            return;
+        }
+        // A number is used again after 2^32 servers only.
+        let pool = PoolId::new(u64::from(hub.config.client) << 32 | u64::from(self.next_pool));
+        self.next_pool = self.next_pool.wrapping_add(1);
+        let events = hub.events.of_server(address.as_ref());
+        let server = Server::create(now, id, pool, address, self.pool, events);
+        let Ok(server) = hub.runtime.share_server(server) else {
+            self.unplaced = true;
+            return;
+        };
+        let entry =
+            Entry { id, server, fresh: true, started: false, workers: 0, unsettled: true, check: None, rtt: None };
+        let index = id.index() as usize;
+        while self.servers.slots().len() <= index {
+            if self.servers.try_push(None).is_err() {
+                return;
+            }
+        }
+        if let Some(place) = self.servers.slots_mut().get_mut(index) {
+            // The topology gives a place to another server only after its host took the removal of the one before, and
+            // whatever can add servers goes through `Hub::step`, which first does what that removal left to do.
+            assert!(place.is_none(), "a server that is gone has left its place before another comes");
+            *place = Some(entry);
+            widen(&mut self.dirty, index);
+        }
+    }
+
+    pub(super) fn entry(&mut self, id: ServerId) -> Option<&mut Entry<R>> {
+        self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
+    }
+
+    /// The next thing that the last changes ask for.
+    fn effect(&mut self) -> Option<Effect<R>> {
+        while !self.dirty.is_empty() {
+            let effect = self.server_effect(self.dirty.start);
+            if effect.is_some() {
+                return effect;
+            }
+            self.dirty.start += 1;
+        }
+        while let Some(place) = self.wake_selectors {
+            let Some(selector) = self.selectors.slots_mut().get_mut(place) else {
+                self.wake_selectors = None;
+                break;
+            };
+            self.wake_selectors = Some(place + 1);
+            if let Some(waker) = selector.take_waiting() {
+                return Some(Effect::Wake(waker));
+            }
+        }
+        if self.closed {
+            return self.take_starter().or_else(|| self.clock.take()).map(Effect::Wake);
+        }
+        if self.clock.is_some() && is_earlier(self.control.poll_timeout(), self.armed) {
+            return self.clock.take().map(Effect::Wake);
+        }
+        None
+    }
+
+    /// The next thing to do for the server at this place.
+    fn server_effect(&mut self, place: usize) -> Option<Effect<R>> {
+        let slot = self.servers.slots_mut().get_mut(place)?;
+        let entry = slot.as_mut()?;
+        if core::mem::take(&mut entry.unsettled) {
+            return Some(Effect::Settle(entry.server.clone()));
+        }
+        let ended = self.control.is_ended(entry.id);
+        if ended || self.control.owes_line(entry.id, Line::Check) {
+            if let Some(waker) = entry.check.take() {
+                return Some(Effect::Wake(waker));
+            }
+        }
+        if ended || self.control.owes_line(entry.id, Line::Rtt) {
+            if let Some(waker) = entry.rtt.take() {
+                return Some(Effect::Wake(waker));
+            }
+        }
+        if ended {
+            // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
+            return slot.take().map(Effect::Drop);
+        }
+        // All of them: any may be gone before it looks. Who finds nothing waits again.
+        if entry.fresh { self.take_starter().map(Effect::Wake) } else { None }
+    }
+}
+
+impl<R: Runtime> Hub<R> {
+    /// A hub for these seeds. No I/O is performed before its tasks run.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: no room for the seeds.
+    ///
+    /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
+    pub fn new(runtime: R, config: HubConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
+        let hub = Self::vacant(runtime, config, events);
+        hub.open(topology)?;
+        Ok(hub)
+    }
+
+    /// A hub of no deployment, which does nothing. For hosts that put it into its place before they [`open`](Self::open) it, as it is large.
+    #[inline]
+    pub fn vacant(runtime: R, config: HubConfig, events: R::Events) -> Self {
+        let state = State {
+            control: Control::vacant(config.monitor),
+            servers: Store::empty(),
+            dirty: 0..0,
+            selectors: Store::empty(),
+            selectors_taken: 0,
+            wake_selectors: None,
+            suitable: None,
+            starters: Store::empty(),
+            clock: None,
+            armed: None,
+            #[cfg(feature = "alloc")]
+            misfit: None,
+            pool: config.pool,
+            next_pool: 0,
+            unplaced: false,
+            closed: false,
+            abandoned: false,
+            forked: false,
+        };
+        Self {
+            runtime,
+            config,
+            events,
+            #[cfg(feature = "auth")]
+            keys: Keys::<R>::new(poolhouse_auth::KeyRing::new()),
+            state: R::Lock::new(state),
+        }
+    }
+
+    /// Makes a vacant hub, once, one for these seeds: what is left of [`Hub::new`].
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: no room for the seeds. The hub is of no use then.
+    pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
+        let now = self.now();
+        let id = TopologyId::new(self.config.client);
+        self.state.with(|state| state.control.open(now, id, topology, &mut Tap::new(&self.events)))?;
+        self.step(|_, _, _| ());
+        Ok(())
+    }
+
+    /// The runtime.
+    pub const fn runtime(&self) -> &R {
+        &self.runtime
+    }
+
+    /// The configuration.
+    pub const fn config(&self) -> &HubConfig {
+        &self.config
+    }
+
+    /// What its connections know together.
+    #[cfg(feature = "auth")]
+    pub(super) const fn keys(&self) -> &Keys<R> {
+        &self.keys
+    }
+
+    /// Where events go.
+    pub const fn events(&self) -> &R::Events {
+        &self.events
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.runtime.now()
+    }
+
+    /// Sleeps until an instant, or for ever.
+    pub(super) async fn sleep_until(&self, at: Option<Instant>) {
+        match at {
+            Some(at) => self.runtime.sleep_until(at).await,
+            None => pending().await,
+        }
+    }
+
+    /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    ///
+    /// What others have left to do is done first: a server that is added may take the place of one that was removed, whose
+    /// tasks and waiters must have been woken by then.
+    pub(super) fn step<T>(
+        &self,
+        change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> T {
+        let mut change = Some(change);
+        loop {
+            let left = self.state.with(|state| match (state.effect(), change.take()) {
+                (None, Some(change)) => Ok(self.change(state, |state, now, tap| change(&mut state.control, now, tap))),
+                (effect, kept) => {
+                    change = kept;
+                    Err(effect)
+                }
+            });
+            match left {
+                Ok((result, effect)) => {
+                    self.finish(effect);
+                    return result;
+                }
+                Err(effect) => self.finish(effect),
+            }
+        }
+    }
+
+    pub(super) fn step_state<T>(&self, change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T) -> T {
+        let (result, effect) = self.state.with(|state| self.change(state, change));
+        self.finish(effect);
+        result
+    }
+
+    fn change<T>(
+        &self,
+        state: &mut State<R>,
+        change: impl FnOnce(&mut State<R>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> (T, Option<Effect<R>>) {
+        let now = self.now();
+        let result = change(state, now, &mut Tap::new(&self.events));
+        state.route(self, now);
+        (result, state.effect())
+    }
+
+    /// Does what is left to do without the lock.
+    fn finish(&self, mut effect: Option<Effect<R>>) {
+        while let Some(due) = effect {
+            // Wakers and sockets are others': what the step gives to its caller must not be lost for a panic of theirs.
+            let _ = R::contain(|| match due {
+                Effect::Wake(waker) => waker.wake(),
+                Effect::Settle(server) => server.settle(),
+                Effect::Drop(entry) => drop(entry),
+            });
+            effect = self.state.with(State::effect);
+        }
+        self.events.deliver();
+    }
+
+    /// Until when selecting a server and checking a connection out of its pool may take together, of an attempt that begins now: at most
+    /// `serverSelectionTimeoutMS`, and not beyond the operation's deadline. `None` without such a deadline:
+    /// then `serverSelectionTimeoutMS` bounds the selection, and `waitQueueTimeoutMS` the wait for a connection.
+    ///
+    /// - `deadline`: the operation's own, for all its attempts.
+    ///
+    /// Source: Client Side Operations Timeout, "Server Selection" (CMAP-28).
+    pub fn check_out_limit(&self, deadline: Option<Instant>) -> Option<Instant> {
+        deadline.map(|at| at.min(self.now().saturating_add(self.config.server_selection_timeout)))
+    }
+
+    /// Selects a server and checks a connection out of its pool.
+    ///
+    /// - `wanted`: what the operation wants of its server.
+    /// - `deadline`: the operation's own. What is done here ends at [`Hub::check_out_limit`], if not sooner; operations under the
+    ///   guard at the deadline itself.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
+    /// [`OperationError::Closed`], [`OperationError::Abandoned`].
+    pub async fn check_out(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<Guard<'_, R>, OperationError> {
+        let limit = self.check_out_limit(deadline);
+        // What is there already is not asked for by another future.
+        let server = match self.suitable_server(wanted)? {
+            Some(server) => server,
+            None => self.wait_for_server(wanted, limit).await?,
+        };
+        CheckingOut::new(self, server, limit, deadline).await
+    }
+
+    /// Checks a connection out of the pool of a server that was selected.
+    ///
+    /// - `limit`: until when waiting and establishing may take: the [`Hub::check_out_limit`] that the server was selected by. `None`
+    ///   leaves the wait to `waitQueueTimeoutMS`.
+    /// - `deadline`: for the operations under the guard.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
+    pub const fn check_out_of(
+        &self,
+        server: R::ServerHandle,
+        limit: Option<Instant>,
+        deadline: Option<Instant>,
+    ) -> CheckingOut<'_, R> {
+        CheckingOut::new(self, server, limit, deadline)
+    }
+
+    /// Each server with its description and its pool.
+    ///
+    /// The descriptions are of one instant. Of the pools, each is whole in itself; they are read one after the other, so what is
+    /// counted in one may have moved to the next. `visit` is called under no lock and may do as it likes. A server for which
+    /// there is no memory is passed over.
+    ///
+    /// Cost: O(servers); with growable memory one allocation.
+    pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
+        let mut seen: <R::Topology as topology::Memory>::PerServer<Option<Seen<R>>> = Store::empty();
+        self.look(|state| {
+            let State { control, servers, .. } = state;
+            for entry in servers.slots().iter().flatten() {
+                let Some(description) = control.topology().server(entry.id) else { continue };
+                let pushed = seen.try_push(Some(Seen {
+                    server: entry.server.clone(),
+                    server_type: description.server_type(),
+                    round_trip_average: description.round_trip_time(),
+                    round_trip_minimum: description.min_round_trip_time(),
+                    pool: entry.server.snapshot_in(self),
+                }));
+                if pushed.is_err() {
+                    break;
+                }
+            }
+        });
+        for one in seen.slots().iter().flatten() {
+            visit(ServerSnapshot {
+                id: one.server.id(),
+                address: one.server.address(),
+                server_type: one.server_type,
+                round_trip_average: one.round_trip_average,
+                round_trip_minimum: one.round_trip_minimum,
+                pool: one.pool,
+            });
+        }
+    }
+
+    /// What the deployment is.
+    pub fn topology_type(&self) -> TopologyType {
+        self.look(|state| state.control.topology().description().topology_type()).unwrap_or(TopologyType::Unknown)
+    }
+
+    /// Takes other hosts for those of the deployment: see [`Control::handle_seeds`](poolhouse_core::control::Control::handle_seeds).
+    ///
+    /// # Errors
+    ///
+    /// [`Full`]: there is no room for the new ones; nothing changed.
+    ///
+    /// Source: Polling SRV Records for mongos Discovery, "Implementation".
+    pub fn change_seeds<'s>(&self, seeds: impl Iterator<Item = &'s str> + Clone) -> Result<(), Full> {
+        if self.is_inherited() {
+            return Ok(());
+        }
+        self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
+    }
+
+    /// The options of every pool.
+    pub fn pool_config(&self) -> PoolConfig {
+        self.look(|state| state.pool).unwrap_or(self.config.pool)
+    }
+
+    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background` stay as
+    /// they are. What follows for a pool at once, and what later: [`Pool::reconfigure`](poolhouse_core::pool::Pool::reconfigure).
+    ///
+    /// Where more connections may be established at once than before, [`Hub::next_server`] gives the servers again, and
+    /// [`Hub::server_tasks`] the workers that are missing.
+    pub fn reconfigure_pools(&self, pool: PoolConfig) {
+        if self.is_inherited() {
+            return;
+        }
+        self.step_state(|state, now, _| {
+            state.pool = pool.in_mode_of(state.pool);
+            let workers = workers_of(state.pool.options());
+            for place in 0..state.servers.slots().len() {
+                let Some(Some(entry)) = state.servers.slots_mut().get_mut(place) else { continue };
+                let id = entry.id;
+                entry.fresh |= entry.started && workers > entry.workers;
+                state.command(id, |server| server.reconfigure(now, pool));
+            }
+        });
+    }
+
+    /// Which tasks of a server are to be started, for whoever was given it by [`Hub::next_server`]. They are told once.
+    pub fn server_tasks(&self, server: &R::ServerHandle) -> impl Iterator<Item = ServerTask> + use<R> {
+        let (first, workers, monitored) = self.state.with(|state| {
+            let options = *state.pool.options();
+            let Some(entry) = state.entry(server.id()) else { return (false, 0, false) };
+            let workers = workers_of(&options);
+            let missing = workers.saturating_sub(entry.workers);
+            entry.workers = entry.workers.max(workers);
+            (!core::mem::replace(&mut entry.started, true), missing, !options.load_balanced)
+        });
+        let lines = if first && monitored { [ServerTask::Check, ServerTask::Rtt].as_slice() } else { &[] };
+        let clock = first.then_some(ServerTask::Clock);
+        lines.iter().copied().chain(clock).chain(core::iter::repeat_n(ServerTask::Worker, workers as usize))
+    }
+
+    /// Asks for a check of every server as soon as it may be.
+    pub fn request_check(&self) {
+        if !self.is_inherited() {
+            self.step(|control, now, _| control.request_check(now));
+        }
+    }
+
+    /// Calls the monitors when they want to be called. Ends when the client is closed; dropping it before closes the client: see
+    /// [`Attendance`](super::Attendance).
+    pub fn run_clock(&self) -> impl Future<Output = ()> {
+        Self::attend(self, None, Self::keep_clock)
+    }
+
+    /// [`Hub::run_clock`] once it is attended.
+    #[doc(hidden)]
+    pub async fn keep_clock(&self) {
+        loop {
+            let at = self.step_state(|state, now, tap| {
+                if state.control.poll_timeout().is_some_and(|at| at <= now) {
+                    state.control.handle_timeout(now, tap);
+                }
+                state.armed = state.control.poll_timeout();
+                (!state.closed).then_some(state.armed)
+            });
+            let Some(at) = at else { return };
+            let mut expiry = pin!(self.sleep_until(at));
+            poll_fn(|context| {
+                let mut waker = Some(context.waker().clone());
+                let due = self.state.with(|state| {
+                    register(&mut state.clock, &mut waker);
+                    state.closed || is_earlier(state.control.poll_timeout(), state.armed)
+                });
+                if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+            })
+            .await;
+        }
+    }
+}
+
+/// What is copied of a server under the lock.
+struct Seen<R: Runtime> {
+    server: R::ServerHandle,
+    server_type: ServerType,
+    round_trip_average: Option<Duration>,
+    round_trip_minimum: Option<Duration>,
+    pool: PoolSnapshot,
+}
+
+/// One server at one instant.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerSnapshot<'a> {
+    /// Its id.
+    pub id: ServerId,
+    /// Its address.
+    pub address: &'a str,
+    /// What it was at its last check.
+    pub server_type: ServerType,
+    /// The moving average of its round-trip time; `None` while it is unknown.
+    pub round_trip_average: Option<Duration>,
+    /// The minimum of its last ten round-trip times; `None` while it is unknown.
+    pub round_trip_minimum: Option<Duration>,
+    /// Its pool.
+    pub pool: PoolSnapshot,
+}
+
+impl<R: Runtime> fmt::Debug for Hub<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hub").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}

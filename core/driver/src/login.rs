@@ -1,0 +1,360 @@
+//! Who the connections of an application say that they are.
+//!
+//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
+
+use super::connection::Connection;
+use super::error::ServerAddress;
+use super::failure::NotEstablished;
+use super::hub::Hub;
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
+use super::runtime::Runtime;
+use core::fmt;
+use poolhouse_core::pool::CheckOutError;
+use poolhouse_wire::AuthError;
+#[cfg(feature = "alloc")]
+use poolhouse_wire::Phase;
+use poolhouse_wire::handshake::HandshakeError;
+
+#[cfg(not(feature = "auth"))]
+pub use absent::Login;
+#[cfg(not(feature = "auth"))]
+pub(super) use absent::Speaker;
+#[cfg(all(feature = "alloc", not(feature = "auth")))]
+use absent::mechanism_of;
+#[cfg(feature = "auth")]
+pub use present::Login;
+#[cfg(all(feature = "alloc", feature = "auth"))]
+use present::mechanism_of;
+#[cfg(feature = "auth")]
+pub(super) use present::{Keys, Speaker};
+
+/// Why a connection was not authenticated.
+#[cfg(feature = "alloc")]
+pub type LoginReport = alloc::boxed::Box<LoginFailure>;
+/// Why a connection was not authenticated.
+#[cfg(not(feature = "alloc"))]
+pub type LoginReport = LoginFailure;
+
+/// A connection was not authenticated. Tells no secret, whatever the server says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoginFailure {
+    /// What it was to the check-out.
+    pub check_out: CheckOutError,
+    /// By which server.
+    pub address: ServerAddress,
+    /// What went wrong.
+    pub error: AuthError,
+    /// What the server said of it, if it refused: at most 256 bytes on one line, and nothing if the password is in it.
+    #[cfg(feature = "alloc")]
+    pub message: Option<alloc::string::String>,
+    /// The database that the user belongs to (`authSource`).
+    #[cfg(feature = "alloc")]
+    pub source: alloc::boxed::Box<str>,
+    /// The mechanism; `None` if it was left to the server, and not settled yet.
+    #[cfg(feature = "alloc")]
+    pub mechanism: Option<&'static str>,
+}
+
+impl fmt::Display for LoginFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.introduce(f)?;
+        write!(f, "{}: {}", self.check_out, self.error)?;
+        #[cfg(feature = "alloc")]
+        if let Some(message) = &self.message {
+            write!(f, ": {message}")?;
+        }
+        #[cfg(feature = "alloc")]
+        {
+            write!(f, " (authSource {}", self.source)?;
+            if let Some(mechanism) = self.mechanism {
+                write!(f, ", authMechanism {mechanism}")?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl core::error::Error for LoginFailure {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// What a server has said of the last authentication that failed since one succeeded, for those who waited for its connection.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) cause: poolhouse_core::Cause,
+    pub(super) error: AuthError,
+    #[cfg(feature = "alloc")]
+    pub(super) message: Option<alloc::string::String>,
+    #[cfg(feature = "alloc")]
+    pub(super) source: alloc::boxed::Box<str>,
+    #[cfg(feature = "alloc")]
+    pub(super) mechanism: Option<&'static str>,
+}
+
+impl Refusal {
+    /// The error of a check-out, if that is what it failed for.
+    pub(super) fn explain(&self, check_out: CheckOutError, address: &str) -> Option<LoginReport> {
+        let CheckOutError::EstablishFailed { cause, .. } = check_out else { return None };
+        if cause != self.cause {
+            return None;
+        }
+        let failure = LoginFailure {
+            check_out,
+            address: ServerAddress::new(address),
+            error: self.error,
+            #[cfg(feature = "alloc")]
+            message: self.message.clone(),
+            #[cfg(feature = "alloc")]
+            source: self.source.clone(),
+            #[cfg(feature = "alloc")]
+            mechanism: self.mechanism,
+        };
+        #[cfg(feature = "alloc")]
+        let failure = alloc::boxed::Box::new(failure);
+        Some(failure)
+    }
+}
+
+impl<R: Runtime> Hub<R> {
+    /// Keeps why a connection was not established, for the operations that wait for it. Returns the error.
+    pub(super) fn note_refusal(
+        &self,
+        server: &R::ServerHandle,
+        connection: &Connection<R>,
+        speaker: &Speaker<'_>,
+        failed: NotEstablished,
+    ) -> HandshakeError {
+        let NotEstablished { error, reason } = failed;
+        #[cfg(feature = "alloc")]
+        {
+            let is_encrypted = self.runtime().is_encrypted(connection.stream());
+            let failure = ConnectError::new(error.cause, reason);
+            let is_first = error.phase == Phase::Hello;
+            server.note_failure(if is_first { connection.hinted(failure, is_encrypted) } else { failure });
+        }
+        #[cfg(not(feature = "alloc"))]
+        let _ = (connection, speaker, reason);
+        if let Some(wrong) = error.authentication {
+            server.note_refusal(Refusal {
+                cause: error.cause,
+                error: wrong,
+                #[cfg(feature = "alloc")]
+                message: self.message(connection, wrong),
+                #[cfg(feature = "alloc")]
+                source: self.config().login.as_ref().map_or("", Login::source).into(),
+                #[cfg(feature = "alloc")]
+                mechanism: mechanism_of(speaker),
+            });
+        }
+        error
+    }
+
+    /// What the server said, made harmless.
+    #[cfg(feature = "alloc")]
+    fn message(&self, connection: &Connection<R>, error: AuthError) -> Option<alloc::string::String> {
+        if !matches!(error, AuthError::Refused { .. }) {
+            return None;
+        }
+        let text = connection.refusal()?;
+        if self.config().login.as_ref().is_some_and(|login| login.is_told_by(text)) {
+            return None;
+        }
+        Some(poolhouse_wire::peer_text::one_line(text).collect())
+    }
+}
+
+#[cfg(feature = "auth")]
+mod present {
+    use super::super::hub::Hub;
+    use super::super::runtime::{Locked, Runtime};
+    use poolhouse_auth::{Authentication, AuthenticationOptions, Credential, ITERATIONS_MAX, KeyRing, Mechanism};
+    use poolhouse_core::Cause;
+    use poolhouse_wire::handshake::HandshakeError;
+    use poolhouse_wire::{AuthError, Phase};
+
+    #[cfg(not(feature = "alloc"))]
+    type Kept = Credential<'static>;
+    #[cfg(feature = "alloc")]
+    type Kept = poolhouse_auth::OwnedCredential;
+
+    /// How the connections of an application prove who is calling. Monitors never do (MON-12).
+    ///
+    /// `Debug` tells neither user nor password.
+    #[derive(Clone, Debug)]
+    pub struct Login {
+        credential: Kept,
+        allow_plain_without_tls: bool,
+        iterations_max: u32,
+    }
+
+    impl Login {
+        /// A login by this credential.
+        ///
+        /// # Errors
+        ///
+        /// [`AuthError`]: it can never be used, whatever the servers say.
+        pub fn new(credential: impl Into<Kept>) -> Result<Self, AuthError> {
+            let credential = credential.into();
+            Authentication::check(&lend(&credential))?;
+            Ok(Self { credential, allow_plain_without_tls: false, iterations_max: ITERATIONS_MAX })
+        }
+
+        /// Lets PLAIN send the password over connections that are not private. Everybody on the way can read it then.
+        #[must_use]
+        pub fn allow_plain_without_tls(self, allowed: bool) -> Self {
+            Self { allow_plain_without_tls: allowed, ..self }
+        }
+
+        /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand of a connection.
+        #[must_use]
+        pub fn iterations_max(self, iterations: u32) -> Self {
+            Self { iterations_max: iterations, ..self }
+        }
+
+        /// Whether it is refused on a connection that is not private.
+        #[must_use]
+        pub fn needs_privacy(&self) -> bool {
+            lend(&self.credential).mechanism == Some(Mechanism::Plain) && !self.allow_plain_without_tls
+        }
+
+        /// The database that the user belongs to.
+        #[cfg(feature = "alloc")]
+        pub(in super::super) fn source(&self) -> &str {
+            lend(&self.credential).source_database()
+        }
+
+        /// How large a request can be that has the password in it, and what else it has.
+        pub(in super::super) fn secret_bytes(&self) -> usize {
+            const REST: usize = 512;
+            let Credential { username, password, .. } = lend(&self.credential);
+            let parts = username.unwrap_or_default().len().saturating_add(password.unwrap_or_default().len());
+            parts.saturating_add(REST)
+        }
+
+        /// Whether a text of the server's has the password in it.
+        #[cfg(feature = "alloc")]
+        pub(in super::super) fn is_told_by(&self, text: &str) -> bool {
+            lend(&self.credential).password.is_some_and(|password| poolhouse_wire::peer_text::reveals(text, password))
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    fn lend(kept: &Kept) -> Credential<'_> {
+        kept.as_credential()
+    }
+
+    #[cfg(not(feature = "alloc"))]
+    const fn lend(kept: &Kept) -> Credential<'_> {
+        *kept
+    }
+
+    /// Speaks for the application on one connection.
+    pub(in super::super) type Speaker<'a> = Option<Authentication<'a>>;
+
+    /// The name of the mechanism that is used, once it is settled.
+    #[cfg(feature = "alloc")]
+    pub(in super::super) fn mechanism_of(speaker: &Speaker<'_>) -> Option<&'static str> {
+        speaker.as_ref()?.mechanism().map(Mechanism::name)
+    }
+
+    /// What all connections of a client know together.
+    pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
+
+    impl<R: Runtime> Hub<R> {
+        /// Who speaks for the application on a new connection: put into its place, as it is large.
+        #[inline(never)]
+        pub(in super::super) fn bring_speaker<'a>(
+            &'a self,
+            stream: &R::Stream,
+            place: &mut Speaker<'a>,
+        ) -> Result<(), HandshakeError> {
+            let Some(login) = &self.config().login else { return Ok(()) };
+            let failed = |cause| HandshakeError::new(Phase::Authentication, cause);
+            let entropy = self.runtime().secret_entropy().ok_or(failed(Cause::Resources))?;
+            let options = AuthenticationOptions {
+                secure: self.runtime().is_private(stream),
+                allow_plain_without_tls: login.allow_plain_without_tls,
+                iterations_max: login.iterations_max,
+                ..AuthenticationOptions::new(entropy)
+            };
+            match Authentication::new(lend(&login.credential), options) {
+                Ok(authentication) => {
+                    *place = Some(authentication);
+                    Ok(())
+                }
+                Err(error) => Err(HandshakeError { authentication: Some(error), ..failed(Cause::Authentication) }),
+            }
+        }
+
+        /// Spares a connection the work that another has done.
+        pub(in super::super) fn spare_work(&self, speaker: &mut Speaker<'_>) {
+            if let Some(authentication) = speaker {
+                self.keys().with(|keys| keys.spare(authentication));
+            }
+        }
+
+        /// Keeps what a connection has worked out, for those to come.
+        pub(in super::super) fn keep_keys(&self, speaker: &Speaker<'_>) {
+            if let Some(authentication) = speaker {
+                self.keys().with(|keys| keys.keep(authentication));
+            }
+        }
+    }
+}
+
+#[cfg(not(feature = "auth"))]
+mod absent {
+    use super::super::hub::Hub;
+    use super::super::runtime::Runtime;
+    use core::convert::Infallible;
+    use poolhouse_wire::Unauthenticated;
+    use poolhouse_wire::handshake::HandshakeError;
+
+    /// How the connections of an application prove who is calling: not at all in a build without the feature `auth`.
+    #[derive(Clone, Debug)]
+    pub struct Login {
+        never: Infallible,
+    }
+
+    impl Login {
+        pub(in super::super) const fn secret_bytes(&self) -> usize {
+            match self.never {}
+        }
+
+        #[cfg(feature = "alloc")]
+        pub(in super::super) const fn is_told_by(&self, _: &str) -> bool {
+            match self.never {}
+        }
+
+        #[cfg(feature = "alloc")]
+        pub(in super::super) const fn source(&self) -> &str {
+            match self.never {}
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(in super::super) const fn mechanism_of(_: &Speaker<'_>) -> Option<&'static str> {
+        None
+    }
+
+    pub(in super::super) type Speaker<'a> = Unauthenticated;
+
+    impl<R: Runtime> Hub<R> {
+        pub(in super::super) fn bring_speaker<'a>(
+            &'a self,
+            _: &R::Stream,
+            _: &mut Speaker<'a>,
+        ) -> Result<(), HandshakeError> {
+            Ok(())
+        }
+
+        pub(in super::super) fn spare_work(&self, _: &mut Speaker<'_>) {}
+
+        pub(in super::super) fn keep_keys(&self, _: &Speaker<'_>) {}
+    }
+}

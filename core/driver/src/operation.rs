@@ -1,0 +1,258 @@
+//! Operations: a server, a connection, what is done with it, and perhaps all of it once more.
+//!
+//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Server Selection, "Passing read preference
+//! to mongos and load balancers".
+
+use super::error::OperationError;
+use super::guard::Guard;
+use super::hub::Hub;
+use super::runtime::Runtime;
+use super::select::Wanted;
+use core::fmt;
+use core::time::Duration;
+use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
+use poolhouse_core::topology::TopologyType;
+use poolhouse_core::{Instant, ServerId, ServerType};
+
+/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+///
+/// Of the client's own options only the time limits apply by themselves: a command does not inherit the read preference, nor a read or
+/// write concern.
+///
+/// Source: Run Command, on inherited options.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct CommandOptions<'a> {
+    /// Which members of a replica set may answer; `None` is the one that accepts writes, unless `client_read_preference` is set.
+    pub read_preference: Option<ReadPreference<'a>>,
+    /// Whether the client's read preference applies if there is none here.
+    /// Default false.
+    pub client_read_preference: bool,
+    /// How long it may take in all; `None` is as long as the client's options allow. With it neither those nor `socketTimeoutMS` apply:
+    /// [`Duration::MAX`] is no limit.
+    pub timeout: Option<Duration>,
+    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption,
+    /// the end of `socketTimeoutMS` or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    pub idempotent: bool,
+}
+
+impl<'a> CommandOptions<'a> {
+    /// The default.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { read_preference: None, client_read_preference: false, timeout: None, idempotent: false }
+    }
+
+    /// See [`read_preference`](#structfield.read_preference).
+    #[must_use]
+    pub const fn read_preference(self, read_preference: ReadPreference<'a>) -> Self {
+        Self { read_preference: Some(read_preference), ..self }
+    }
+
+    /// See [`client_read_preference`](#structfield.client_read_preference).
+    #[must_use]
+    pub const fn client_read_preference(self, applies: bool) -> Self {
+        Self { client_read_preference: applies, ..self }
+    }
+
+    /// See [`timeout`](#structfield.timeout).
+    #[must_use]
+    pub const fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout: Some(timeout), ..self }
+    }
+
+    /// See [`idempotent`](#structfield.idempotent).
+    #[must_use]
+    pub const fn idempotent(self, idempotent: bool) -> Self {
+        Self { idempotent, ..self }
+    }
+}
+
+/// How an operation fails, and what may be done about it.
+pub trait AttemptError: From<OperationError> {
+    /// Whether nothing can have happened at a server: see [`OperationError::is_retryable`].
+    fn is_retryable(&self) -> bool;
+
+    /// Whether another attempt may well succeed: see [`OperationError::is_transient`].
+    fn is_transient(&self) -> bool;
+
+    /// Whether an overloaded server refused it: see [`OperationError::is_overload`].
+    fn is_overload(&self) -> bool;
+
+    /// Whether the deadline of the connection had passed: [`OperationError::Timeout`].
+    fn is_operation_timeout(&self) -> bool;
+}
+
+impl AttemptError for OperationError {
+    fn is_retryable(&self) -> bool {
+        self.is_retryable()
+    }
+
+    fn is_transient(&self) -> bool {
+        self.is_transient()
+    }
+
+    fn is_overload(&self) -> bool {
+        self.is_overload()
+    }
+
+    fn is_operation_timeout(&self) -> bool {
+        matches!(self, Self::Timeout)
+    }
+}
+
+/// When an operation is attempted again, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Whether it is attempted again at all.
+    pub enabled: bool,
+    /// Whether it does no harm to run it twice: then it is attempted once more after any transient error, and not only when it was certainly never
+    /// sent.
+    pub idempotent: bool,
+    /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload); more than 10 are
+    /// 10, as there is no backoff yet. A connection that was refused, reset or timed out before the reply to hello counts as overload.
+    pub max_adaptive_retries: u32,
+    /// `enableOverloadRetargeting`: whether an overloaded server is taken for a further attempt only if no other suits. An overloaded router always is.
+    pub enable_overload_retargeting: bool,
+}
+
+impl RetryPolicy {
+    /// One further attempt of what was never sent, two after an overload, on any server that suits.
+    pub const DEFAULT: Self =
+        Self { enabled: true, idempotent: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// The most further attempts after an overload, as long as they follow without a pause.
+const ADAPTIVE_RETRIES_MAX: u32 = 10;
+
+/// The number of servers that an operation avoids, if others suit.
+const DEPRIORITIZED_MAX: usize = 4;
+
+/// The attempts of one operation: two, or more after an overload. Each follows at once: there is no backoff yet.
+///
+/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Client Side Operations Timeout, "Server Selection"
+/// (CMAP-28, CMAP-67, CMAP-84).
+pub struct Attempts<'a, R: Runtime, E> {
+    hub: &'a Hub<R>,
+    criteria: SelectionCriteria<'a>,
+    deadline: Option<Instant>,
+    policy: RetryPolicy,
+    /// How many attempts have failed.
+    failures: u32,
+    /// How many may fail before the last.
+    retries_max: u32,
+    /// Where the attempt under way is, or was.
+    server: Option<ServerId>,
+    /// Servers that attempts failed on: the first ones, if more have failed.
+    deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
+    /// How the attempt before this one ended.
+    failed: Option<E>,
+}
+
+impl<R: Runtime> Hub<R> {
+    /// The attempts of an operation that begins now.
+    ///
+    /// - `deadline`: the operation's own, for all its attempts. Without one, an [`OperationError::Timeout`] is the end of the time for one command,
+    ///   and so a network error.
+    pub const fn attempts<'a, E: AttemptError>(
+        &'a self,
+        criteria: SelectionCriteria<'a>,
+        deadline: Option<Instant>,
+        policy: RetryPolicy,
+    ) -> Attempts<'a, R, E> {
+        let deprioritized = heapless::Vec::new();
+        Attempts {
+            hub: self,
+            criteria,
+            deadline,
+            policy,
+            failures: 0,
+            retries_max: 1,
+            server: None,
+            deprioritized,
+            failed: None,
+        }
+    }
+}
+
+impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
+    /// A connection for the next attempt. What comes of it is told to [`Attempts::failed`], if it is no success.
+    ///
+    /// # Errors
+    ///
+    /// The error of the last attempt; if no server suits a further attempt, the error of the attempt before, which names the fault.
+    pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
+        loop {
+            let wanted = Wanted { criteria: self.criteria, deprioritized: &self.deprioritized };
+            let limit = self.hub.check_out_limit(self.deadline);
+            let server = match self.hub.select_server(&wanted, limit).await {
+                Ok(server) => server,
+                Err(error) => return Err(self.failed.take().unwrap_or_else(|| error.into())),
+            };
+            self.server = Some(server.id());
+            match self.hub.check_out_of(server, limit, self.deadline).await {
+                Ok(guard) => return Ok(guard),
+                Err(error) => self.failed(error.into())?,
+            }
+        }
+    }
+
+    /// Whether there is another attempt after one that failed.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if there is none.
+    pub fn failed(&mut self, error: E) -> Result<(), E> {
+        let policy = self.policy;
+        let is_overload = error.is_overload();
+        if is_overload {
+            self.retries_max = policy.max_adaptive_retries.min(ADAPTIVE_RETRIES_MAX);
+        }
+        let is_transient = error.is_transient() || (self.deadline.is_none() && error.is_operation_timeout());
+        let again = is_overload || error.is_retryable() || (policy.idempotent && is_transient);
+        if !policy.enabled || !again || self.failures >= self.retries_max {
+            return Err(error);
+        }
+        self.failures += 1;
+        // Another router is as good. In a set, the application decides whether an overloaded member is avoided.
+        let is_sharded = self.hub.topology_type() == TopologyType::Sharded;
+        if !is_overload || policy.enable_overload_retargeting || is_sharded {
+            let _ = self.server.map(|server| self.deprioritized.push(server));
+        }
+        self.failed = Some(error);
+        Ok(())
+    }
+}
+
+impl<R: Runtime, E> fmt::Debug for Attempts<'_, R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Guard<'_, R> {
+    /// What the server is to be told of the read preference ([`append_read_preference`](super::append_read_preference)): nothing that it
+    /// does without, and on a direct connection to a member of a set that any member may answer.
+    ///
+    /// Source: Server Selection, "Passing read preference to mongos and load balancers".
+    #[must_use]
+    pub fn told_preference<'a>(
+        &self,
+        preference: Option<ReadPreference<'a>>,
+        direct_connection: bool,
+    ) -> Option<ReadPreference<'a>> {
+        let server_type = self.established().map_or(ServerType::Unknown, |established| established.server_type);
+        if server_type == ServerType::Standalone {
+            return None;
+        }
+        let preference = preference.filter(|preference| preference.options().mode != ReadMode::Primary);
+        let direct = direct_connection && server_type != ServerType::Mongos;
+        preference.or_else(|| direct.then_some(ReadPreference::of(ReadMode::PrimaryPreferred)))
+    }
+}

@@ -1,0 +1,121 @@
+//! News of servers on their way to the topology: of monitoring connections, of operations that failed, of establishments.
+//!
+//! Each is judged and carried out in one step of the hub, pools included (SDAM-64, MON-52, MON-53).
+
+use super::event::Tap;
+use super::hub::Hub;
+use super::runtime::{Locked, Runtime, register};
+use core::task::{Poll, Waker};
+use poolhouse_core::control::Control;
+use poolhouse_core::monitor::{Line, MonitorAction};
+use poolhouse_core::observe::{EventContext, Within};
+use poolhouse_core::pool::{ConnId, EstablishError};
+use poolhouse_core::topology::{AppError, AppErrorKind, CommandError, HandshakePhase, ReplyError};
+use poolhouse_core::{Cause, Instant, ServerId};
+use poolhouse_wire::Labels;
+use poolhouse_wire::command::CommandReply;
+use poolhouse_wire::handshake::HandshakeError;
+use poolhouse_wire::hello::HelloReply;
+
+impl<R: Runtime> Hub<R> {
+    /// An operation failed on a connection: the topology judges it, and the pool is cleared if it says so, before the connection returns.
+    pub(super) fn report_failure(&self, server: &R::ServerHandle, conn: ConnId, cause: Cause) {
+        if !cause.is_network() {
+            return;
+        }
+        let kind = if cause == Cause::NetworkTimeout { AppErrorKind::NetworkTimeout } else { AppErrorKind::Network };
+        self.report(server, conn, kind);
+    }
+
+    /// An operation's reply has an error in it.
+    pub(super) fn report_reply(&self, server: &R::ServerHandle, conn: ConnId, reply: &CommandReply<'_>) {
+        let command = (!reply.ok).then(|| ReplyError { code: reply.code, message: reply.message.unwrap_or_default() });
+        let write_concern = reply
+            .write_concern_error
+            .map(|error| ReplyError { code: error.code, message: error.message.unwrap_or_default() });
+        let topology_version = reply.topology_version;
+        self.report(server, conn, AppErrorKind::Command(CommandError { command, write_concern, topology_version }));
+    }
+
+    fn report(&self, server: &R::ServerHandle, conn: ConnId, kind: AppErrorKind<'_>) {
+        let reason = server.reason_of(kind.cause());
+        self.step_state(|state, now, tap| {
+            let Some(origin) = server.origin(conn) else { return };
+            let error = AppError {
+                generation: origin.generation,
+                pool_generation: origin.pool_generation,
+                phase: HandshakePhase::After,
+                kind,
+                overloaded: false,
+                service_id: origin.service_id,
+            };
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(&reason));
+            let verdict = state.control.handle_app_error(now, server.id(), &error, &mut tap);
+            if let Some(clear) = verdict.clear {
+                state.command(server.id(), |server| server.clear(now, clear, kind.cause()));
+            }
+        });
+    }
+
+    /// A connection could not be established: judged and told to the pool in one step.
+    pub(super) fn report_establish_failed(&self, server: &R::ServerHandle, conn: ConnId, error: &HandshakeError) {
+        let reason = server.reason_of(error.cause);
+        let _waker = self.step_state(|state, now, tap| {
+            let origin = server.origin(conn)?;
+            let overloaded = error.labels.contains(Labels::SYSTEM_OVERLOADED_ERROR);
+            let kind = AppErrorKind::from(error);
+            let report = AppError {
+                generation: origin.generation,
+                pool_generation: origin.pool_generation,
+                phase: HandshakePhase::Before,
+                kind,
+                overloaded,
+                service_id: origin.service_id,
+            };
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(&reason));
+            let verdict = state.control.handle_app_error(now, server.id(), &report, &mut tap);
+            let failed = EstablishError { cause: error.cause, overloaded, clear: verdict.clear };
+            let mut waker = None;
+            state.command(server.id(), |server| waker = server.fail_establish(now, conn, failed));
+            waker
+        });
+    }
+
+    /// The hello of an application's connection is news of the server, too (MON-20).
+    ///
+    /// Unless the pool was cleared since that connection was created: the server was marked after it was greeted, and only
+    /// a check can tell that it is well again.
+    pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
+        self.step(|control, now, tap| {
+            if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
+                control.handle_app_hello(now, server.id(), hello, tap);
+            }
+        });
+    }
+
+    /// News of a monitoring connection.
+    pub(super) fn line_news<T>(
+        &self,
+        news: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
+    ) -> T {
+        self.step(news)
+    }
+
+    /// What a line of a monitor is to do next; `None` once it has ended.
+    pub(super) fn poll_line(&self, server: ServerId, line: Line, waker: &Waker) -> Poll<Option<MonitorAction>> {
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| {
+            let now = self.now();
+            if let Some(action) = state.control.poll_line(now, server, line) {
+                return Poll::Ready(Some(action));
+            }
+            if state.control.is_ended(server) {
+                return Poll::Ready(None);
+            }
+            if let Some(entry) = state.entry(server) {
+                register(if line == Line::Check { &mut entry.check } else { &mut entry.rtt }, &mut waker);
+            }
+            Poll::Pending
+        })
+    }
+}

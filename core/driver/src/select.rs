@@ -1,0 +1,246 @@
+//! Selection: which server an operation goes to, and waiting for one.
+//!
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+
+use super::error::{OperationError, SelectionReport};
+#[cfg(feature = "alloc")]
+use super::failure::explain_selection;
+use super::hub::{Hub, State};
+use super::runtime::{Locked, Runtime};
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::{Poll, Waker};
+use poolhouse_core::selection::{
+    Candidate, Operation, ReadMode, Selection, SelectionCriteria, SelectionError, Selector, select,
+};
+use poolhouse_core::storage::Store;
+use poolhouse_core::{Instant, ServerId};
+
+/// The place of a task that waits for a suitable server, or for a new one.
+pub(super) enum Seat {
+    Free,
+    Waiting(Waker),
+    Woken,
+}
+
+impl Seat {
+    /// The waker of one who waits, who then is woken.
+    pub(super) fn take_waiting(&mut self) -> Option<Waker> {
+        if !matches!(self, Self::Waiting(_)) {
+            return None;
+        }
+        match core::mem::replace(self, Self::Woken) {
+            Self::Waiting(waker) => Some(waker),
+            Self::Free | Self::Woken => None,
+        }
+    }
+
+    /// Keeps the waker of the task that has the seat, as [`register`](super::runtime::register) does.
+    pub(super) fn wait(&mut self, waker: &mut Option<Waker>) {
+        match (&mut *self, waker) {
+            (Self::Waiting(kept), Some(waker)) if !kept.will_wake(waker) => core::mem::swap(kept, waker),
+            (Self::Free | Self::Woken, waker @ Some(_)) => *self = waker.take().map_or(Self::Woken, Self::Waiting),
+            (Self::Waiting(_) | Self::Free | Self::Woken, _) => {}
+        }
+    }
+}
+
+impl<R: Runtime> State<R> {
+    /// The server of every write, if there is no choice; none once the client is closed.
+    pub(super) fn find_suitable(&mut self) -> Option<R::ServerHandle> {
+        if self.closed {
+            return None;
+        }
+        let description = self.control.topology().description();
+        if !description.is_compatible() {
+            return None;
+        }
+        let criteria = SelectionCriteria::write();
+        let selection = Selection::new(description, &criteria, &[]).ok()?;
+        let id = {
+            let mut servers = selection.suitable();
+            let id = servers.next()?.id();
+            servers.next().is_none().then_some(id)
+        };
+        self.entry(id?).map(|entry| entry.server.clone())
+    }
+
+    /// A server that suits, chosen by chance and load among those that are near.
+    fn select(&mut self, wanted: &Wanted<'_>, entropy: u32) -> Result<Option<R::ServerHandle>, SelectionError> {
+        let Self { control, servers, .. } = self;
+        let load = |id: ServerId| {
+            let entry = servers.slots().get(id.index() as usize).and_then(Option::as_ref);
+            entry.map_or(u32::MAX, |entry| {
+                let counts = entry.server.pool_snapshot().counts;
+                counts.in_use.saturating_add(counts.waiting)
+            })
+        };
+        let description = control.topology().description();
+        let id = select(description, &wanted.criteria, wanted.deprioritized, load, entropy)?;
+        Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
+    }
+
+    /// A free place for a selector, which is to be filled in the same step.
+    fn take_selector(&mut self) -> Option<usize> {
+        let mut place = self.selectors_taken;
+        while let Some(selector) = self.selectors.slots().get(place) {
+            if matches!(selector, Seat::Free) {
+                break;
+            }
+            place += 1;
+        }
+        if place == self.selectors.slots().len() {
+            self.selectors.try_push(Seat::Free).ok()?;
+        }
+        self.selectors_taken = place + 1;
+        Some(place)
+    }
+}
+
+impl<R: Runtime> Hub<R> {
+    /// Waits until a server suits, and gives it.
+    ///
+    /// - `wanted`: what the operation wants of its server.
+    /// - `deadline`: the operation's own, or its [`Hub::check_out_limit`]; `serverSelectionTimeoutMS` applies besides.
+    ///
+    /// Several that suit are chosen from by chance: of two in the latency window, the one with fewer operations.
+    /// While none suits, every change of the topology and every finished check is a new attempt, and checks are asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
+    /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
+    /// [`OperationError::Forked`] in the child of a fork.
+    ///
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+    pub async fn select_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        match self.suitable_server(wanted)? {
+            Some(server) => Ok(server),
+            None => self.wait_for_server(wanted, deadline).await,
+        }
+    }
+
+    /// The server that suits, if it is known without a look at any.
+    #[inline]
+    pub(super) fn suitable_server(&self, wanted: &Wanted<'_>) -> Result<Option<R::ServerHandle>, OperationError> {
+        self.check_fork()?;
+        Ok(if wanted.is_plain() { self.state.with(|state| state.suitable.clone()) } else { None })
+    }
+
+    pub(super) async fn wait_for_server(
+        &self,
+        wanted: &Wanted<'_>,
+        deadline: Option<Instant>,
+    ) -> Result<R::ServerHandle, OperationError> {
+        let now = self.now();
+        let timeout = self.config().server_selection_timeout;
+        let timeout = deadline.map_or(timeout, |deadline| deadline.saturating_since(now).min(timeout));
+        let selector = Selector::new(now, Some(timeout));
+        let mut place = SelectorPlace { hub: self, index: None };
+        let mut expiry = pin!(self.sleep_until(selector.deadline()));
+        poll_fn(|context| {
+            self.check_fork()?;
+            let selected = place.poll_select(wanted, &selector, context.waker());
+            if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
+                // The last look, which finds a server or says what there was instead.
+                return place.poll_select(wanted, &selector, context.waker());
+            }
+            selected
+        })
+        .await
+    }
+}
+
+#[cfg(feature = "alloc")]
+fn report<R: Runtime>(error: &SelectionError, now: Instant, state: &State<R>) -> SelectionReport {
+    let detail = error.detail(state.control.topology().description());
+    alloc::boxed::Box::new(explain_selection(detail, now, state))
+}
+
+#[cfg(not(feature = "alloc"))]
+const fn report<R: Runtime>(error: &SelectionError, _now: Instant, _state: &State<R>) -> SelectionReport {
+    *error
+}
+
+/// What an operation wants of its server.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Whether it reads or writes, and what it prefers.
+    pub criteria: SelectionCriteria<'a>,
+    /// Servers that are taken only if no other suits: those that a first attempt failed on.
+    pub deprioritized: &'a [ServerId],
+}
+
+impl Wanted<'_> {
+    /// A server that accepts writes.
+    pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
+
+    /// Whether any server that accepts writes will do.
+    fn is_plain(&self) -> bool {
+        let primary = self.criteria.read_preference().options().mode == ReadMode::Primary;
+        self.deprioritized.is_empty() && (primary || self.criteria.operation() == Operation::Write)
+    }
+}
+
+/// The place of a selection in the hub's table; left when it ends or is dropped.
+struct SelectorPlace<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    index: Option<usize>,
+}
+
+impl<R: Runtime> SelectorPlace<'_, R> {
+    fn poll_select(
+        &mut self,
+        wanted: &Wanted<'_>,
+        selector: &Selector,
+        waker: &Waker,
+    ) -> Poll<Result<R::ServerHandle, OperationError>> {
+        let mut waker = Some(waker.clone());
+        let index = &mut self.index;
+        let entropy = self.hub.runtime().entropy();
+        self.hub.step_state(|state, now, _| {
+            let ready = |result| Poll::Ready(result);
+            if state.closed {
+                return ready(Err(state.end()));
+            }
+            let selected = match state.select(wanted, entropy) {
+                Ok(Some(server)) => return ready(Ok(server)),
+                Ok(None) => selector.expire(now, state.control.topology().description()),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = selected {
+                let report = report(&error, now, state);
+                return ready(Err(OperationError::ServerSelection(report)));
+            }
+            // Nobody suits: look at every server as soon as may be (SDAM-85).
+            state.control.request_check(now);
+            let place = match *index {
+                Some(place) => place,
+                None => {
+                    let Some(place) = state.take_selector() else { return ready(Err(OperationError::Busy)) };
+                    *index = Some(place);
+                    place
+                }
+            };
+            if let Some(seat) = state.selectors.slots_mut().get_mut(place) {
+                seat.wait(&mut waker);
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl<R: Runtime> Drop for SelectorPlace<'_, R> {
+    fn drop(&mut self) {
+        let Some(index) = self.index.filter(|_| !self.hub.is_inherited()) else { return };
+        let _left = self.hub.state.with(|state| {
+            let seat = state.selectors.slots_mut().get_mut(index)?;
+            state.selectors_taken = state.selectors_taken.min(index);
+            Some(core::mem::replace(seat, Seat::Free))
+        });
+    }
+}

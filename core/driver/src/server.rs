@@ -1,0 +1,748 @@
+//! One server: its pool behind a lock, the sockets of its connections, and the wakers of those who wait.
+//!
+//! Every change goes through [`Server::step`]: the machine is changed under the lock; sockets are dropped and tasks woken
+//! after it is released. Nothing is awaited under the lock. Callers that hold the hub's lock use [`Server::change`], and
+//! [`Server::settle`] once they have released it.
+
+mod fork;
+mod new;
+
+pub use new::NewServer;
+
+use super::connection::Held;
+#[cfg(feature = "alloc")]
+use super::drain::Late;
+use super::error::{CheckOutFailure, OperationError};
+use super::event::{Publish, Tap};
+use super::login::Refusal;
+#[cfg(feature = "alloc")]
+use super::runtime::ConnectError;
+use super::runtime::{Locked, Runtime, register};
+use super::warm_up::Warmer;
+use core::fmt;
+use core::task::{Poll, Waker};
+use poolhouse_core::machine::Machine;
+use poolhouse_core::pool::{
+    CheckOut, CheckOutError, Claim, Clear, ConnId, EstablishError, Generation, Health, Lease, Memory, Pinned, Pool,
+    PoolAction, PoolConfig, PoolCounts, PoolId, PoolState, ServiceError, Stale, WaiterId,
+};
+use poolhouse_core::storage::Store;
+use poolhouse_core::topology::PoolCommand;
+use poolhouse_core::{Cause, Instant, ObjectId, ServerId};
+use poolhouse_wire::handshake::Established;
+
+/// One server of a client, and its pool.
+pub struct Server<R: Runtime> {
+    id: ServerId,
+    address: R::Text,
+    events: R::Events,
+    pub(super) state: R::ServerLock,
+}
+
+impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
+    /// Another handle of the same server.
+    fn clone(&self) -> Self {
+        let Self { id, address, events, state } = self;
+        Self { id: *id, address: address.clone(), events: events.clone(), state: state.clone() }
+    }
+}
+
+/// What is behind the lock of a server: its pool, its sockets, and the wakers of those who wait.
+pub struct ServerState<R: Runtime> {
+    pub(super) pool: Pool<R::Memory>,
+    cells: <R::Memory as Memory>::PerConn<Cell<R>>,
+    waiters: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
+    workers: <R::Memory as Memory>::PerConn<Worker>,
+    /// How many of them are called: each will establish one of the connections that are owed.
+    called: u32,
+    /// Those who wait until the pool is filled; as many as connections can be.
+    pub(super) warmers: <R::Memory as Memory>::PerConn<Warmer>,
+    /// How many of them there are.
+    pub(super) warming: u32,
+    pub(super) clock: Option<Waker>,
+    /// What the clock task sleeps for; `None` when it sleeps until it is woken.
+    armed: Option<Instant>,
+    /// Why a connection was not authenticated, the last of them; until one is established.
+    refusal: Option<Refusal>,
+    /// Why the server could not be reached the last time, for an operation or by the monitor; until a connection for an operation is established.
+    #[cfg(feature = "alloc")]
+    pub(super) failure: Option<ConnectError>,
+    /// Whether there may be effects that were not found yet.
+    unsettled: bool,
+    /// Where the waking of operations that were found overdue has come to; `None` when it is done.
+    overdue: Option<usize>,
+    /// Where the waking of operations has come to once the pool is closed. From then on none is added.
+    closing: usize,
+    #[cfg(feature = "alloc")]
+    pub(super) late: Late<R>,
+}
+
+/// What belongs to the place of a connection.
+pub(super) struct Cell<R: Runtime> {
+    owner: Option<ConnId>,
+    pub(super) interrupted: bool,
+    socket: Option<Held<R>>,
+    /// What hello told. Here and not with the socket, which moves with each check-out.
+    known: Option<Established>,
+    /// Who performs I/O on it.
+    pub(super) waker: Option<Waker>,
+    /// Until when that may take. Kept by the clock task, so that an operation in time needs no timer of its own.
+    pub(super) deadline: Option<Instant>,
+    /// The last such deadline that has passed.
+    expired: Option<Instant>,
+}
+
+impl<R: Runtime> Cell<R> {
+    /// Who is to be woken because its time is over.
+    fn take_overdue(&mut self) -> Option<Waker> {
+        if self.deadline.is_none() || self.deadline != self.expired {
+            return None;
+        }
+        self.deadline = None;
+        self.waker.take()
+    }
+
+    const fn new(owner: Option<ConnId>) -> Self {
+        Self { owner, interrupted: false, socket: None, known: None, waker: None, deadline: None, expired: None }
+    }
+}
+
+/// The place of a task that establishes connections.
+enum Worker {
+    /// Nobody's.
+    Free,
+    /// It is at work, or about to look for some.
+    Busy,
+    Waiting(Waker),
+    /// It was woken, and has not looked yet.
+    Called,
+}
+
+impl Worker {
+    /// The waker of one that waits, which then is called.
+    fn take_waiting(&mut self) -> Option<Waker> {
+        if !matches!(self, Self::Waiting(_)) {
+            return None;
+        }
+        match core::mem::replace(self, Self::Called) {
+            Self::Waiting(waker) => Some(waker),
+            Self::Free | Self::Busy | Self::Called => None,
+        }
+    }
+}
+
+/// What follows from a change, and runs once the lock is released.
+enum Effect<R: Runtime> {
+    Wake(Waker),
+    Drop(Held<R>),
+}
+
+impl<R: Runtime> Effect<R> {
+    fn run(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Drop(connection) => drop(connection),
+        }
+    }
+}
+
+/// The next two effects. Most changes have one, and the lock need not be taken again to find that out.
+type Effects<R> = [Option<Effect<R>>; 2];
+
+impl<R: Runtime> ServerState<R> {
+    /// Whether there are no effects of the changes so far.
+    #[inline]
+    fn is_settled(&mut self) -> bool {
+        self.unsettled |= self.pool.take_changed();
+        !self.unsettled
+    }
+
+    /// The next effects of the changes so far.
+    fn effects(&mut self) -> Effects<R> {
+        let first = self.effect();
+        let second = if first.is_some() { self.effect() } else { None };
+        self.unsettled = second.is_some();
+        [first, second]
+    }
+
+    /// The next effect of the changes so far.
+    fn effect(&mut self) -> Option<Effect<R>> {
+        while let Some(action) = self.pool.poll_prompt() {
+            let found = match action {
+                PoolAction::Wake(id) => {
+                    self.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take).map(Effect::Wake)
+                }
+                PoolAction::Close(id) => self.cell(id).and_then(|cell| cell.socket.take()).map(Effect::Drop),
+                PoolAction::Interrupt(id) => self.cell(id).and_then(|cell| {
+                    cell.interrupted = true;
+                    cell.waker.take().map(Effect::Wake)
+                }),
+                PoolAction::Establish(_) => None,
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+        if let Some(waker) = self.take_warmer() {
+            return Some(Effect::Wake(waker));
+        }
+        if let Some(place) = &mut self.overdue {
+            if let Some(waker) = take_from(self.cells.slots_mut(), place, Cell::take_overdue) {
+                return Some(Effect::Wake(waker));
+            }
+            self.overdue = None;
+        }
+        if self.pool.state() == PoolState::Closed {
+            // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
+            let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
+            if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
+                return Some(Effect::Wake(waker));
+            }
+            return self.call_worker().or_else(|| self.clock.take()).map(Effect::Wake);
+        }
+        if self.pool.owed_establish_count() > self.called {
+            if let Some(waker) = self.call_worker() {
+                return Some(Effect::Wake(waker));
+            }
+        }
+        if self.clock.is_some() && is_earlier(self.pool.poll_timeout(), self.armed) {
+            return self.clock.take().map(Effect::Wake);
+        }
+        None
+    }
+
+    /// The waker of a worker that has nothing to do.
+    fn call_worker(&mut self) -> Option<Waker> {
+        let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
+        self.called += 1;
+        Some(waker)
+    }
+
+    /// A worker's place becomes `now`. Gives what it was, to be dropped without the lock.
+    fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
+        let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
+        let was_called = matches!(before, Worker::Called);
+        self.called -= u32::from(was_called);
+        // Another worker may have to be called in its place.
+        self.unsettled |= was_called;
+        Some(before)
+    }
+
+    /// The cell of a connection, unless the place is another's by now.
+    pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
+        self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
+    }
+
+    /// A fresh cell for a connection that is about to be established. Cold: may allocate.
+    fn occupy(&mut self, id: ConnId) -> bool {
+        while self.cells.slots().len() <= id.index() as usize {
+            if self.cells.try_push(Cell::new(None)).is_err() {
+                return false;
+            }
+        }
+        if let Some(cell) = self.cells.slots_mut().get_mut(id.index() as usize) {
+            *cell = Cell::new(Some(id));
+        }
+        true
+    }
+
+    /// A connection could not be established. Late news of one that the pool gave up changes nothing.
+    fn fail_establish(&mut self, now: Instant, id: ConnId, error: EstablishError, observer: &mut Tap<'_, R::Events>) {
+        let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
+        if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
+            self.fail_warmers(failed);
+        }
+    }
+
+    /// Marks the operations whose time is over, and tells when the next one's will be.
+    fn expire(&mut self, now: Instant) -> Option<Instant> {
+        let mut next = None;
+        for cell in self.cells.slots_mut() {
+            if cell.deadline.is_some_and(|at| at <= now) {
+                cell.expired = cell.deadline;
+                self.overdue = Some(0);
+                self.unsettled = true;
+            } else if is_earlier(cell.deadline, next) {
+                next = cell.deadline;
+            }
+        }
+        next
+    }
+
+    /// Where a connection comes from; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        let service_id = self.pool.conn_service(id);
+        let pool_generation = match service_id {
+            Some(service_id) => self.pool.service_generation(service_id),
+            None => self.pool.generation(),
+        };
+        let generation = self.pool.conn_generation(id)?.get();
+        Some(Origin { generation, pool_generation: pool_generation.get(), service_id })
+    }
+
+    fn snapshot(&self) -> PoolSnapshot {
+        let pool = &self.pool;
+        PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
+    }
+
+    /// Makes room for the waker of a waiter.
+    #[inline(never)]
+    fn seat(&mut self, id: WaiterId, observer: &mut Tap<'_, R::Events>) -> Result<Begun<R>, CheckOutError> {
+        while self.waiters.slots().len() <= id.index() as usize {
+            if self.waiters.try_push(None).is_err() {
+                // A time in the past is held at that of the check-out.
+                self.pool.cancel(Instant::ORIGIN, id, observer);
+                let waiting = self.pool.counts().waiting;
+                return Err(CheckOutError::Busy { waiting });
+            }
+        }
+        debug_assert!(
+            self.waiters.slots().get(id.index() as usize).is_some_and(Option::is_none),
+            "the waker of a waiter is removed with it"
+        );
+        Ok(Begun::Queued(id))
+    }
+
+    fn take_socket(&mut self, lease: &Lease) -> Option<Held<R>> {
+        self.cell(lease.conn()).and_then(|cell| cell.socket.take())
+    }
+}
+
+/// What the next of `items` gives that gives something, from the one at `place` on; `place` is then behind it.
+fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
+    while let Some(item) = items.get_mut(*place) {
+        *place += 1;
+        let taken = take(item);
+        if taken.is_some() {
+            return taken;
+        }
+    }
+    None
+}
+
+/// Whether `one` comes before `other`; none is never.
+pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
+        (Some(_), None) => true,
+        (None, _) => false,
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// The server's id in its topology.
+    pub const fn id(&self) -> ServerId {
+        self.id
+    }
+
+    /// The server's address, as the topology names it.
+    pub fn address(&self) -> &str {
+        self.address.as_ref()
+    }
+
+    /// What the pool is doing, at one instant.
+    pub fn pool_snapshot(&self) -> PoolSnapshot {
+        self.state.with(|state| state.snapshot())
+    }
+
+    /// Changes the pool under its lock, then runs the effects of that.
+    #[inline]
+    pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        let mut tap = Tap::of_server(&self.events, self.address());
+        let (result, is_settled) = self.state.with(|state| (change(state, &mut tap), state.is_settled()));
+        if !is_settled {
+            self.run_effects();
+        }
+        if tap.is_active() {
+            self.events.deliver();
+        }
+        result
+    }
+
+    #[inline(never)]
+    fn run_effects(&self) {
+        loop {
+            let [first, second] = self.state.with(ServerState::effects);
+            let is_last = second.is_none();
+            for effect in [first, second].into_iter().flatten() {
+                // Wakers and sockets run code of others: a panic of theirs must not lose the result of the step.
+                let _ = R::contain(|| effect.run());
+            }
+            if is_last {
+                break;
+            }
+        }
+    }
+
+    /// Changes the pool under its lock only, for callers that hold the hub's lock and call [`Server::settle`] after it.
+    fn change<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
+        self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
+    }
+
+    /// Runs the effects of [`Server::change`].
+    pub(super) fn settle(&self) {
+        self.step(|_, _| ());
+    }
+
+    /// Carries out a command of the topology, under the hub's lock.
+    pub(super) fn command(&self, now: Instant, command: PoolCommand) {
+        match command {
+            PoolCommand::Ready => self.change(|state, observer| state.pool.ready(now, observer)),
+            PoolCommand::Clear { interrupt_in_use_connections, cause } => {
+                self.clear(now, Clear::All { interrupt_in_use_connections }, cause);
+            }
+        }
+    }
+
+    /// Clears the pool, under the hub's lock.
+    pub(super) fn clear(&self, now: Instant, clear: Clear, cause: Cause) {
+        let cleared = self.change(|state, observer| state.pool.clear(now, clear, Some(cause), observer));
+        debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
+    }
+
+    /// Puts other options in force, under the hub's lock.
+    pub(super) fn reconfigure(&self, now: Instant, config: PoolConfig) {
+        self.change(|state, observer| {
+            state.pool.reconfigure(now, config, observer);
+            if state.warming > 0 {
+                state.retarget(now, observer);
+            }
+        });
+    }
+
+    /// Closes the pool, under the hub's lock.
+    pub(super) fn close(&self, now: Instant) {
+        self.change(|state, observer| state.pool.close(now, observer));
+    }
+
+    /// Checks a connection out. A check-out that waits has no waker yet: [`Server::poll_claim`] registers it.
+    ///
+    /// - `clock`: read under the lock, and only if the time matters.
+    #[inline]
+    pub(super) fn check_out(
+        &self,
+        clock: impl FnOnce() -> Instant,
+        deadline: Option<Instant>,
+    ) -> Result<Begun<R>, CheckOutError> {
+        self.step(|state, observer| match state.pool.check_out_with(clock, deadline, observer)? {
+            CheckOut::Granted(lease) => Ok(Begun::Granted(state.take_socket(&lease), lease)),
+            CheckOut::Queued(id) => state.seat(id, observer),
+        })
+    }
+
+    /// The outcome of a check-out that waits. If there is none yet, `waker` is woken when there is. The outcome is decided
+    /// elsewhere, so the clock is not read.
+    pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
+        let mut waker = Some(waker.clone());
+        let (claimed, _left) = self.step(|state, _| {
+            let claim = state.pool.claim(Instant::ORIGIN, id);
+            let mut left = None;
+            match (&claim, state.waiters.slots_mut().get_mut(id.index() as usize)) {
+                (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
+                // The claim revokes the waking that is owed.
+                (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
+                // The slot is another waiter's.
+                (Claim::Stale, _) | (_, None) => {}
+            }
+            let claimed = match claim {
+                Claim::Waiting => Poll::Pending,
+                Claim::Granted(lease) => Poll::Ready(Ok((state.take_socket(&lease), lease))),
+                Claim::Failed(error) => Poll::Ready(Err(error)),
+                Claim::Stale => Poll::Ready(Err(CheckOutError::Cancelled)),
+            };
+            (claimed, left)
+        });
+        claimed
+    }
+
+    pub(super) fn cancel(&self, now: Instant, id: WaiterId) {
+        let _left = self.step(|state, observer| {
+            state.pool.cancel(now, id, observer);
+            state.waiters.slots_mut().get_mut(id.index() as usize).and_then(Option::take)
+        });
+    }
+
+    /// Notes what a connection that is checked out is used for.
+    pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
+        let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
+        debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
+    }
+
+    /// Puts the socket back into its slot, and returns the lease.
+    ///
+    /// - `clock`: as in [`Server::check_out`]. - `connection`: is taken; without one the connection is broken.
+    #[inline]
+    pub(super) fn check_in(
+        &self,
+        clock: impl FnOnce() -> Instant,
+        lease: Lease,
+        connection: &mut Option<Held<R>>,
+        health: Health,
+    ) {
+        let _waker = self.step(|state, observer| {
+            let health = if connection.is_none() { Health::Broken(Cause::Cancelled) } else { health };
+            let mut waker = None;
+            if let Some(cell) = state.cell(lease.conn()) {
+                cell.deadline = None;
+                cell.socket = connection.take();
+                waker = cell.waker.take();
+            }
+            let returned = state.pool.check_in_with(clock, lease, health, observer);
+            debug_assert!(returned.is_ok(), "a guard returns its lease to the pool that issued it");
+            waker
+        });
+    }
+
+    /// Whether the connection was interrupted; if not, wakes `waker` when it is.
+    pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| match state.cell(id) {
+            Some(cell) if !cell.interrupted => {
+                register(&mut cell.waker, &mut waker);
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+    }
+
+    /// Whether an operation on the connection may go on; if so, wakes `waker` when that changes.
+    ///
+    /// - `deadline`: the operation's; `None` is for ever.
+    pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
+        let mut waker = Some(waker.clone());
+        let (watch, clock) = self.state.with(|state| {
+            let closed = state.pool.state() == PoolState::Closed;
+            let late = is_earlier(deadline, state.armed) && !closed;
+            let cell = match state.cell(id) {
+                Some(cell) if !cell.interrupted => cell,
+                _ => return (Watch::Interrupted, None),
+            };
+            if deadline.is_some() && deadline <= cell.expired {
+                return (Watch::TimedOut, None);
+            }
+            register(&mut cell.waker, &mut waker);
+            if closed {
+                cell.deadline = None;
+                return (Watch::WithoutClock, None);
+            }
+            cell.deadline = deadline;
+            (Watch::Going, if late { state.clock.take() } else { None })
+        });
+        if let Some(clock) = clock {
+            let _ = R::contain(|| clock.wake());
+        }
+        watch
+    }
+
+    /// A place for one more worker; `None` when there are as many as connections can be.
+    pub(super) fn join_workers(&self) -> Option<usize> {
+        self.state.with(|state| {
+            let free = state.workers.slots().iter().position(|worker| matches!(worker, Worker::Free));
+            let place = match free {
+                Some(place) => place,
+                None => {
+                    state.workers.try_push(Worker::Free).ok()?;
+                    state.workers.slots().len() - 1
+                }
+            };
+            *state.workers.slots_mut().get_mut(place)? = Worker::Busy;
+            Some(place)
+        })
+    }
+
+    /// A worker ends. What it may have been woken for is another's.
+    pub(super) fn leave_workers(&self, worker: usize) {
+        let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
+    }
+
+    /// The next connection to establish; `None` once the pool is closed.
+    pub(super) fn poll_establish(&self, now: Instant, worker: usize, waker: &Waker) -> Poll<Option<ConnId>> {
+        let mut waker = Some(waker.clone());
+        let (polled, _before) = self.step(|state, observer| {
+            let before = state.replace_worker(worker, Worker::Busy);
+            while let Some(id) = state.pool.poll_establish() {
+                if state.occupy(id) {
+                    return (Poll::Ready(Some(id)), before);
+                }
+                let error = EstablishError { cause: Cause::Resources, overloaded: false, clear: None };
+                state.fail_establish(now, id, error, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return (Poll::Ready(None), before);
+            }
+            if let Some(waker) = waker.take() {
+                state.replace_worker(worker, Worker::Waiting(waker));
+            }
+            (Poll::Pending, before)
+        });
+        polled
+    }
+
+    /// The deadline of the operation that waits for a connection that is being established; `None` if none waits, or one without a deadline.
+    pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Instant> {
+        self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
+    }
+
+    /// News of a worker: the connection is there. Gives the socket back when it came too late.
+    pub(super) fn established(
+        &self,
+        now: Instant,
+        id: ConnId,
+        connection: Held<R>,
+        known: Established,
+    ) -> Option<Held<R>> {
+        self.forget_failure();
+        let (late, _waker, _refusal) = self.step(|state, observer| {
+            // The socket is in its place before anybody can be granted the connection.
+            let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
+            let waker = cell.waker.take();
+            cell.known = Some(known);
+            cell.socket = Some(connection);
+            match state.pool.handle_established(now, id, observer) {
+                Ok(()) => (None, waker, state.refusal.take()),
+                Err(Stale) => (state.cell(id).and_then(|cell| cell.socket.take()), waker, None),
+            }
+        });
+        late
+    }
+
+    /// What hello told when the connection was established; `None` once it is gone.
+    pub(super) fn known(&self, id: ConnId) -> Option<Established> {
+        self.state.with(|state| state.cell(id).and_then(|cell| cell.known))
+    }
+
+    /// Notes the service of a connection, in load-balanced mode.
+    pub(super) fn note_service(&self, id: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
+        self.step(|state, _| state.pool.handle_service(id, service_id))
+    }
+
+    /// Why a connection is about to be reported as not established, for those who wait for it. Other failures do not hide it
+    /// from those who have not asked yet.
+    pub(super) fn note_refusal(&self, refusal: Refusal) {
+        let _before = self.state.with(|state| state.refusal.replace(refusal));
+    }
+
+    /// The error of a check-out of this server.
+    pub(super) fn explain(&self, error: CheckOutError) -> OperationError {
+        let address = self.address();
+        let report =
+            self.state.with(|state| state.refusal.as_ref().and_then(|refusal| refusal.explain(error, address)));
+        if let Some(report) = report {
+            return OperationError::Authentication(report);
+        }
+        let failure = CheckOutFailure::new(error, address);
+        #[cfg(feature = "alloc")]
+        let failure = CheckOutFailure { reason: self.reason_of_check_out(error), ..failure };
+        OperationError::CheckOut(failure)
+    }
+
+    /// A connection could not be established, under the hub's lock. Returns a waker that must be dropped without a lock.
+    pub(super) fn fail_establish(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
+        self.change(|state, observer| {
+            let waker = state.cell(id).and_then(|cell| cell.waker.take());
+            state.fail_establish(now, id, error, observer);
+            waker
+        })
+    }
+
+    /// Where a connection comes from, for judging its errors; `None` once it is gone.
+    pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
+        self.state.with(|state| state.origin(id))
+    }
+
+    /// What the clock task waits for.
+    pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
+        let mut waker = Some(waker.clone());
+        self.step(|state, observer| {
+            while state.pool.poll_timeout().is_some_and(|at| at <= now) {
+                state.pool.handle_timeout(now, observer);
+            }
+            if state.pool.state() == PoolState::Closed {
+                return ClockState::Ended;
+            }
+            register(&mut state.clock, &mut waker);
+            let operations = state.expire(now);
+            let pool = state.pool.poll_timeout();
+            state.armed = if is_earlier(operations, pool) { operations } else { pool };
+            ClockState::Armed(state.armed)
+        })
+    }
+
+    /// Whether the pool or an operation wants the clock earlier than its task knows.
+    pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
+        let mut waker = Some(waker.clone());
+        self.state.with(|state| {
+            register(&mut state.clock, &mut waker);
+            let ServerState { pool, cells, armed, .. } = state;
+            let late = |at| is_earlier(at, *armed);
+            pool.state() == PoolState::Closed
+                || late(pool.poll_timeout())
+                || cells.slots().iter().any(|cell| late(cell.deadline))
+        })
+    }
+}
+
+impl<R: Runtime> fmt::Debug for ServerState<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerState").field("pool", &self.pool.id()).finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> fmt::Debug for Server<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("id", &self.id)
+            .field("address", &self.address())
+            .field("pool", &self.pool_snapshot())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the clock task of a server is to do.
+pub(super) enum ClockState {
+    /// Call again at this instant, or when woken.
+    Armed(Option<Instant>),
+    /// The pool is closed.
+    Ended,
+}
+
+/// Whether an operation may go on.
+pub(super) enum Watch {
+    /// Yes. Its task is woken when it is interrupted, or its time is over.
+    Going,
+    /// Yes, but nobody watches the time any more: the pool is closed, and its clock has ended.
+    WithoutClock,
+    /// No: the connection was interrupted, or is gone.
+    Interrupted,
+    /// No: its time is over.
+    TimedOut,
+}
+
+/// What a check-out has begun as.
+pub(super) enum Begun<R: Runtime> {
+    Granted(Option<Held<R>>, Lease),
+    Queued(WaiterId),
+}
+
+/// How a check-out that waited ended.
+pub(super) type Claimed<R> = Result<(Option<Held<R>>, Lease), CheckOutError>;
+
+/// Where a connection comes from.
+pub(super) struct Origin {
+    /// Its generation.
+    pub(super) generation: u64,
+    /// The generation of its pool, or of its service, now.
+    pub(super) pool_generation: u64,
+    pub(super) service_id: Option<ObjectId>,
+}
+
+/// A pool at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSnapshot {
+    /// Whether it hands out connections.
+    pub state: PoolState,
+    /// How many times it was cleared.
+    pub generation: u64,
+    /// Its connections and waiters.
+    pub counts: PoolCounts,
+}

@@ -1,0 +1,124 @@
+//! How a server comes to be: on the heap, or in the place of one that is gone.
+
+#[cfg(feature = "alloc")]
+use super::Late;
+use super::{Pool, PoolConfig, PoolId, Runtime, Server, ServerState, Tap};
+use core::fmt;
+use poolhouse_core::storage::{Full, Store};
+use poolhouse_core::{Instant, ServerId};
+
+/// A server that nobody shares yet.
+pub struct NewServer<R: Runtime> {
+    id: ServerId,
+    address: R::Text,
+    events: R::Events,
+    now: Instant,
+    pool: PoolId,
+    config: PoolConfig,
+}
+
+impl<R: Runtime> NewServer<R> {
+    /// Its pool: empty and paused.
+    fn pool(&self) -> Pool<R::Memory> {
+        Pool::new(self.now, self.pool, self.config, &mut Tap::of_server(&self.events, self.address.as_ref()))
+    }
+
+    /// The server, once its state is where its handles find it.
+    ///
+    /// - `keep`: puts the state behind a lock.
+    ///
+    /// # Errors
+    ///
+    /// What `keep` returns.
+    pub fn share(self, keep: impl FnOnce(ServerState<R>) -> Result<R::ServerLock, Full>) -> Result<Server<R>, Full> {
+        let state = keep(ServerState::of(self.pool()))?;
+        let Self { id, address, events, .. } = self;
+        Ok(Server { id, address, events, state })
+    }
+
+    /// The server in the place of one that nobody has a handle of, nor a connection in its place ([`ServerState::take_left`]).
+    ///
+    /// - `lock`: gives that place.
+    #[inline(never)]
+    pub fn settle(self, place: &mut ServerState<R>, lock: R::ServerLock) -> Server<R> {
+        place.reset(self.pool());
+        let Self { id, address, events, .. } = self;
+        Server { id, address, events, state: lock }
+    }
+}
+
+impl<R: Runtime> fmt::Debug for NewServer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewServer")
+            .field("id", &self.id)
+            .field("address", &self.address.as_ref())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<R: Runtime> Server<R> {
+    /// A server with an empty, paused pool.
+    ///
+    /// - `pool`: different for any two pools of the process.
+    pub(in super::super) fn create(
+        now: Instant,
+        id: ServerId,
+        pool: PoolId,
+        address: R::Text,
+        config: PoolConfig,
+        events: R::Events,
+    ) -> NewServer<R> {
+        NewServer { id, address, events, now, pool, config }
+    }
+}
+
+impl<R: Runtime> ServerState<R> {
+    /// The state of no server: its pool is closed. For places that are not taken.
+    #[must_use]
+    pub fn vacant() -> Self {
+        Self::of(Pool::closed())
+    }
+
+    /// A connection that is still here when nobody has a handle of the server any more, to be dropped without the lock. Afterwards the place may be another's.
+    pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
+        self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
+    }
+
+    /// What [`ServerState::of`] makes, in the place of what was: on the stack it would be large.
+    fn reset(&mut self, pool: Pool<R::Memory>) {
+        let Self { cells, waiters, workers, warmers, .. } = self;
+        while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
+        self.pool = pool;
+        (self.called, self.warming, self.closing) = (0, 0, 0);
+        (self.clock, self.armed, self.refusal, self.overdue) = (None, None, None, None);
+        self.unsettled = true;
+        #[cfg(feature = "alloc")]
+        {
+            self.late = Late::EMPTY;
+            self.failure = None;
+        }
+    }
+
+    #[inline]
+    pub(super) fn of(pool: Pool<R::Memory>) -> Self {
+        Self {
+            pool,
+            cells: Store::empty(),
+            waiters: Store::empty(),
+            workers: Store::empty(),
+            called: 0,
+            warmers: Store::empty(),
+            warming: 0,
+            clock: None,
+            armed: None,
+            refusal: None,
+            #[cfg(feature = "alloc")]
+            failure: None,
+            unsettled: true,
+            overdue: None,
+            closing: 0,
+            #[cfg(feature = "alloc")]
+            late: Late::EMPTY,
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The deployment at one instant, to be kept.
+
+use super::hub::Hub;
+use super::runtime::Runtime;
+use poolhouse_core::topology::{OwnedTopologyDescription, Topology};
+
+impl<R: Runtime> Hub<R> {
+    /// A copy of what is known of the deployment.
+    ///
+    /// Cost: O(servers) under the hub's lock; four allocations.
+    pub fn topology(&self) -> OwnedTopologyDescription {
+        let seen = self.look(|state| state.control.topology().description().to_owned());
+        seen.unwrap_or_else(|| Topology::<R::Topology>::vacant().description().to_owned())
+    }
+}

@@ -1,0 +1,74 @@
+//! Starting the tasks of servers: who waits for a server of which none runs yet.
+
+use super::hub::{Hub, State};
+use super::runtime::{Locked, Runtime};
+use super::select::Seat;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+use poolhouse_core::storage::Store;
+
+impl<R: Runtime> State<R> {
+    /// The waker of one who waits for a new server.
+    pub(super) fn take_starter(&mut self) -> Option<Waker> {
+        self.starters.slots_mut().iter_mut().find_map(Seat::take_waiting)
+    }
+}
+
+impl<R: Runtime> Hub<R> {
+    /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
+    /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
+    ///
+    /// To drop this is no harm, as another may take its place. Who waits for new servers for the client's life holds an [`Attendance`](super::Attendance).
+    pub async fn next_server(&self) -> Option<R::ServerHandle> {
+        let mut place = StarterPlace { hub: self, index: None };
+        poll_fn(|context| place.poll_next(context.waker())).await
+    }
+}
+
+/// The place of one who waits for a new server; left when that is there, or who waits is dropped.
+struct StarterPlace<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    index: Option<usize>,
+}
+
+impl<R: Runtime> StarterPlace<'_, R> {
+    fn poll_next(&mut self, waker: &Waker) -> Poll<Option<R::ServerHandle>> {
+        // Who asks has perhaps left the place of a server that is gone.
+        if self.hub.state.with(|state| state.unplaced) {
+            self.hub.step(|_, _, _| ());
+        }
+        let index = &mut self.index;
+        let mut waker = Some(waker.clone());
+        self.hub.state.with(|state| {
+            for entry in state.servers.slots_mut().iter_mut().flatten() {
+                if core::mem::take(&mut entry.fresh) {
+                    return Poll::Ready(Some(entry.server.clone()));
+                }
+            }
+            if state.closed {
+                return Poll::Ready(None);
+            }
+            let free = || state.starters.slots().iter().position(|seat| matches!(seat, Seat::Free));
+            let place = index.or_else(free).unwrap_or(state.starters.slots().len());
+            // Beyond the most servers that there can be, there is none that it could start.
+            if place == state.starters.slots().len() && state.starters.try_push(Seat::Free).is_err() {
+                return Poll::Pending;
+            }
+            *index = Some(place);
+            if let Some(seat) = state.starters.slots_mut().get_mut(place) {
+                seat.wait(&mut waker);
+            }
+            Poll::Pending
+        })
+    }
+}
+
+impl<R: Runtime> Drop for StarterPlace<'_, R> {
+    fn drop(&mut self) {
+        let Some(index) = self.index else { return };
+        let _left = self.hub.state.with(|state| {
+            let seat = state.starters.slots_mut().get_mut(index)?;
+            Some(core::mem::replace(seat, Seat::Free))
+        });
+    }
+}

@@ -1,0 +1,133 @@
+use super::*;
+use alloc::task::Wake;
+use core::sync::atomic::AtomicUsize;
+use poolhouse_core::pool::{PoolEvent, PoolId};
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn publish(subscribers: &Subscribers, number: u32) {
+    let event = PoolEvent::PoolReady { pool: PoolId::new(number.into()) };
+    if subscribers.is_active() {
+        subscribers.publish(Instant::ORIGIN, EventRef::Pool(&event));
+    }
+}
+
+fn number(notice: Option<Notice>) -> Option<Result<u64, u64>> {
+    notice.map(|notice| match notice {
+        Notice::Event { event: Event::Pool(event), .. } => Ok(event.pool().get()),
+        Notice::Event { event, .. } => panic!("not published: {event:?}"),
+        Notice::Lost { count } => Err(count),
+    })
+}
+
+/// The waker of a reader, and how often it was woken.
+fn reader() -> (Arc<Counter>, Waker) {
+    let counter = Arc::new(Counter::default());
+    (Arc::clone(&counter), Waker::from(counter))
+}
+
+#[test]
+fn events_are_read_in_order_by_everybody_who_wants_them() {
+    let subscribers = Subscribers::default();
+    assert!(!subscribers.is_active());
+    let mut all = subscribers.subscribe(8, |_| true);
+    let wanted = [1, 3];
+    let mut odd = subscribers
+        .subscribe(8, move |event| matches!(event, EventRef::Pool(event) if wanted.contains(&event.pool().get())));
+    for each in 1..=3 {
+        publish(&subscribers, each);
+    }
+    assert_eq!([1, 2, 3].map(|_| number(all.try_next())), [Some(Ok(1)), Some(Ok(2)), Some(Ok(3))]);
+    assert_eq!([1, 2].map(|_| number(odd.try_next())), [Some(Ok(1)), Some(Ok(3))]);
+    assert!(all.try_next().is_none() && odd.try_next().is_none());
+    drop(all);
+    assert!(subscribers.is_active());
+    drop(odd);
+    assert!(!subscribers.is_active());
+}
+
+#[test]
+fn reader_that_is_behind_loses_the_newest_and_is_told() {
+    let subscribers = Subscribers::default();
+    // A limit of nothing is one.
+    let mut one = subscribers.subscribe(0, |_| true);
+    let mut two = subscribers.subscribe(2, |_| true);
+    for each in 1..=4 {
+        publish(&subscribers, each);
+    }
+    assert_eq!([1, 2, 3].map(|_| number(one.try_next())), [Some(Ok(1)), Some(Err(3)), None]);
+    // Until the loss is told nothing is kept, so that events stay in order.
+    assert_eq!(number(two.try_next()), Some(Ok(1)));
+    publish(&subscribers, 5);
+    assert_eq!([1, 2, 3].map(|_| number(two.try_next())), [Some(Ok(2)), Some(Err(3)), None]);
+    publish(&subscribers, 6);
+    assert_eq!(number(two.try_next()), Some(Ok(6)));
+}
+
+/// Publishing happens under the locks of what is changed; waking does not.
+#[test]
+fn readers_are_woken_by_delivery_and_not_by_publishing() {
+    let subscribers = Subscribers::default();
+    let mut some = subscribers.subscribe(8, |_| true);
+    let mut none = subscribers.subscribe(8, |_| false);
+    let (woken, waker) = reader();
+    let (idle, other) = reader();
+    assert!(some.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    assert!(none.poll_next(&mut Context::from_waker(&other)).is_pending());
+    publish(&subscribers, 1);
+    publish(&subscribers, 2);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 0);
+    subscribers.deliver();
+    subscribers.deliver();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 1);
+    assert_eq!(idle.0.load(Ordering::Relaxed), 0);
+    assert!(some.poll_next(&mut Context::from_waker(&waker)).is_ready());
+    assert!(some.poll_next(&mut Context::from_waker(&waker)).is_ready());
+    assert!(some.poll_next(&mut Context::from_waker(&waker)).is_pending());
+    publish(&subscribers, 3);
+    subscribers.deliver();
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn subscription_ends_after_its_last_event_when_the_client_closes_or_is_gone() {
+    for drops in [false, true] {
+        let subscribers = Subscribers::default();
+        let mut subscription = subscribers.subscribe(8, |_| true);
+        let (woken, waker) = reader();
+        let mut context = Context::from_waker(&waker);
+        assert!(subscription.poll_next(&mut context).is_pending());
+        publish(&subscribers, 1);
+        if drops {
+            drop(subscribers);
+        } else {
+            subscribers.close();
+            publish(&subscribers, 2);
+            let mut late = subscribers.subscribe(8, |_| true);
+            assert!(matches!(late.poll_next(&mut context), Poll::Ready(None)));
+            assert!(!subscribers.is_active());
+        }
+        assert!(woken.0.load(Ordering::Relaxed) > 0);
+        assert!(matches!(subscription.poll_next(&mut context), Poll::Ready(Some(_))));
+        assert!(matches!(subscription.poll_next(&mut context), Poll::Ready(None)));
+        assert!(matches!(subscription.poll_next(&mut context), Poll::Ready(None)));
+    }
+}
+
+#[test]
+fn subscription_is_shown_by_how_far_behind_it_is() {
+    let subscribers = Subscribers::default();
+    let subscription = subscribers.subscribe(2, |_| true);
+    for each in 1..=5 {
+        publish(&subscribers, each);
+    }
+    let shown = alloc::format!("{subscription:?}");
+    assert!(shown.contains("Queue { len: 2, lost: 3, .. }") && !shown.contains("PoolReady"), "{shown}");
+}

@@ -1,0 +1,455 @@
+//! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
+
+use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
+#[cfg(feature = "alloc")]
+use super::drain::LateReplies;
+use super::failure::{Finding, NotEstablished};
+use super::hub::Hub;
+use super::login::Speaker;
+use super::runtime::{ConnectError, Runtime};
+use super::server::{ClockState, is_earlier};
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::task::Poll;
+use core::time::Duration;
+use poolhouse_core::monitor::{Line, LineId, MonitorAction};
+use poolhouse_core::observe::{EventContext, Within};
+use poolhouse_core::pool::{ConnId, PoolOptions, ServiceError};
+use poolhouse_core::storage::Full;
+use poolhouse_core::topology::TopologyType;
+use poolhouse_core::{Cause, HostAddress, Instant, Reason, ServerId};
+use poolhouse_wire::Phase;
+use poolhouse_wire::handshake::{Established, Handshake, HandshakeError};
+use poolhouse_wire::hello::{HandshakeHello, HelloKind, HelloReply, encode_hello};
+
+/// One of the tasks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ServerTask {
+    /// The monitor's check loop.
+    Check,
+    /// The monitor's measurements of round-trip time.
+    Rtt,
+    /// The pool's deadlines and background work, and replies that come late.
+    Clock,
+    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
+    Worker,
+}
+
+/// The largest number of workers of a server.
+const WORKERS_MAX: u32 = 128;
+
+/// How many workers have something to do at once.
+pub(super) fn workers_of(options: &PoolOptions) -> u32 {
+    let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
+    options.max_connecting.min(conns_max).min(WORKERS_MAX)
+}
+
+impl<R: Runtime> Hub<R> {
+    /// Runs one task of a server until the server leaves the topology or the client is closed. Dropping it before closes the client, also if it is one
+    /// of several workers: see [`Attendance`](super::Attendance).
+    ///
+    /// Its future is as large as that of the largest task. A host that runs a fixed number calls those below.
+    pub fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), move |hub| hub.work(server, task))
+    }
+
+    /// [`ServerTask::Check`].
+    pub fn run_check(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Check))
+    }
+
+    /// [`ServerTask::Rtt`].
+    pub fn run_rtt(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Rtt))
+    }
+
+    /// [`ServerTask::Clock`]: calls the pool when it wants to be called.
+    pub fn run_pool_clock(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_pool_clock(server))
+    }
+
+    /// [`ServerTask::Worker`]: establishes connections, one after the other.
+    pub fn run_worker(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
+        Self::attend(self, Some(server.id()), |hub| hub.keep_establishing(server))
+    }
+
+    /// [`Hub::run_server_task`] once it is attended.
+    #[doc(hidden)]
+    pub async fn work(&self, server: &R::ServerHandle, task: ServerTask) {
+        match task {
+            ServerTask::Check => self.keep_line(server, Line::Check).await,
+            ServerTask::Rtt => self.keep_line(server, Line::Rtt).await,
+            ServerTask::Clock => self.keep_pool_clock(server).await,
+            ServerTask::Worker => self.keep_establishing(server).await,
+        }
+    }
+
+    /// Does what the monitor asks of one of its connections.
+    async fn keep_line(&self, server: &R::ServerHandle, line: Line) {
+        let mut connection = None;
+        let mut asked = None;
+        loop {
+            let action = match asked.take() {
+                Some(action) => action,
+                None => match poll_fn(|context| self.poll_line(server.id(), line, context.waker())).await {
+                    Some(action) => action,
+                    None => return,
+                },
+            };
+            let mut waited = false;
+            let mut performing = Performing { hub: self, server: server.id(), line: line_of(action) };
+            let outcome = {
+                let mut work = pin!(self.perform(server, action, &mut connection));
+                poll_fn(|context| {
+                    if work.as_mut().poll(context).is_ready() {
+                        return Poll::Ready(Interrupted::No);
+                    }
+                    waited = true;
+                    // What is asked for meanwhile is to hang up: the work in flight is pointless.
+                    self.poll_line(server.id(), line, context.waker()).map(|asked| match asked {
+                        Some(action) => Interrupted::By(action),
+                        None => Interrupted::Ended,
+                    })
+                })
+                .await
+            };
+            performing.line = None;
+            match outcome {
+                // A server whose replies are always there must not keep the thread for itself.
+                Interrupted::No if !waited => yield_now().await,
+                Interrupted::No => {}
+                Interrupted::By(next) => {
+                    #[cfg(feature = "alloc")]
+                    self.note_late_check(server, action);
+                    connection = None;
+                    asked = Some(next);
+                }
+                Interrupted::Ended => return,
+            }
+        }
+    }
+
+    async fn perform(&self, server: &R::ServerHandle, action: MonitorAction, connection: &mut Option<Connection<R>>) {
+        let id = server.id();
+        match action {
+            MonitorAction::Hangup(_) => *connection = None,
+            MonitorAction::Dial(line) => {
+                *connection = None;
+                // Its time is kept by the monitor itself.
+                match self.dial(server.address(), None).await {
+                    Ok(fresh) => {
+                        *connection = Some(fresh);
+                        // News of a connection that was given up meanwhile: a Hangup follows.
+                        let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
+                    }
+                    Err(error) => self.check_failed(server, line, error),
+                }
+            }
+            MonitorAction::SendHello { line, hello } => match connection {
+                Some(connected) => {
+                    let first = HandshakeHello::new(&self.config().metadata);
+                    let sent = connected.send(|sink, id, _| Ok(encode_hello(sink, id, hello, &first)?.1)).await;
+                    let answered = match sent {
+                        Ok(()) => self.receive_hello(connected, server, line).await,
+                        Err(error) => Err(error),
+                    };
+                    let is_first = matches!(hello, HelloKind::Handshake { .. });
+                    self.note_failure(server, line, answered, is_first.then_some(&*connected));
+                }
+                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
+            },
+            MonitorAction::ReadNext { line } => match connection {
+                Some(connected) => {
+                    let answered = self.receive_hello(connected, server, line).await;
+                    self.note_failure(server, line, answered, None);
+                }
+                None => self.line_failed(id, line, Cause::Network, &Reason::NONE),
+            },
+        }
+    }
+
+    async fn receive_hello(
+        &self,
+        connection: &mut Connection<R>,
+        server: &R::ServerHandle,
+        line: LineId,
+    ) -> Result<(), ExchangeError> {
+        let matched = connection.receive().await?;
+        let body = connection.reply()?;
+        let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
+        let id = server.id();
+        // Late news changes nothing.
+        let _ = self.line_news(|control, now, tap| {
+            let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
+            control.handle_reply(now, id, line, &hello, matched, &mut tap)
+        });
+        #[cfg(feature = "alloc")]
+        if hello.ok && line.line() == Line::Check {
+            self.note_reply(server, &hello);
+        }
+        // The next hello may be a whole heartbeat away.
+        connection.rest_at_start_size();
+        Ok(())
+    }
+
+    /// - `first`: the connection, if it has never had a reply.
+    fn note_failure(
+        &self,
+        server: &R::ServerHandle,
+        line: LineId,
+        answered: Result<(), ExchangeError>,
+        first: Option<&Connection<R>>,
+    ) {
+        let Err(error) = answered else { return };
+        let cause = error.cause().unwrap_or(Cause::Resources);
+        let failure = ConnectError::new(cause, error.into_reason());
+        #[cfg(feature = "alloc")]
+        let failure = match first {
+            Some(connection) => connection.hinted(failure, self.runtime().is_encrypted(connection.stream())),
+            None => failure,
+        };
+        #[cfg(not(feature = "alloc"))]
+        let _ = first;
+        self.check_failed(server, line, failure);
+    }
+
+    /// A monitor's connection has failed. That of its checks is why the server cannot be reached.
+    fn check_failed(&self, server: &R::ServerHandle, line: LineId, error: ConnectError) {
+        if line.line() == Line::Check {
+            server.note_failure(error.clone());
+        }
+        self.line_failed(server.id(), line, error.cause, &error.reason);
+    }
+
+    fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
+        // Late news changes nothing.
+        let _ = self.line_news(|control, now, tap| {
+            let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
+            control.handle_failed(now, server, line, cause, &mut tap)
+        });
+    }
+
+    /// Connects, and gives the socket its buffers.
+    async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, ConnectError> {
+        let address = HostAddress::parse(address).ok_or(Cause::Dns)?;
+        let stream = self.runtime().connect(&address, deadline).await?;
+        let (input, output) = self.runtime().buffers(&stream).map_err(|Full| Cause::Resources)?;
+        Ok(Connection::new(stream, input, output))
+    }
+
+    async fn keep_pool_clock(&self, server: &R::ServerHandle) {
+        #[cfg(feature = "alloc")]
+        let mut late = LateReplies::attend(self, server);
+        loop {
+            let state = poll_fn(|context| Poll::Ready(server.poll_clock(self.now(), context.waker()))).await;
+            let ClockState::Armed(at) = state else { return };
+            #[cfg(feature = "alloc")]
+            let at = late.earliest(at);
+            let mut expiry = pin!(self.sleep_until(at));
+            poll_fn(|context| {
+                let due = server.clock_is_late(context.waker());
+                #[cfg(feature = "alloc")]
+                let due = late.poll(context, at) || due;
+                if due { Poll::Ready(()) } else { expiry.as_mut().poll(context) }
+            })
+            .await;
+        }
+    }
+
+    pub(super) async fn keep_establishing(&self, server: &R::ServerHandle) {
+        // There is nothing to do for more workers than connections.
+        let Some(index) = server.join_workers() else { return };
+        let place = WorkerPlace::<R> { server, index };
+        while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
+        {
+            let mut establishing = Establishing { hub: self, server, conn: Some(conn) };
+            let deadline = self.time_limit(self.config().connect_timeout);
+            let established = self.establish_by(server, conn, deadline).await;
+            match established {
+                Some(Ok((connection, known))) => drop(server.established(self.now(), conn, hold(connection), known)),
+                Some(Err(error)) => self.report_establish_failed(server, conn, &error),
+                // The pool gave it up: nothing is reported.
+                None => {}
+            }
+            establishing.conn = None;
+        }
+    }
+
+    /// When something that begins now has taken too long.
+    fn time_limit(&self, limit: Option<Duration>) -> Option<Instant> {
+        limit.map(|limit| self.now().saturating_add(limit))
+    }
+
+    /// Establishes a connection unless its deadline passes, a command takes too long, or the pool gives it up (`None`).
+    async fn establish_by(
+        &self,
+        server: &R::ServerHandle,
+        conn: ConnId,
+        deadline: Option<Instant>,
+    ) -> Option<Result<(Connection<R>, Established), HandshakeError>> {
+        let dialed = {
+            let dial = pin!(self.dial(server.address(), deadline));
+            self.within(server, conn, deadline, dial).await?
+        };
+        let mut connection = match dialed {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) => return Some(Err(self.not_dialed(server, error))),
+            Err(cause) => {
+                let reason = Finding::TimedOut(Phase::Connect).into();
+                return Some(Err(self.not_dialed(server, ConnectError::new(cause, reason))));
+            }
+        };
+        let mut hello = HandshakeHello::new(&self.config().metadata);
+        hello.compressors = self.config().compressors.available();
+        connection.offer_compression(hello.compressors, self.config().zlib_compression_level);
+        hello.load_balanced = self.config().pool.options().load_balanced;
+        let load_balanced = hello.load_balanced;
+        let mut told = |reply: &HelloReply<'_>| {
+            if !load_balanced {
+                self.report_hello(server, conn, reply);
+                return Ok(());
+            }
+            let service_id = reply.service_id.ok_or(Cause::MissingServiceId)?;
+            match server.note_service(conn, service_id) {
+                Ok(_) | Err(ServiceError::Stale | ServiceError::WrongMode) => Ok(()),
+                Err(_) => Err(Cause::Resources),
+            }
+        };
+        let mut speaker = Speaker::default();
+        if let Err(error) = self.bring_speaker(connection.stream(), &mut speaker) {
+            return Some(Err(self.note_refusal(server, &connection, &speaker, error.into())));
+        }
+        if let Some(login) = &self.config().login {
+            connection.expect_secrets(login.secret_bytes());
+        }
+        // Only the one server of a direct connection may be an arbiter.
+        let is_direct = self.topology_type() == TopologyType::Single;
+        let mut handshake = Handshake::with_authenticator(hello, &mut speaker).with_arbiters_exempt(is_direct);
+        let mut next = Shaken::Command;
+        let failed = loop {
+            let shaken = match next {
+                Shaken::Established(known) => {
+                    self.keep_keys(handshake.authenticator());
+                    connection.rest_at_start_size();
+                    return Some(Ok((connection, known)));
+                }
+                Shaken::Command => {
+                    // A command of the handshake has the time that the client's options give it (CMAP-60), or that of the operation that waits for the
+                    // connection, if that is longer (CMAP-28). A shorter one ends the operation, but not the connection: the next operation can use it,
+                    // and the server is not to blame.
+                    let limit = self.time_limit(self.config().command_timeout);
+                    let limit_of = |waiter: Option<Instant>| {
+                        let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
+                        if is_earlier(limit, deadline) { limit } else { deadline }
+                    };
+                    let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
+                    let mut passed = Some(Instant::ORIGIN);
+                    loop {
+                        // Another operation may wait for the connection by now, and have more time.
+                        let at = limit_of(server.waiter_deadline(self.now(), conn));
+                        if !is_earlier(passed, at) {
+                            break Err(Cause::NetworkTimeout);
+                        }
+                        if let Ok(shaken) = self.within(server, conn, at, command.as_mut()).await? {
+                            break Ok(shaken);
+                        }
+                        passed = at;
+                    }
+                }
+                Shaken::Work => {
+                    let work = pin!(connection.work(&mut handshake, |speaker| self.spare_work(speaker)));
+                    self.within(server, conn, deadline, work).await?
+                }
+            };
+            next = match shaken {
+                Ok(Ok(next)) => next,
+                Ok(Err(failed)) => break failed,
+                Err(cause) => break NotEstablished::timed_out(handshake.failed(cause)),
+            };
+        };
+        Some(Err(self.note_refusal(server, &connection, handshake.authenticator(), failed)))
+    }
+
+    /// Does some work of establishing, which is pinned where it is, as moving it would make this future twice as large: `None` when the pool gives the connection up, an error at the deadline.
+    async fn within<T>(
+        &self,
+        server: &R::ServerHandle,
+        conn: ConnId,
+        deadline: Option<Instant>,
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> Option<Result<T, Cause>> {
+        let mut expiry = pin!(self.sleep_until(deadline));
+        poll_fn(|context| {
+            if let Poll::Ready(result) = work.as_mut().poll(context) {
+                return Poll::Ready(Some(Ok(result)));
+            }
+            if server.poll_interrupted(conn, context.waker()).is_ready() {
+                return Poll::Ready(None);
+            }
+            expiry.as_mut().poll(context).map(|()| Some(Err(Cause::NetworkTimeout)))
+        })
+        .await
+    }
+}
+
+/// The place of a worker among those of its server; left when its task ends, is dropped or panics.
+struct WorkerPlace<'s, R: Runtime> {
+    server: &'s R::ServerHandle,
+    index: usize,
+}
+
+impl<R: Runtime> Drop for WorkerPlace<'_, R> {
+    fn drop(&mut self) {
+        let _ = R::contain(|| self.server.leave_workers(self.index));
+    }
+}
+
+/// A connection that is being established. The pool hears of its end also when the worker is dropped or panics.
+struct Establishing<'s, R: Runtime> {
+    hub: &'s Hub<R>,
+    server: &'s R::ServerHandle,
+    /// `None` once the worker sees to it.
+    conn: Option<ConnId>,
+}
+
+impl<R: Runtime> Drop for Establishing<'_, R> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn {
+            let error = HandshakeError::new(Phase::Connect, Cause::Cancelled);
+            let _ = R::contain(|| self.hub.report_establish_failed(self.server, conn, &error));
+        }
+    }
+}
+
+/// The connection of which news is wanted after this.
+const fn line_of(action: MonitorAction) -> Option<LineId> {
+    match action {
+        MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
+            Some(line)
+        }
+        MonitorAction::Hangup(_) => None,
+    }
+}
+
+/// Work on a monitor's connection. The monitor hears that it failed also when the task is dropped or panics.
+struct Performing<'h, R: Runtime> {
+    hub: &'h Hub<R>,
+    server: ServerId,
+    /// `None` when there is nothing to tell, or no more.
+    line: Option<LineId>,
+}
+
+impl<R: Runtime> Drop for Performing<'_, R> {
+    fn drop(&mut self) {
+        if let Some(line) = self.line {
+            let _ = R::contain(|| self.hub.line_failed(self.server, line, Cause::Cancelled, &Reason::NONE));
+        }
+    }
+}
+
+/// Whether work on a line was cut short.
+enum Interrupted {
+    No,
+    By(MonitorAction),
+    Ended,
+}

@@ -1,0 +1,182 @@
+//! Tasks that are dropped before their end: nobody waits for what they would have done.
+
+use super::workers::guard;
+use super::*;
+use poolhouse_core::pool::PoolState;
+
+/// Every task that a client has, of this server and of itself.
+fn tasks<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>) -> Vec<(String, Boxed<'a, ()>)> {
+    let of_server = [ServerTask::Check, ServerTask::Rtt, ServerTask::Clock, ServerTask::Worker];
+    let mut tasks: Vec<(String, Boxed<'a, ()>)> = of_server
+        .map(|task| (alloc::format!("{task:?}"), Box::pin(hub.run_server_task(server, task)) as Boxed<'a, ()>))
+        .into_iter()
+        .chain([("run_check".into(), Box::pin(hub.run_check(server)) as Boxed<'a, ()>)])
+        .chain([("run_rtt".into(), Box::pin(hub.run_rtt(server)) as Boxed<'a, ()>)])
+        .chain([("run_pool_clock".into(), Box::pin(hub.run_pool_clock(server)) as Boxed<'a, ()>)])
+        .chain([("run_worker".into(), Box::pin(hub.run_worker(server)) as Boxed<'a, ()>)])
+        .collect();
+    tasks.push(("run_clock".into(), Box::pin(hub.run_clock())));
+    tasks
+}
+
+/// A task by its place in [`tasks`], alone. The others have not begun, and do not end either.
+fn task<'a>(hub: &'a Hub<Bench>, server: &'a Arc<Server<Bench>>, place: usize) -> (String, Boxed<'a, ()>) {
+    let mut tasks = tasks(hub, server);
+    let task = tasks.swap_remove(place);
+    core::mem::forget(tasks);
+    task
+}
+
+const TASKS: usize = 9;
+
+fn of<T>(result: Poll<Result<T, OperationError>>) -> OperationError {
+    match result {
+        Poll::Ready(Err(error)) => error,
+        Poll::Ready(Ok(_)) => panic!("a success"),
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// Those who wait for a connection, and those who come later.
+#[test]
+fn any_task_that_is_dropped_ends_all_waiting_with_a_reason_and_the_client_with_it() {
+    for (place, polled) in (0..TASKS).flat_map(|place| [(place, 0), (place, 2)]) {
+        let (_, hub, server) = open();
+        let in_use = guard(&hub, &server);
+        let (name, mut dropped) = task(&hub, &server, place);
+        for _ in 0..polled {
+            assert!(poll(&mut dropped).is_pending(), "{name}");
+        }
+        let mut queued = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        assert!(poll(&mut queued).is_pending());
+        drop(dropped);
+        assert_eq!(of(poll(&mut queued)), OperationError::Abandoned, "{name}, polled {polled} times");
+        assert!(hub.is_closed());
+        assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
+        let later = of(poll(&mut Box::pin(hub.check_out_of(Arc::clone(&server), None, None))));
+        assert_eq!(later, OperationError::Abandoned);
+        assert!(!later.is_retryable() && !later.is_transient());
+        // Who has a connection goes on, and it is closed when it is returned.
+        let mut in_use = in_use;
+        done(in_use.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
+        assert_eq!(counts(&server).in_use, 1);
+        drop(in_use);
+        assert_eq!(counts(&server), PoolCounts::default());
+        assert_eq!(server.pool_snapshot().state, PoolState::Closed);
+        hub.state.with(|state| state.control.assert_invariants());
+        // The other tasks end by themselves, the starters with them.
+        assert!(done(hub.next_server()).is_none());
+        for place in 0..TASKS {
+            let (name, mut other) = task(&hub, &server, place);
+            // One that hangs up first yields once.
+            assert!(poll(&mut other).is_ready() || poll(&mut other).is_ready(), "{name}");
+        }
+        assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
+    }
+}
+
+/// A selection that waits as no server is known, and a warm-up behind it.
+#[test]
+fn whoever_waits_for_a_server_hears_that_no_monitor_looks_for_one() {
+    let (_, hub, server) = open();
+    let mut check = Box::pin(hub.run_check(&server));
+    let mut selecting = Box::pin(hub.check_out(&Wanted::WRITE, None));
+    let mut warming = Box::pin(hub.warm_up(&Wanted::WRITE, Some(1), None));
+    assert!(poll(&mut selecting).is_pending() && poll(&mut warming).is_pending());
+    let dial = hub.state.with(|state| state.control.owes_line(server.id(), poolhouse_core::monitor::Line::Check));
+    assert!(dial, "a check is due");
+    drop(core::mem::replace(&mut check, Box::pin(hub.run_check(&server))));
+    assert_eq!(of(poll(&mut selecting)), OperationError::Abandoned);
+    assert_eq!(of(poll(&mut warming)), OperationError::Abandoned);
+}
+
+/// What the monitor was told to do is not left open, whatever it was.
+#[test]
+fn line_that_is_dropped_at_any_poll_leaves_a_monitor_that_is_whole() {
+    for (dial, mute, polls) in
+        [(Dial::Hangs, false, 1), (Dial::Stands, true, 1), (Dial::Stands, false, 1), (Dial::Stands, false, 5)]
+    {
+        let (bench, hub, server) = open();
+        bench.dial(dial);
+        bench.mute(mute);
+        let mut check = Box::pin(hub.run_check(&server));
+        for _ in 0..polls {
+            assert!(poll(&mut check).is_pending());
+        }
+        drop(check);
+        hub.state.with(|state| {
+            state.control.assert_invariants();
+            assert!(state.control.is_ended(server.id()));
+            assert_eq!(state.control.poll_timeout(), None, "nothing is due any more");
+        });
+    }
+}
+
+/// Whoever waits for a connection that the worker was establishing is told of the worker, and not of the connection.
+#[test]
+fn worker_that_is_dropped_in_mid_handshake_is_what_the_operation_hears_of() {
+    for dial in [Dial::Hangs, Dial::Stands] {
+        let (bench, hub, server) = open();
+        bench.dial(dial);
+        bench.mute(true);
+        let mut work = Box::pin(hub.run_worker(&server));
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        let mut warming = Box::pin(hub.warm_up_server(&server, Some(1), None));
+        assert!(poll(&mut waiting).is_pending() && poll(&mut warming).is_pending() && poll(&mut work).is_pending());
+        assert_eq!(counts(&server).pending, 1);
+        drop(work);
+        assert_eq!(of(poll(&mut waiting)), OperationError::Abandoned, "{dial:?}");
+        assert_eq!(of(poll(&mut warming)), OperationError::Abandoned, "{dial:?}");
+        assert_eq!(of(poll(&mut Box::pin(hub.warm_up_server(&server, Some(1), None)))), OperationError::Abandoned);
+        assert_eq!(counts(&server), PoolCounts::default());
+    }
+}
+
+/// The simple rule: one of several is missed, too.
+#[test]
+fn one_worker_of_two_that_is_dropped_counts_and_one_too_many_does_not() {
+    let house = wide::House::open(PoolOptions { max_connecting: 2, ..PoolOptions::DEFAULT }, None);
+    let (hub, server) = (house.hub, Arc::clone(&house.server));
+    let (mut one, mut other) = (Box::pin(hub.run_worker(&server)), Box::pin(hub.run_worker(&server)));
+    assert!(poll(&mut one).is_pending() && poll(&mut other).is_pending());
+    drop(other);
+    assert!(hub.is_closed());
+    // Here one connection is all that there can be.
+    let (_, hub, server) = open();
+    let mut one = Box::pin(hub.run_worker(&server));
+    assert!(poll(&mut one).is_pending());
+    done(hub.run_worker(&server));
+    assert!(!hub.is_closed(), "there was nothing to do for it");
+}
+
+#[test]
+fn tasks_of_a_server_that_is_gone_and_of_a_closed_client_are_not_missed() {
+    let bench = Bench::new();
+    let topology = TopologyOptions { seeds: &["a", "b"], ..Default::default() };
+    let hub = hub_for(bench, topology, |_| ());
+    let gone = done(hub.next_server()).expect("the first");
+    let kept = done(hub.next_server()).expect("the second");
+    let held: Vec<_> = (0..TASKS - 1).map(|place| task(&hub, &gone, place).1).collect();
+    hub.change_seeds([kept.address()].into_iter()).expect("there is room");
+    drop(held);
+    assert!(!hub.is_closed());
+    let held: Vec<_> = (0..TASKS).map(|place| task(&hub, &kept, place).1).collect();
+    hub.close();
+    drop(held);
+    assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Closed);
+}
+
+/// The host's own: what starts tasks, and tasks that are still to be made.
+#[test]
+fn attendance_of_a_host_counts_until_it_has_ended_and_a_wait_for_servers_alone_does_not() {
+    let (_, hub, _server) = open();
+    let mut next = Box::pin(hub.next_server());
+    assert!(poll(&mut next).is_pending());
+    drop(next);
+    assert!(!hub.is_closed(), "another may wait in its place");
+    Attendance::new(Arc::clone(&hub), None).end();
+    assert!(!hub.is_closed());
+    drop(Attendance::new(Arc::clone(&hub), None));
+    assert!(hub.is_closed());
+    assert_eq!(of(poll(&mut Box::pin(hub.check_out(&Wanted::WRITE, None)))), OperationError::Abandoned);
+}

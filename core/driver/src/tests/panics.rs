@@ -1,0 +1,301 @@
+//! Panics of what is not the shell's: one costs one attempt.
+
+use super::workers::guard;
+use super::*;
+use alloc::task::Wake;
+use poolhouse_core::monitor::MonitorEvent;
+
+const REST: Duration = Duration::from_millis(500);
+
+fn establish_failed() -> OperationError {
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Cancelled, overloaded: false };
+    OperationError::check_out_of("a:27017", failed)
+}
+
+fn pass(bench: &Bench, time: Duration) {
+    bench.advance_to(bench.now().saturating_add(time));
+}
+
+/// The operation that waits for it fails, and no other.
+#[test]
+fn worker_whose_runtime_panics_fails_one_connection_and_goes_on_after_a_rest() {
+    for part in [Part::Connect, Part::Buffers, Part::Read, Part::Sleep] {
+        let (bench, hub, server) = open_as(|config| config.connect_timeout = Some(Duration::from_secs(5)));
+        // A timer is begun when the peer keeps it waiting.
+        bench.mute(part == Part::Sleep);
+        let mut work = Box::pin(hub.run_worker(&server));
+        assert!(poll(&mut work).is_pending());
+        bench.break_down(part, 1);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        assert!(poll(&mut waiting).is_pending());
+        assert!(poll(&mut work).is_pending(), "{part:?}: it goes on");
+        let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("{part:?}: it has failed") };
+        assert_eq!(error, establish_failed(), "{part:?}");
+        assert_eq!(counts(&server), PoolCounts::default());
+        bench.mute(false);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+        assert!(poll(&mut waiting).is_pending());
+        pass(&bench, REST - Duration::from_nanos(1));
+        assert!(poll(&mut work).is_pending());
+        assert!(poll(&mut waiting).is_pending(), "{part:?}: it rests");
+        pass(&bench, Duration::from_nanos(1));
+        assert!(poll(&mut work).is_pending());
+        let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("{part:?}: established") };
+        drop(guard);
+        assert!(!hub.is_closed());
+    }
+}
+
+/// The heartbeats that have ended since the last look: whether each succeeded.
+fn heartbeats(events: &mut Subscription) -> Vec<bool> {
+    let mut ended = Vec::new();
+    while let Some(notice) = events.try_next() {
+        match notice {
+            Notice::Event { event: Event::Heartbeat(MonitorEvent::HeartbeatSucceeded { .. }), .. } => ended.push(true),
+            Notice::Event { event: Event::Heartbeat(MonitorEvent::HeartbeatFailed { cause, .. }), .. } => {
+                assert_eq!(cause, Cause::Cancelled);
+                ended.push(false);
+            }
+            Notice::Event { .. } | Notice::Lost { .. } => {}
+        }
+    }
+    ended
+}
+
+/// MON-53: a check that panicked has failed, and the next one comes when somebody wants it.
+#[test]
+fn check_whose_runtime_panics_has_failed_and_the_next_one_comes() {
+    for part in [Part::Connect, Part::Buffers, Part::Read] {
+        let (bench, hub, server) = open();
+        let mut events = hub.events().subscribe(64, |event| matches!(event, EventRef::Heartbeat(_)));
+        let (mut check, mut clock) = (Box::pin(hub.run_check(&server)), Box::pin(hub.run_clock()));
+        bench.break_down(part, 1);
+        let mut waiting = Box::pin(hub.select_server(&Wanted::WRITE, None));
+        for _ in 0..4 {
+            assert!(poll(&mut check).is_pending(), "{part:?}: it goes on");
+        }
+        assert_eq!(heartbeats(&mut events), [false], "{part:?}");
+        hub.state.with(|state| state.control.assert_invariants());
+        for _ in 0..4 {
+            assert!(poll(&mut waiting).is_pending(), "{part:?}: no server is known yet");
+            assert!(poll(&mut clock).is_pending() && poll(&mut check).is_pending());
+        }
+        pass(&bench, REST);
+        for _ in 0..4 {
+            assert!(poll(&mut clock).is_pending() && poll(&mut check).is_pending());
+        }
+        assert_eq!(heartbeats(&mut events), [true], "{part:?}");
+        assert!(matches!(poll(&mut waiting), Poll::Ready(Ok(_))), "{part:?}");
+        drop(waiting);
+    }
+}
+
+#[test]
+fn clocks_whose_timer_panics_go_on_after_a_rest() {
+    let (bench, hub, server) = open();
+    let tasks: [Boxed<'_, ()>; 2] = [Box::pin(hub.run_clock()), Box::pin(hub.run_pool_clock(&server))];
+    let mut tasks = Vec::from(tasks);
+    let held = guard(&hub, &server);
+    for task in &mut tasks {
+        bench.break_down(Part::Sleep, 1);
+        let deadline = bench.now().saturating_add(2 * REST);
+        let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(deadline), None));
+        assert!(poll(&mut waiting).is_pending());
+        assert!(poll(task).is_pending());
+        pass(&bench, REST);
+        assert!(poll(task).is_pending());
+    }
+    // The pool's keeps the time of those who wait again.
+    pass(&bench, REST);
+    let deadline = bench.now().saturating_add(REST);
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(deadline), None));
+    assert!(poll(&mut waiting).is_pending() && poll(&mut tasks[1]).is_pending());
+    pass(&bench, REST);
+    assert!(poll(&mut tasks[1]).is_pending());
+    let timeout = OperationError::check_out_of("a:27017", CheckOutError::WaitQueueTimeout { usage: None });
+    let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("its time is over") };
+    assert_eq!(error, timeout);
+    assert!(!hub.is_closed());
+    drop(held);
+}
+
+/// Nothing can be done any more where time itself is out of order.
+#[test]
+fn work_whose_rest_panics_again_and_again_is_given_up_and_the_client_with_it() {
+    let (bench, hub, server) = open();
+    let mut clock = Box::pin(hub.run_pool_clock(&server));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
+    assert!(poll(&mut waiting).is_pending());
+    bench.break_down(Part::Sleep, 8);
+    assert!(poll(&mut clock).is_pending(), "at last it rests");
+    assert!(poll(&mut waiting).is_pending());
+    drop(clock);
+    let (bench, hub, server) = open();
+    let mut clock = Box::pin(hub.run_pool_clock(&server));
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), Some(after(&bench, REST)), None));
+    assert!(poll(&mut waiting).is_pending());
+    bench.break_down(Part::Sleep, 9);
+    assert_eq!(poll(&mut clock), Poll::Ready(()), "without a panic of its own");
+    let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has failed") };
+    assert_eq!(error, OperationError::Abandoned);
+}
+
+fn after(bench: &Bench, time: Duration) -> Instant {
+    bench.now().saturating_add(time)
+}
+
+/// Where nothing is caught, the task is its executor's, which drops it.
+#[test]
+fn work_that_panics_uncaught_ends_the_client_when_it_is_dropped() {
+    let house = wide::House::open(PoolOptions::DEFAULT, None);
+    house.bench.dial(Dial::Panics);
+    let mut work = Box::pin(house.hub.run_worker(&house.server));
+    let mut waiting = house.check_out(None);
+    assert!(poll(&mut waiting).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut work))).is_err());
+    drop(work);
+    assert!(house.hub.is_closed());
+    assert!(matches!(poll(&mut waiting), Poll::Ready(Err(_))));
+}
+
+struct Alarm;
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        panic!("as the test wants it");
+    }
+}
+
+/// What a step gives to its caller is not lost for the waker of another.
+#[test]
+fn waker_that_panics_costs_nobody_else_a_connection() {
+    let (_, hub, server) = open();
+    let held = guard(&hub, &server);
+    let mut alarmed = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let waker = Waker::from(Arc::new(Alarm));
+    assert!(alarmed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut behind = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    assert!(poll(&mut behind).is_pending());
+    // It is granted the connection, and woken.
+    drop(held);
+    drop(alarmed);
+    let Poll::Ready(Ok(guard)) = poll(&mut behind) else { panic!("it has the connection") };
+    assert_eq!(counts(&server), PoolCounts { in_use: 1, ..PoolCounts::default() });
+    drop(guard);
+    assert_eq!(counts(&server), PoolCounts { available: 1, ..PoolCounts::default() });
+}
+
+/// What was to be sent was never sent: the connection is as good as before.
+#[test]
+fn command_whose_body_panics_leaves_a_connection_that_is_kept() {
+    let (_, hub, server) = open();
+    let mut held = guard(&hub, &server);
+    let mut command = Box::pin(held.run_command("db", |_| panic!("as the test wants it")));
+    assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut command).is_ready())).is_err());
+    drop(command);
+    drop(held);
+    assert_eq!(counts(&server), PoolCounts { available: 1, ..PoolCounts::default() });
+    let mut again = guard(&hub, &server);
+    done(again.run_command("db", |body| body.int32("ping", 1).map(drop))).expect("its reply");
+}
+
+/// A guard that is dropped by a panic is returned as by any other drop.
+#[test]
+fn guard_that_is_dropped_by_a_panic_is_returned() {
+    for outstanding in [false, true] {
+        let (bench, hub, server) = open_as(|config| config.late_reply = Duration::ZERO);
+        let mut held = guard(&hub, &server);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            if outstanding {
+                bench.mute(true);
+                let mut command = Box::pin(held.run_command("db", |body| body.int32("ping", 1).map(drop)));
+                assert!(matches!(poll(&mut command), Poll::Pending));
+            }
+            let _held = held;
+            panic!("as the test wants it");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(counts(&server), PoolCounts { available: u32::from(!outstanding), ..PoolCounts::default() });
+    }
+}
+
+/// Who watches the others misses nothing.
+#[test]
+fn subscription_whose_filter_panics_ends_and_nothing_else_does() {
+    let (_, hub, server) = open();
+    let mut good = hub.events().subscribe(64, |_| true);
+    let mut bad = hub.events().subscribe(64, |event| {
+        let ready = matches!(event, EventRef::Pool(poolhouse_core::pool::PoolEvent::ConnectionReady { .. }));
+        assert!(!ready, "as the test wants it");
+        true
+    });
+    let bell = Arc::new(wide::Bell::default());
+    let held = guard(&hub, &server);
+    drop(held);
+    let mut seen = 0;
+    while bad.try_next().is_some() {
+        seen += 1;
+    }
+    assert!(seen > 0, "what was before it is there");
+    assert!(matches!(bell.poll(&mut Box::pin(bad.next())), Poll::Ready(None)));
+    let mut all = 0;
+    while good.try_next().is_some() {
+        all += 1;
+    }
+    assert!(all > seen + 1, "{all} of which {seen} were before");
+}
+
+/// A host's own that does not keep to its word, as far as that can be told.
+#[test]
+fn events_of_a_host_that_panic_are_passed_over() {
+    use poolhouse_core::machine::Observer as _;
+
+    #[derive(Clone)]
+    struct Loud;
+
+    impl Publish for Loud {
+        fn is_active(&self) -> bool {
+            true
+        }
+
+        fn publish(&self, _: Instant, _: EventRef<'_>) {
+            panic!("as the test wants it");
+        }
+    }
+
+    let event = poolhouse_core::pool::PoolEvent::PoolReady { pool: poolhouse_core::pool::PoolId::new(1) };
+    super::super::event::Tap::new(&Loud).on_event(Instant::ORIGIN, &event);
+}
+
+/// It is told so even if it waits when the filter panics.
+#[test]
+fn subscription_that_waits_when_its_filter_panics_is_woken() {
+    let (_, hub, server) = open();
+    let mut bad = hub.events().subscribe(64, |_| panic!("as the test wants it"));
+    let bell = Arc::new(wide::Bell::default());
+    let mut next = Box::pin(bad.next());
+    assert!(bell.poll(&mut next).is_pending());
+    drop(guard(&hub, &server));
+    assert_eq!(bell.rings(), 1);
+    assert!(matches!(bell.poll(&mut next), Poll::Ready(None)));
+}
+
+/// Before there is anything that could be polled.
+#[test]
+fn work_that_panics_when_it_is_made_is_made_again_after_a_rest() {
+    let bench = Bench::new();
+    let mut times = 0;
+    let begin = || {
+        times += 1;
+        assert!(times > 1, "as the test wants it");
+        async {}
+    };
+    let mut kept = Box::pin(restart(&bench, begin));
+    assert!(poll(&mut kept).is_pending());
+    pass(&bench, REST - Duration::from_nanos(1));
+    assert!(poll(&mut kept).is_pending(), "it rests");
+    pass(&bench, Duration::from_nanos(1));
+    assert_eq!(poll(&mut kept), Poll::Ready(true));
+    drop(kept);
+    assert_eq!(times, 2);
+}

@@ -1,0 +1,181 @@
+//! Servers that live in a fixed number of places, and those who wait to start their tasks in fixed memory.
+
+use super::wide::Bell;
+use super::*;
+use alloc::sync::Weak;
+use poolhouse_core::topology::Fixed as FixedTopology;
+
+/// The most servers that there can be.
+const SERVERS: usize = 4;
+
+/// The runtime of the other tests, in fixed memory.
+#[derive(Clone)]
+struct Narrow {
+    bench: Bench,
+    /// Servers that somebody has a handle of are in their places.
+    places: Arc<Mutex<Vec<Weak<Server<Self>>>>>,
+}
+
+impl Runtime for Narrow {
+    type Stream = Stream;
+    type Buffer = Page;
+    type Lock<T> = Mutex<T>;
+    type Memory = Fixed<1, 8, 1>;
+    type Topology = FixedTopology<SERVERS, 16, 24, 512>;
+    type Text = String;
+    type ServerLock = Mutex<ServerState<Self>>;
+    type ServerHandle = Arc<Server<Self>>;
+    type Events = Subscribers;
+
+    of_the_bench!(bench);
+
+    fn buffers(&self, stream: &Stream) -> Result<(Page, Page), Full> {
+        self.bench.buffers(stream)
+    }
+
+    fn has_place(&self) -> bool {
+        self.places.lock().unwrap().iter().filter(|place| place.strong_count() > 0).count() < SERVERS
+    }
+
+    fn share_server(&self, server: NewServer<Self>) -> Result<Arc<Server<Self>>, Full> {
+        let server = server.share(|state| Ok(Mutex::new(state))).map(Arc::new)?;
+        self.places.lock().unwrap().push(Arc::downgrade(&server));
+        Ok(server)
+    }
+}
+
+/// A hub of these servers, of which nothing runs.
+fn narrow(seeds: &[&str]) -> Hub<Narrow> {
+    let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
+    hub_for(runtime, TopologyOptions { seeds, ..Default::default() }, |_| ())
+}
+
+fn change_seeds(hub: &Hub<Narrow>, seeds: &[&str]) {
+    hub.change_seeds(seeds.iter().copied()).expect("there is room");
+}
+
+/// Handles of all servers of which tasks are to be started.
+fn take_all(hub: &Hub<Narrow>) -> Vec<Arc<Server<Narrow>>> {
+    let mut taken = Vec::new();
+    while let Poll::Ready(Some(server)) = Arc::new(Bell::default()).poll(&mut Box::pin(hub.next_server())) {
+        taken.push(server);
+    }
+    taken
+}
+
+fn addresses(servers: &[Arc<Server<Narrow>>]) -> Vec<&str> {
+    let mut addresses: Vec<_> = servers.iter().map(|server| server.address()).collect();
+    addresses.sort_unstable();
+    addresses
+}
+
+/// Places become free while another server is found: each has one of them, and once.
+#[test]
+fn server_that_waited_for_a_place_and_one_that_is_new_are_added_once_each() {
+    let hub = narrow(&["a", "b", "c", "d"]);
+    let held = take_all(&hub);
+    assert_eq!(held.len(), SERVERS);
+    change_seeds(&hub, &["a"]);
+    // All places are held by those who still have handles.
+    change_seeds(&hub, &["a", "e"]);
+    assert!(take_all(&hub).is_empty(), "there is no place for it");
+    drop(held);
+    change_seeds(&hub, &["a", "e", "f"]);
+    assert_eq!(addresses(&take_all(&hub)), ["e:27017", "f:27017"]);
+    hub.request_check();
+    assert!(take_all(&hub).is_empty(), "each is given once");
+}
+
+/// Who has ended with a server that is gone asks for the next one, and that may be the one that had no place.
+#[test]
+fn server_that_waited_for_a_place_has_that_of_the_one_before_as_soon_as_its_tasks_have_ended() {
+    let hub = narrow(&["a", "b", "c", "d"]);
+    let held = take_all(&hub);
+    change_seeds(&hub, &["a"]);
+    change_seeds(&hub, &["a", "e"]);
+    let (bell, mut next) = (Arc::new(Bell::default()), Box::pin(hub.next_server()));
+    assert!(bell.poll(&mut next).is_pending());
+    drop(held);
+    assert_eq!(addresses(&take_all(&hub)), ["e:27017"]);
+    assert_eq!(bell.rings(), 1, "any may take it");
+}
+
+/// The places of those who wait are left by those who give up, and by wakers that are replaced.
+#[test]
+fn whoever_no_longer_waits_for_servers_takes_no_place_of_those_who_do() {
+    let hub = narrow(&["a"]);
+    assert_eq!(take_all(&hub).len(), 1);
+    let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
+    for bell in &bells {
+        assert!(bell.poll(&mut Box::pin(hub.next_server())).is_pending());
+    }
+    let mut next = Box::pin(hub.next_server());
+    for bell in &bells {
+        assert!(bell.poll(&mut next).is_pending());
+    }
+    change_seeds(&hub, &["a", "b"]);
+    let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
+    assert_eq!(rings, [0, 0, 0, 0, 1], "whoever polled last is woken, and nobody else");
+    drop(next);
+    assert!(bells.iter().all(|bell| Arc::strong_count(bell) == 1), "no waker is kept");
+}
+
+/// There is nothing that it could start. It is not heard of, and takes nobody's place.
+#[test]
+fn whoever_waits_for_servers_beyond_the_most_that_there_can_be_is_never_woken() {
+    let hub = narrow(&["a"]);
+    assert_eq!(take_all(&hub).len(), 1);
+    let bells: Vec<_> = (0..=SERVERS).map(|_| Arc::new(Bell::default())).collect();
+    let mut waiting: Vec<_> = bells.iter().map(|_| Box::pin(hub.next_server())).collect();
+    for (bell, next) in bells.iter().zip(&mut waiting) {
+        assert!(bell.poll(next).is_pending());
+    }
+    change_seeds(&hub, &["a", "b"]);
+    let rings: Vec<_> = bells.iter().map(|bell| bell.rings()).collect();
+    assert_eq!(rings, [1, 1, 1, 1, 0], "those who have a place are");
+    assert!(matches!(bells[0].poll(&mut waiting[0]), Poll::Ready(Some(_))));
+    drop(waiting.remove(0));
+    // A place is free now for whoever asks once more.
+    assert!(bells[SERVERS].poll(&mut waiting[SERVERS - 1]).is_pending());
+    change_seeds(&hub, &["a", "b", "c"]);
+    assert_eq!(bells[SERVERS].rings(), 1);
+}
+
+/// Random bytes that nobody can guess are not there unless a runtime has some.
+#[cfg(feature = "auth")]
+#[test]
+fn runtime_that_says_nothing_of_entropy_authenticates_nobody() {
+    use poolhouse_auth::Credential;
+    let runtime = Narrow { bench: Bench::new(), places: Arc::default() };
+    let written = Arc::clone(&runtime.bench.written);
+    let (hub, server) = hub_of(runtime, |config| {
+        config.login = Some(Login::new(Credential::new("ada", "secret")).unwrap());
+    });
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    let mut establishing = Box::pin(hub.keep_establishing(&server));
+    assert!(poll(&mut waiting).is_pending() && poll(&mut establishing).is_pending());
+    let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it has no nonce") };
+    let failed = CheckOutError::EstablishFailed { cause: Cause::Resources, overloaded: false };
+    assert_eq!(error, OperationError::check_out_of("a:27017", failed));
+    assert_eq!(written.load(Ordering::Relaxed), 0);
+}
+
+/// A client has one pool number for each server that its topology can ever add.
+#[test]
+fn security_9_pools_of_two_clients_never_have_the_same_number() {
+    let pool = |hub: &Hub<Bench>| done(hub.next_server()).expect("a server").state.with(|state| state.pool.id());
+    let hub = |client| {
+        let seeds = TopologyOptions { seeds: &["a"], ..Default::default() };
+        hub_for(Bench::new(), seeds, |config| config.client = client)
+    };
+    let (first, second) = (hub(0), hub(1));
+    let mut seen = vec![pool(&first), pool(&second)];
+    for made in [1 << 16, 1 << 24, u32::MAX] {
+        first.state.with(|state| state.next_pool = made);
+        first.change_seeds([alloc::format!("b{made}").as_str()].into_iter()).expect("there is room");
+        seen.push(pool(&first));
+    }
+    for (index, id) in seen.iter().enumerate() {
+        assert!(!seen[..index].contains(id), "{seen:?}");
+    }
+}

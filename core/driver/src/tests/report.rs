@@ -1,0 +1,107 @@
+//! Events that are kept and passed on.
+
+use super::*;
+use crate::{Event, EventRef, Publish};
+use alloc::string::ToString;
+use poolhouse_core::ServerId;
+use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+use poolhouse_core::mux::{MuxEvent, MuxId};
+use poolhouse_core::observe::{EventContext, Tee};
+use poolhouse_core::pool::{PoolEvent, PoolId};
+use poolhouse_core::topology::{SdamEvent, TopologyId};
+
+#[test]
+fn event_that_is_kept_says_what_it_said() {
+    let pool = PoolEvent::PoolReady { pool: PoolId::new(1) };
+    let id = HeartbeatId { server: ServerId::new(1), connection: 1, server_connection: None };
+    let heartbeat = MonitorEvent::HeartbeatStarted { id, awaited: true };
+    let sdam = SdamEvent::TopologyOpening { topology: TopologyId::new(1) };
+    let mux = MuxEvent::PoolClosed { mux: MuxId::new(1) };
+    let events = [
+        (EventRef::Pool(&pool), "PoolReady"),
+        (EventRef::Heartbeat(&heartbeat), "ServerHeartbeatStarted awaited=true"),
+        (EventRef::Sdam(&sdam), "TopologyOpening"),
+        (EventRef::Mux(&mux), "PoolClosed"),
+    ];
+    for (event, text) in events {
+        let kept = event.to_owned();
+        assert_eq!(kept.to_string(), text);
+        let same_kind = matches!(
+            (event, &kept),
+            (EventRef::Pool(_), Event::Pool(_))
+                | (EventRef::Heartbeat(_), Event::Heartbeat(_))
+                | (EventRef::Sdam(_), Event::Sdam(_))
+                | (EventRef::Mux(_), Event::Mux(_))
+        );
+        assert!(same_kind, "{kept:?}");
+    }
+}
+
+/// Listens or not, and counts.
+#[derive(Clone)]
+struct Ear {
+    listens: bool,
+    heard: Arc<AtomicUsize>,
+    delivered: Arc<AtomicUsize>,
+}
+
+impl Ear {
+    fn new(listens: bool) -> Self {
+        Self { listens, heard: Arc::default(), delivered: Arc::default() }
+    }
+
+    fn counts(&self) -> (usize, usize) {
+        (self.heard.load(Ordering::Relaxed), self.delivered.load(Ordering::Relaxed))
+    }
+}
+
+impl Publish for Ear {
+    fn is_active(&self) -> bool {
+        self.listens
+    }
+
+    fn publish(&self, _now: Instant, _event: EventRef<'_>) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn deliver(&self) {
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn of_two_who_may_listen_those_who_do_hear_everything_once() {
+    let event = PoolEvent::PoolReady { pool: PoolId::new(1) };
+    for (first, second) in [(true, true), (true, false), (false, true), (false, false)] {
+        let both = Tee(Ear::new(first), Ear::new(second)).of_server("a:1");
+        assert_eq!(both.is_active(), first || second);
+        both.publish(Instant::ORIGIN, EventRef::Pool(&event));
+        both.publish_in(Instant::ORIGIN, EventRef::Pool(&event), &EventContext::of_server("a:1"));
+        both.deliver();
+        assert_eq!(both.0.counts(), (2 * usize::from(first), 1));
+        assert_eq!(both.1.counts(), (2 * usize::from(second), 1));
+    }
+}
+
+/// Server Selection, "Passing read preference to mongos and load balancers"
+#[test]
+fn read_preference_is_passed_on_as_it_was_said() {
+    use crate::append_read_preference;
+    use poolhouse_core::selection::{ReadMode, ReadPreference};
+    use poolhouse_wire::bson::{DocumentWriter, RawDocument};
+    let json = |preference: &ReadPreference<'_>| {
+        let mut bytes = Vec::new();
+        DocumentWriter::write(&mut bytes, |command| append_read_preference(command, preference)).expect("room");
+        RawDocument::new(&bytes).expect("whole").relaxed_json().to_string()
+    };
+    for (mode, name) in [
+        (ReadMode::Primary, "primary"),
+        (ReadMode::PrimaryPreferred, "primaryPreferred"),
+        (ReadMode::Secondary, "secondary"),
+        (ReadMode::SecondaryPreferred, "secondaryPreferred"),
+        (ReadMode::Nearest, "nearest"),
+    ] {
+        let text = alloc::format!("{{\"$readPreference\":{{\"mode\":\"{name}\"}}}}");
+        assert_eq!(json(&ReadPreference::of(mode)), text);
+    }
+}

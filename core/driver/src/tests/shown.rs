@@ -1,0 +1,92 @@
+//! What is shown of a client's parts: which they are, and nothing of what they hold.
+
+use super::*;
+use crate::event::Tap;
+use crate::{Event, EventRef, Notice, Publish};
+use alloc::format;
+use alloc::string::ToString;
+use poolhouse_core::ServerId;
+use poolhouse_core::machine::Observer;
+use poolhouse_core::monitor::{HeartbeatId, MonitorEvent};
+use poolhouse_core::observe::EventContext;
+use poolhouse_core::pool::{PoolEvent, PoolId};
+use poolhouse_core::selection::SelectionCriteria;
+use poolhouse_wire::{EncodeError, WireError, WireErrorKind};
+
+#[test]
+fn servers_are_shown_by_their_addresses_and_pools_by_their_ids() {
+    let (_, hub, server) = open();
+    let (id, snapshot) = (server.id(), server.pool_snapshot());
+    assert_eq!(format!("{server:?}"), format!("Server {{ id: {id:?}, address: \"a:27017\", pool: {snapshot:?}, .. }}"));
+    let (state, pool) = server.state.with(|state| (format!("{state:?}"), state.pool.id()));
+    assert_eq!(state, format!("ServerState {{ pool: {pool:?}, .. }}"));
+    let pool = PoolOptions::DEFAULT.validate().unwrap();
+    let new = Server::<Bench>::create(hub.now(), id, PoolId::new(7), "b:1".into(), pool, Subscribers::default());
+    assert_eq!(format!("{new:?}"), format!("NewServer {{ id: {id:?}, address: \"b:1\", .. }}"));
+}
+
+#[test]
+fn work_and_operations_are_shown_by_the_server_that_they_are_for() {
+    let (_, hub, server) = open();
+    let attendance = Attendance::new(Arc::clone(&hub), Some(server.id()));
+    assert_eq!(format!("{attendance:?}"), format!("Attendance {{ server: Some({:?}), .. }}", server.id()));
+    attendance.end();
+    let attempts = hub.attempts::<OperationError>(SelectionCriteria::write(), None, RetryPolicy::DEFAULT);
+    assert_eq!(format!("{attempts:?}"), "Attempts { server: None, .. }");
+}
+
+/// Who polls it once more is told so, and gets nothing that is another's.
+#[test]
+fn check_out_that_is_over_is_one_of_no_server() {
+    let (_, hub, server) = open();
+    let mut waiting = Box::pin(hub.check_out_of(Arc::clone(&server), None, None));
+    assert_eq!(format!("{waiting:?}"), "CheckingOut { server: Some(\"a:27017\"), .. }");
+    assert!(poll(&mut waiting).is_pending());
+    let mut establishing = worker(&hub, &server);
+    assert!(poll(&mut establishing).is_pending());
+    let Poll::Ready(Ok(guard)) = poll(&mut waiting) else { panic!("established") };
+    assert_eq!(format!("{waiting:?}"), "CheckingOut { server: None, .. }");
+    let Poll::Ready(Err(error)) = poll(&mut waiting) else { panic!("it was given its connection") };
+    assert_eq!(error, OperationError::check_out_of("", CheckOutError::Cancelled));
+    drop(waiting);
+    assert_eq!(counts(&server).in_use, 1, "of the guard");
+    drop(guard);
+    assert_eq!((counts(&server).in_use, counts(&server).available), (0, 1));
+}
+
+#[test]
+fn errors_of_connections_say_what_was_wrong() {
+    let encode = EncodeError::InteriorNul;
+    let wire = WireError::new(WireErrorKind::BodyMissing, 21);
+    let texts = [
+        (ExchangeError::Encode(encode), encode.to_string()),
+        (ExchangeError::Wire(wire), wire.to_string()),
+        (
+            ExchangeError::Transport { cause: Cause::Protocol, reason: poolhouse_core::Reason::NONE },
+            format!("the connection failed: {}", Cause::Protocol),
+        ),
+    ];
+    for (error, text) in texts {
+        assert_eq!(error.to_string(), text);
+    }
+    let error = ConnectError::from(Cause::Dns);
+    assert_eq!(error.to_string(), format!("could not connect: {}", Cause::Dns));
+    assert!(core::error::Error::source(&error).is_some_and(|source| source.is::<Cause>()));
+}
+
+#[test]
+fn events_of_monitors_reach_whoever_listens_and_nobody_else() {
+    let id = HeartbeatId { server: ServerId::new(1), connection: 2, server_connection: None };
+    let event = MonitorEvent::HeartbeatStarted { id, awaited: false };
+    let subscribers = Subscribers::default();
+    Tap::new(&subscribers).on_event(Instant::ORIGIN, &event);
+    let mut subscription = subscribers.subscribe(1, |_| true);
+    Tap::new(&subscribers).on_event(Instant::ORIGIN, &event);
+    let Some(Notice::Event { event: Event::Heartbeat(heard), .. }) = subscription.try_next() else { panic!("heard") };
+    assert_eq!(heard, event);
+    assert!(subscription.try_next().is_none(), "of the first one nobody heard");
+    // Nobody takes note of anything, and that is no error either.
+    assert!(!().is_active());
+    let ready = PoolEvent::PoolReady { pool: PoolId::new(1) };
+    ().publish_in(Instant::ORIGIN, EventRef::Pool(&ready), &EventContext::NONE);
+}

@@ -1,0 +1,160 @@
+//! News of what is another's by now, and connections that are of no use any more.
+
+use super::wide::Bell;
+use super::workers::{guard, hub_clear};
+use super::*;
+use crate::connection::{Connection, hold};
+use crate::server::Begun;
+use poolhouse_core::pool::{ConnId, EstablishError, Health, WaiterId};
+
+fn begin(bench: &Bench, server: &Server<Bench>) -> Begun<Bench> {
+    server.check_out(|| bench.now(), None).expect("a free waiter slot")
+}
+
+fn queue(bench: &Bench, server: &Server<Bench>, waker: &Waker) -> WaiterId {
+    match begin(bench, server) {
+        Begun::Queued(id) => {
+            assert!(server.poll_claim(id, waker).is_pending());
+            id
+        }
+        Begun::Granted(..) => panic!("none is available"),
+    }
+}
+
+fn establish(bench: &Bench, server: &Server<Bench>, worker: usize) -> ConnId {
+    match server.poll_establish(bench.now(), worker, Waker::noop()) {
+        Poll::Ready(Some(conn)) => conn,
+        Poll::Ready(None) | Poll::Pending => panic!("one is wanted"),
+    }
+}
+
+#[test]
+fn claim_by_an_id_whose_place_is_anothers_is_cancelled_and_takes_nothing_along() {
+    let (bench, _hub, server) = open();
+    let early = queue(&bench, &server, Waker::noop());
+    server.cancel(bench.now(), early);
+    let bell = Arc::new(Bell::default());
+    let late = queue(&bench, &server, &Waker::from(Arc::clone(&bell)));
+    assert_eq!(early.index(), late.index());
+    assert!(matches!(server.poll_claim(early, Waker::noop()), Poll::Ready(Err(CheckOutError::Cancelled))));
+    server.close(bench.now());
+    server.settle();
+    assert_eq!(bell.rings(), 1, "the other one's waker is where it was");
+    assert!(matches!(server.poll_claim(late, Waker::noop()), Poll::Ready(Err(CheckOutError::PoolClosed))));
+}
+
+#[test]
+fn worker_is_woken_where_it_waits_now() {
+    let (bench, _hub, server) = open();
+    let worker = server.join_workers().expect("a place");
+    let bells = [(); 2].map(|()| Arc::new(Bell::default()));
+    for bell in &bells {
+        assert!(server.poll_establish(bench.now(), worker, &Waker::from(Arc::clone(bell))).is_pending());
+    }
+    let _waiter = queue(&bench, &server, Waker::noop());
+    assert_eq!(bells.map(|bell| bell.rings()), [0, 1]);
+}
+
+/// A connection that took too long, in whose place is another; and an error of it.
+#[test]
+fn connection_whose_place_is_anothers_is_given_back_and_changes_nothing() {
+    let (bench, hub, server) = open();
+    let first = guard(&hub, &server);
+    let known = first.established().expect("it was told");
+    hub_clear(&bench, &server);
+    drop(first);
+    let worker = server.join_workers().expect("a place");
+    let _first = queue(&bench, &server, Waker::noop());
+    let early = establish(&bench, &server, worker);
+    let error = EstablishError { cause: Cause::Network, overloaded: false, clear: None };
+    drop(server.fail_establish(bench.now(), early, error));
+    server.settle();
+    let _second = queue(&bench, &server, Waker::noop());
+    let late = establish(&bench, &server, worker);
+    assert_eq!(early.index(), late.index());
+    let before = server.pool_snapshot();
+    let connection = hold(Connection::new(Stream::of(&bench), Page::of(&bench), Page::of(&bench)));
+    assert!(server.established(bench.now(), early, connection, known).is_some());
+    hub.report_failure(&server, early, Cause::Network);
+    assert_eq!(server.pool_snapshot(), before);
+    assert_eq!((before.counts.pending, before.generation), (1, 1));
+}
+
+#[test]
+fn connection_whose_socket_is_lost_is_closed_however_well_it_is() {
+    let (bench, hub, server) = open();
+    drop(guard(&hub, &server));
+    let Begun::Granted(Some(connection), lease) = begin(&bench, &server) else { panic!("one is there") };
+    drop(connection);
+    server.check_in(|| bench.now(), lease, &mut None, Health::Healthy);
+    assert_eq!(counts(&server), PoolCounts::default());
+}
+
+/// Checked out and returned without a look at the clock, if all were well.
+#[test]
+fn connection_that_is_of_no_use_any_more_is_closed_also_where_the_time_does_not_matter() {
+    for is_answered in [true, false] {
+        let (bench, hub, server) = open();
+        drop(guard(&hub, &server));
+        let take = || done(hub.check_out_of(Arc::clone(&server), None, None)).expect("one is available");
+        // The last one had to wait, so that the time might have mattered to this one.
+        drop(take());
+        let looks = bench.looks.load(Ordering::Relaxed);
+        let mut guard = take();
+        assert_eq!(bench.looks.load(Ordering::Relaxed), looks);
+        *bench.answer.lock().unwrap() = if is_answered { Answer::Babbles } else { Answer::KeepsSilent };
+        let mut command = Box::pin(guard.run_command("db", |body| body.int32("saslStart", 1).map(drop)));
+        let first = poll(&mut command).map(|reply| reply.map(drop));
+        assert_eq!(matches!(first, Poll::Ready(Err(OperationError::Exchange(ExchangeError::Wire(_))))), is_answered);
+        drop(command);
+        if is_answered {
+            let second = done(guard.run_command("db", |body| body.int32("ping", 1).map(drop))).map(drop);
+            assert_eq!(second, Err(OperationError::Broken(Cause::Protocol)));
+        }
+        let looks = bench.looks.load(Ordering::Relaxed);
+        drop(guard);
+        assert!(bench.looks.load(Ordering::Relaxed) > looks, "now it does");
+        assert_eq!(counts(&server), PoolCounts::default());
+    }
+}
+
+#[test]
+fn socket_that_takes_no_bytes_has_failed() {
+    let (bench, hub, server) = open();
+    let mut first = guard(&hub, &server);
+    bench.deaf.store(true, Ordering::Relaxed);
+    let failed = done(first.run_command("db", |body| body.int32("ping", 1).map(drop))).map(drop);
+    assert_eq!(failed, Err(OperationError::Exchange(ExchangeError::Network(poolhouse_core::Reason::NONE))));
+    drop(first);
+    assert_eq!(counts(&server), PoolCounts::default());
+}
+
+/// Server Selection, "Determine compatibility": no server of it is given, not even the only one.
+#[test]
+fn deployment_that_is_too_old_gives_no_server_and_says_so() {
+    use alloc::string::ToString;
+    use poolhouse_core::monitor::{Line, MonitorAction};
+    use poolhouse_wire::hello::HelloReply;
+    use poolhouse_wire::message::Matched;
+    for (max_wire_version, is_good) in [(21, true), (1, false)] {
+        let (_, hub, server) = open();
+        let hello = HelloReply { is_writable_primary: true, max_wire_version, ..HelloReply::OK };
+        hub.step(|control, now, tap| {
+            loop {
+                match control.poll_line(now, server.id(), Line::Check).expect("a check is due") {
+                    MonitorAction::Hangup(_) => {}
+                    MonitorAction::Dial(line) => control.handle_dialed(now, server.id(), line, tap).expect("wanted"),
+                    MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
+                        let told = control.handle_reply(now, server.id(), line, &hello, Matched::Last, tap);
+                        return told.expect("wanted");
+                    }
+                }
+            }
+        });
+        match poll(&mut Box::pin(hub.select_server(&Wanted::WRITE, None))) {
+            Poll::Ready(Ok(found)) => assert!(is_good && Arc::ptr_eq(&found, &server)),
+            Poll::Ready(Err(error)) => assert!(!is_good && error.to_string().contains("wire version"), "{error}"),
+            Poll::Pending => panic!("it waits"),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Who a client is, and how it proves it.
+//!
+//! Read first: Driver Authentication, "MongoCredential", its "Properties" for each mechanism, and "Auth Related Options".
+
+use super::value::{Note, Rule};
+use super::{Pairs, Secret, UriError, UriErrorKind, UriOptions};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// The source of users that no database has.
+const EXTERNAL: &str = "$external";
+/// The source of users when nothing else is said.
+const ADMIN: &str = "admin";
+
+const SERVICE_NAME: &str = "SERVICE_NAME";
+const CANONICALIZE_HOST_NAME: &str = "CANONICALIZE_HOST_NAME";
+const ENVIRONMENT: &str = "ENVIRONMENT";
+const TOKEN_RESOURCE: &str = "TOKEN_RESOURCE";
+/// The names of properties that mean something to some mechanism.
+pub(super) const PROPERTIES: [&str; 8] = [
+    SERVICE_NAME,
+    "SERVICE_REALM",
+    "SERVICE_HOST",
+    CANONICALIZE_HOST_NAME,
+    ENVIRONMENT,
+    TOKEN_RESOURCE,
+    "AWS_SESSION_TOKEN",
+    "ALLOWED_HOSTS",
+];
+
+/// How a client proves who it is.
+///
+/// That a connection string may name a mechanism does not say that a client knows it: it refuses those that it does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AuthMechanism {
+    /// `GSSAPI`: Kerberos.
+    Gssapi,
+    /// `MONGODB-AWS`, whose credential never stands in a connection string.
+    MongodbAws,
+    /// `MONGODB-OIDC`.
+    MongodbOidc,
+    /// `MONGODB-X509`: the client's certificate.
+    MongodbX509,
+    /// `PLAIN`: the password itself.
+    Plain,
+    /// `SCRAM-SHA-1`.
+    ScramSha1,
+    /// `SCRAM-SHA-256`.
+    ScramSha256,
+}
+
+impl AuthMechanism {
+    /// Every mechanism.
+    pub const ALL: [Self; 7] = [
+        Self::Gssapi,
+        Self::MongodbAws,
+        Self::MongodbOidc,
+        Self::MongodbX509,
+        Self::Plain,
+        Self::ScramSha1,
+        Self::ScramSha256,
+    ];
+
+    /// The name that connection strings and commands give it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gssapi => "GSSAPI",
+            Self::MongodbAws => "MONGODB-AWS",
+            Self::MongodbOidc => "MONGODB-OIDC",
+            Self::MongodbX509 => "MONGODB-X509",
+            Self::Plain => "PLAIN",
+            Self::ScramSha1 => "SCRAM-SHA-1",
+            Self::ScramSha256 => "SCRAM-SHA-256",
+        }
+    }
+
+    /// Whether its users are in no database.
+    pub(super) const fn is_external(self) -> bool {
+        match self {
+            Self::Gssapi | Self::MongodbAws | Self::MongodbOidc | Self::MongodbX509 => true,
+            Self::Plain | Self::ScramSha1 | Self::ScramSha256 => false,
+        }
+    }
+
+    pub(super) fn read(text: &str, _note: &mut Note) -> Result<Self, Rule> {
+        let rule = "be GSSAPI, MONGODB-AWS, MONGODB-OIDC, MONGODB-X509, PLAIN, SCRAM-SHA-1 or SCRAM-SHA-256";
+        Self::ALL.into_iter().find(|mechanism| mechanism.name() == text).ok_or(rule)
+    }
+
+    /// The properties that it takes.
+    const fn properties(self) -> &'static [&'static str] {
+        match self {
+            Self::Gssapi => &[SERVICE_NAME, "SERVICE_REALM", "SERVICE_HOST", CANONICALIZE_HOST_NAME],
+            Self::MongodbOidc => &[ENVIRONMENT, TOKEN_RESOURCE],
+            Self::MongodbAws | Self::MongodbX509 | Self::Plain | Self::ScramSha1 | Self::ScramSha256 => &[],
+        }
+    }
+}
+
+impl fmt::Display for AuthMechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Who a client is, and how it proves it, as a connection string says it. `Debug` does not show the password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Credential {
+    /// Who; never empty. Only X.509, AWS and OIDC do without.
+    pub username: Option<String>,
+    /// The password; empty if the string says so. It may be absent even where a mechanism needs it, when no mechanism is named.
+    pub password: Option<Secret>,
+    /// The database that has the user: `authSource`, else the database of the string, else the default of the mechanism.
+    pub source: String,
+    /// `None` is left to be negotiated: SCRAM-SHA-256, else SCRAM-SHA-1.
+    pub mechanism: Option<AuthMechanism>,
+    /// `authMechanismProperties`, with the defaults of the mechanism.
+    pub properties: Pairs,
+}
+
+/// What stands before the at-sign.
+#[derive(Clone)]
+pub(super) struct UserInfo {
+    pub(super) username: String,
+    pub(super) password: Option<Secret>,
+}
+
+impl Credential {
+    /// What follows from a connection string's parts; `None` if it asks for no authentication.
+    ///
+    /// `broken` says that there were properties that could not be read: then none is missed.
+    ///
+    /// Source: Driver Authentication, "Credential delimiter in URI implies authentication", "Errors".
+    pub(super) fn derive(
+        user: Option<UserInfo>,
+        database: Option<&str>,
+        options: &UriOptions,
+        broken: bool,
+    ) -> Result<Option<Self>, UriError> {
+        let mechanism = options.auth_mechanism;
+        let properties = options.auth_mechanism_properties.clone().unwrap_or_default();
+        if mechanism.is_none() && !properties.is_empty() {
+            return Err(UriError::of(UriErrorKind::Needs("authMechanism"), "authMechanismProperties"));
+        }
+        if mechanism.is_none() && user.is_none() {
+            return Ok(None);
+        }
+        // A name may be a namespace; the database is what is before its first dot.
+        let database = database.and_then(|name| name.split('.').next()).filter(|name| !name.is_empty());
+        let source = match (&options.auth_source, mechanism) {
+            (Some(source), _) => source.as_str(),
+            (None, Some(mechanism)) if mechanism.is_external() => EXTERNAL,
+            (None, Some(AuthMechanism::Plain)) => database.unwrap_or(EXTERNAL),
+            (None, _) => database.unwrap_or(ADMIN),
+        };
+        let (username, password) = match user {
+            Some(user) => (Some(user.username).filter(|name| !name.is_empty()), user.password),
+            None => (None, None),
+        };
+        let mut credential = Self { username, password, source: source.into(), mechanism, properties };
+        match credential.broken_rule(broken) {
+            Some(rule) => {
+                let mechanism = mechanism.map_or("the default mechanism", AuthMechanism::name);
+                Err(UriError::new(UriErrorKind::Credential { mechanism, rule }))
+            }
+            None => {
+                if mechanism == Some(AuthMechanism::Gssapi) && credential.properties.get(SERVICE_NAME).is_none() {
+                    credential.properties.0.push((SERVICE_NAME.into(), "mongodb".into()));
+                }
+                Ok(Some(credential))
+            }
+        }
+    }
+
+    /// Whether properties are missing that only a broken list of them excuses.
+    pub(super) fn lacks_properties(&self) -> bool {
+        self.mechanism == Some(AuthMechanism::MongodbOidc) && self.properties.is_empty()
+    }
+
+    /// Takes what stood before the at-sign out again.
+    pub(super) fn user(&self) -> Option<UserInfo> {
+        let password = self.password.clone();
+        self.username.clone().map(|username| UserInfo { username, password })
+    }
+
+    /// The rule that it breaks: a phrase that follows "must".
+    fn broken_rule(&self, broken: bool) -> Option<Rule> {
+        let Some(mechanism) = self.mechanism else {
+            return self.username.is_none().then_some("have a username");
+        };
+        let known = mechanism.properties();
+        if self.properties.iter().any(|(name, _)| !known.contains(&name)) {
+            return Some(match mechanism {
+                AuthMechanism::Gssapi => {
+                    "have no other properties than SERVICE_NAME, SERVICE_REALM, SERVICE_HOST and CANONICALIZE_HOST_NAME"
+                }
+                AuthMechanism::MongodbOidc => "have no other properties than ENVIRONMENT and TOKEN_RESOURCE",
+                AuthMechanism::MongodbAws
+                | AuthMechanism::MongodbX509
+                | AuthMechanism::Plain
+                | AuthMechanism::ScramSha1
+                | AuthMechanism::ScramSha256 => "have no properties",
+            });
+        }
+        if mechanism.is_external() && self.source != EXTERNAL {
+            return Some("have the authSource $external");
+        }
+        match mechanism {
+            AuthMechanism::Plain | AuthMechanism::ScramSha1 | AuthMechanism::ScramSha256 => {
+                let is_whole = self.username.is_some() && self.password.is_some();
+                (!is_whole).then_some("have a username and a password")
+            }
+            AuthMechanism::Gssapi => self.broken_gssapi_rule(),
+            AuthMechanism::MongodbX509 => self.password.is_some().then_some("have no password"),
+            AuthMechanism::MongodbAws => {
+                let is_there = self.username.is_some() || self.password.is_some();
+                is_there.then_some("come from the environment, without username and password")
+            }
+            AuthMechanism::MongodbOidc => self.broken_oidc_rule(broken),
+        }
+    }
+
+    fn broken_gssapi_rule(&self) -> Option<Rule> {
+        if self.username.is_none() {
+            return Some("have a username");
+        }
+        match self.properties.get(CANONICALIZE_HOST_NAME) {
+            None | Some("none" | "forward" | "forwardAndReverse" | "true" | "false") => None,
+            Some(_) => Some("have none, forward or forwardAndReverse as its CANONICALIZE_HOST_NAME"),
+        }
+    }
+
+    fn broken_oidc_rule(&self, broken: bool) -> Option<Rule> {
+        if self.password.is_some() {
+            return Some("have no password");
+        }
+        if broken {
+            return None;
+        }
+        match self.properties.get(ENVIRONMENT) {
+            Some("test") if self.username.is_some() => Some("have no username in the ENVIRONMENT test"),
+            Some("test" | "k8s") => None,
+            Some("azure" | "gcp") => {
+                let lacks_resource = self.properties.get(TOKEN_RESOURCE).is_none_or(str::is_empty);
+                lacks_resource.then_some("have a TOKEN_RESOURCE in this ENVIRONMENT")
+            }
+            _ => Some("have test, azure, gcp or k8s as its ENVIRONMENT"),
+        }
+    }
+}
+
+/// Adds the property that the old option `gssapiServiceName` gives, unless it is there; says whether it was.
+pub(super) fn add_service_name(options: &mut UriOptions, name: &str) -> bool {
+    let properties: &mut Vec<_> = &mut options.auth_mechanism_properties.get_or_insert_default().0;
+    if properties.iter().any(|(known, _)| known == SERVICE_NAME) {
+        return false;
+    }
+    properties.push((SERVICE_NAME.into(), name.into()));
+    true
+}
+
+/// The user of a connection string.
+#[cfg(feature = "auth")]
+impl TryFrom<&Credential> for poolhouse_auth::OwnedCredential {
+    type Error = poolhouse_auth::AuthError;
+
+    /// # Errors
+    ///
+    /// [`AuthError::MechanismUnsupported`](poolhouse_auth::AuthError::MechanismUnsupported), and those of
+    /// [`Credential::check`](poolhouse_auth::Credential::check).
+    fn try_from(uri: &Credential) -> Result<Self, Self::Error> {
+        let known = |mechanism: AuthMechanism| {
+            let name = mechanism.name();
+            poolhouse_auth::Mechanism::from_name(name).ok_or(Self::Error::MechanismUnsupported { name })
+        };
+        let credential = poolhouse_auth::Credential {
+            username: uri.username.as_deref(),
+            password: uri.password.as_ref().map(Secret::expose),
+            source: Some(&uri.source),
+            mechanism: uri.mechanism.map(known).transpose()?,
+        };
+        credential.check()?;
+        Ok(Self::from(credential))
+    }
+}

@@ -1,0 +1,376 @@
+//! Connection strings: `mongodb://` and `mongodb+srv://`, with every option under its standard name.
+//!
+//! Read first: Connection String; URI Options; Driver Authentication, "Connection String Options"; Initial DNS Seedlist Discovery, "Connection
+//! String Format" and "URI Validation". CMAP-08, CMAP-09, MON-01, MON-23, SDAM-04, SDAM-06.
+//!
+//! ```
+//! use poolhouse_uri::ConnectionString;
+//!
+//! let uri = ConnectionString::parse("mongodb://ann:s3cret@db1.example.com,DB2.example.com:27018/shop?maxPoolSize=5&foo=1")?;
+//! let seeds: Vec<&str> = uri.seeds().collect();
+//! assert_eq!(seeds, ["db1.example.com", "db2.example.com:27018"]);
+//! assert_eq!(uri.pool_options().max_pool_size, 5);
+//! assert_eq!(uri.warnings()[0].to_string(), "foo: unknown option, ignored (at byte 78)");
+//! assert_eq!(uri.to_string(), "mongodb://db1.example.com,db2.example.com:27018/shop?maxPoolSize=5");
+//! # Ok::<(), poolhouse_uri::UriError>(())
+//! ```
+//!
+//! # What it does
+//!
+//! [`ConnectionString::parse`] takes a string apart, checks each part and what contradicts what, and keeps the options as they
+//! were said: an option that is absent is `None`, and a method gives its default. `mongodb+srv://` strings are only
+//! parsed; after the lookup, [`ConnectionString::resolved`] puts the hosts and the TXT record in.
+//!
+//! # Errors and warnings
+//!
+//! By the specification an unknown option, or a value that is not allowed, is ignored with a warning; whoever parses writes
+//! [`ConnectionString::warnings`] to the log. A string that is no connection string, an escape that is none, options that contradict each
+//! other, credentials that cannot work, and wrong values of the options of TLS are errors. Neither ever has a value in it, nor the name of an unknown option that may be a part
+//! of a password ([`UriWarning`]); nor does `Debug` or `Display` of anything here have a password; passwords are overwritten in memory
+//! when they are dropped.
+//!
+//! # Cost
+//!
+//! Linear in the length of the string, which has no limit of its own; about as much memory as it is long.
+//!
+//! # Settled where the specifications are silent or disagree
+//!
+//! - Of an option that is repeated, the last value that is allowed counts. `tls` and `ssl` must agree, and the options of a proxy stand alone.
+//! - A percent sign that escapes nothing is an error everywhere, not only in the username: a `proxyHost` or a `tlsCAFile` that is ignored
+//!   for that would be a surprise. So is an `authMechanism` that is not known.
+//! - An at-sign in the path is an error, and in an option that is not known: it ends a password in which a slash or a question mark was not
+//!   escaped. `%40` is meant.
+//! - The old spellings of booleans (`1`, `yes`, `True`, ..) count, with a warning, but not for `directConnection` and `loadBalanced`, which
+//!   never had them.
+//! - `MONGODB-AWS` takes no username, password or token from a connection string. Official tests from before that change disagree.
+//! - A username without a password is legal as long as no mechanism is named; a server will not like it.
+//! - The database may be a namespace (`db.collection`); a credential's source is what is before the first dot.
+//! - `authSource` of a TXT record does not count for users that are in no database (X.509, AWS, OIDC, GSSAPI).
+//! - A wrong value of `tls`, `ssl` or any option that begins with `tls` is an error: a client that ignored it would connect without TLS.
+//!   Official tests of three of these options expect a warning.
+//! - A negative `w` is an error, as the tests of write concerns have it; a negative `wTimeoutMS` is ignored with a warning, as those of
+//!   options have it.
+//! - Any option that begins with `tls` turns TLS on unless `tls` says otherwise, as `mongodb+srv://` does.
+//! - A `serverSelectionTimeoutMS` of 0 is not allowed; a `maxStalenessSeconds` from 0 to 89 neither.
+//! - `mongodb+srv://` wants a name, not an address; a dot at its end is dropped.
+//! - Semicolons delimit options if there is no `&`.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod check;
+mod credential;
+#[cfg(feature = "dns")]
+pub mod dns;
+mod error;
+mod host;
+mod options;
+mod parse;
+mod print;
+mod secret;
+#[cfg(test)]
+mod tests;
+mod text;
+mod value;
+
+pub use credential::{AuthMechanism, Credential};
+pub use error::{UriError, UriErrorKind, UriWarning};
+pub use host::{Host, HostKind};
+pub use options::UriOptions;
+pub use secret::Secret;
+pub use value::{OptionValue, Pairs, W};
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::str::FromStr;
+use core::time::Duration;
+use poolhouse_core::monitor::MonitorOptions;
+use poolhouse_core::pool::PoolOptions;
+pub use poolhouse_core::selection::ReadMode;
+use poolhouse_core::topology::TopologyOptions;
+pub use poolhouse_wire::compress::Compressor;
+
+/// How a connection string begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// `mongodb://`: the hosts are there.
+    Mongodb,
+    /// `mongodb+srv://`: the hosts are to be looked up under the one name.
+    MongodbSrv,
+}
+
+/// A connection string that was understood.
+///
+/// Two are equal if they say the same; warnings do not count. `Display` prints it without credentials, `Debug` without passwords.
+#[derive(Clone, Debug)]
+pub struct ConnectionString {
+    scheme: Scheme,
+    hosts: Vec<Host>,
+    database: Option<String>,
+    options: UriOptions,
+    credential: Option<Credential>,
+    warnings: Vec<UriWarning>,
+    warnings_left_off: usize,
+}
+
+impl ConnectionString {
+    /// Parses a connection string.
+    ///
+    /// Cost: linear in its length; allocates.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`] names the option or the place, and the rule.
+    ///
+    /// Source: Connection String, "Reference Implementation"; URI Options (CMAP-08).
+    pub fn parse(uri: &str) -> Result<Self, UriError> {
+        parse::parse(uri)
+    }
+
+    /// What a `mongodb+srv://` string becomes after the lookup: a `mongodb://` string with these hosts, and with the options of the TXT
+    /// record that it does not give itself. TLS is on unless `tls` says otherwise; the `srv` options have done their work and are gone.
+    ///
+    /// - `hosts`: what was found, checked and chosen, see [`Host::tcp`].
+    /// - `txt`: the strings of the one TXT record, joined. Its warnings are added; their offsets count in it.
+    ///
+    /// # Errors
+    ///
+    /// [`UriError`]: no hosts; another option than authSource, replicaSet and loadBalanced in the record, or one that cannot be read; what now
+    /// contradicts each other.
+    ///
+    /// Source: Initial DNS Seedlist Discovery, "Default Connection String Options", "URI Validation".
+    pub fn resolved(&self, hosts: Vec<Host>, txt: Option<&str>) -> Result<Self, UriError> {
+        if hosts.is_empty() {
+            return Err(UriError::at(UriErrorKind::NoHost, 0));
+        }
+        let mut uri = self.clone();
+        if let Some(txt) = txt {
+            parse::merge_txt(&mut uri, txt)?;
+        }
+        uri.hosts = hosts;
+        check::values(uri.scheme, uri.hosts.len(), &uri.options)?;
+        let user = self.credential.as_ref().and_then(Credential::user);
+        let broken = self.credential.as_ref().is_some_and(Credential::lacks_properties);
+        uri.credential = Credential::derive(user, uri.database.as_deref(), &uri.options, broken)?;
+        uri.options.tls = Some(self.tls());
+        uri.options.srv_max_hosts = None;
+        uri.options.srv_service_name = None;
+        uri.scheme = Scheme::Mongodb;
+        Ok(uri)
+    }
+
+    /// How it begins.
+    #[must_use]
+    pub const fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The hosts, in their order; one at least. With [`Scheme::MongodbSrv`] the one name to look up.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// The hosts as [`TopologyOptions::seeds`] takes them.
+    pub fn seeds(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.hosts.iter().map(Host::as_str)
+    }
+
+    /// What follows the hosts: a database, or a namespace with dots. By itself it asks for no authentication.
+    #[must_use]
+    pub fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// The options as they were said.
+    #[must_use]
+    pub const fn options(&self) -> &UriOptions {
+        &self.options
+    }
+
+    /// Who the client is. `None` asks for no authentication.
+    #[must_use]
+    pub const fn credential(&self) -> Option<&Credential> {
+        self.credential.as_ref()
+    }
+
+    /// What was ignored or is out of use, in the order of the string; the first hundred.
+    #[must_use]
+    pub fn warnings(&self) -> &[UriWarning] {
+        &self.warnings
+    }
+
+    /// How many more warnings there were.
+    #[must_use]
+    pub const fn warnings_left_off(&self) -> usize {
+        self.warnings_left_off
+    }
+
+    /// The options of its pools (CMAP-08). They are valid: [`PoolOptions::validate`] finds nothing.
+    #[must_use]
+    pub fn pool_options(&self) -> PoolOptions {
+        let default = PoolOptions::DEFAULT;
+        PoolOptions {
+            max_pool_size: self.options.max_pool_size.unwrap_or(default.max_pool_size),
+            min_pool_size: self.options.min_pool_size.unwrap_or(default.min_pool_size),
+            max_idle_time: limit(self.options.max_idle_time, default.max_idle_time),
+            max_connecting: self.options.max_connecting.unwrap_or(default.max_connecting),
+            wait_queue_timeout: limit(self.options.wait_queue_timeout, default.wait_queue_timeout),
+            load_balanced: self.load_balanced(),
+            background: default.background,
+        }
+    }
+
+    /// The options of its monitors (MON-01, MON-23). They are valid: [`MonitorOptions::validate`] finds nothing.
+    #[must_use]
+    pub fn monitor_options(&self) -> MonitorOptions {
+        let default = MonitorOptions::DEFAULT;
+        MonitorOptions {
+            heartbeat_frequency: self.options.heartbeat_frequency.unwrap_or(default.heartbeat_frequency),
+            connect_timeout: self.connect_timeout(),
+            server_monitoring_mode: self.options.server_monitoring_mode.unwrap_or(default.server_monitoring_mode),
+            is_faas: default.is_faas,
+            server_api: default.server_api,
+        }
+    }
+
+    /// The options of its topology, with `seeds` as [`ConnectionString::seeds`] has them.
+    ///
+    /// They are valid, unless the string is a `mongodb+srv://` one, whose name is no seed.
+    #[must_use]
+    pub fn topology_options<'a>(&'a self, seeds: &'a [&'a str]) -> TopologyOptions<'a> {
+        TopologyOptions {
+            seeds,
+            replica_set: self.options.replica_set.as_deref(),
+            direct_connection: self.options.direct_connection == Some(true),
+            load_balanced: self.load_balanced(),
+        }
+    }
+
+    /// Whether connections use TLS: as `tls` says; else if the string begins with `mongodb+srv://` or has any other option that begins with `tls`.
+    #[must_use]
+    pub fn tls(&self) -> bool {
+        let implied = || self.options.iter().any(|(name, _)| name.starts_with("tls"));
+        self.options.tls.unwrap_or_else(|| self.scheme == Scheme::MongodbSrv || implied())
+    }
+
+    /// `loadBalanced`; default false.
+    #[must_use]
+    pub fn load_balanced(&self) -> bool {
+        self.options.load_balanced == Some(true)
+    }
+
+    /// `connectTimeoutMS`; `None` is without limit, default 10 s.
+    #[must_use]
+    pub fn connect_timeout(&self) -> Option<Duration> {
+        limit(self.options.connect_timeout, MonitorOptions::DEFAULT.connect_timeout)
+    }
+
+    /// `serverSelectionTimeoutMS`; default 30 s.
+    #[must_use]
+    pub fn server_selection_timeout(&self) -> Duration {
+        self.options.server_selection_timeout.unwrap_or(Duration::from_secs(30))
+    }
+
+    /// `serverSelectionTryOnce`, for clients without monitors; default true (MON-60).
+    #[must_use]
+    pub fn server_selection_try_once(&self) -> bool {
+        self.options.server_selection_try_once.unwrap_or(true)
+    }
+
+    /// `localThresholdMS`; default 15 ms.
+    #[must_use]
+    pub fn local_threshold(&self) -> Duration {
+        self.options.local_threshold.unwrap_or(Duration::from_millis(15))
+    }
+
+    /// `readPreference`; default `primary`.
+    #[must_use]
+    pub fn read_mode(&self) -> ReadMode {
+        self.options.read_preference.unwrap_or_default()
+    }
+
+    /// `readPreferenceTags`; the default is none.
+    #[must_use]
+    pub fn tag_sets(&self) -> &[Pairs] {
+        self.options.read_preference_tags.as_deref().unwrap_or_default()
+    }
+
+    /// `maxStalenessSeconds`; `None`, which is written -1 and is the default, is without limit.
+    #[must_use]
+    pub fn max_staleness_seconds(&self) -> Option<u64> {
+        self.options.max_staleness_seconds.and_then(|seconds| u64::try_from(seconds).ok())
+    }
+
+    /// `retryReads`; default true.
+    #[must_use]
+    pub fn retry_reads(&self) -> bool {
+        self.options.retry_reads.unwrap_or(true)
+    }
+
+    /// `retryWrites`; default true.
+    #[must_use]
+    pub fn retry_writes(&self) -> bool {
+        self.options.retry_writes.unwrap_or(true)
+    }
+
+    /// `compressors`, best first; the default is none.
+    #[must_use]
+    pub fn compressors(&self) -> &[Compressor] {
+        self.options.compressors.as_deref().unwrap_or_default()
+    }
+
+    /// `zlibCompressionLevel`, 0 to 9; `None`, which is written -1 and is the default, leaves it to zlib.
+    #[must_use]
+    pub fn zlib_compression_level(&self) -> Option<u32> {
+        self.options.zlib_compression_level.and_then(|level| u32::try_from(level).ok())
+    }
+
+    /// `srvMaxHosts`; `None`, which is written 0 and is the default, is without limit.
+    #[must_use]
+    pub fn srv_max_hosts(&self) -> Option<u32> {
+        self.options.srv_max_hosts.filter(|max| *max > 0)
+    }
+
+    /// `srvServiceName`; default `mongodb`.
+    #[must_use]
+    pub fn srv_service_name(&self) -> &str {
+        self.options.srv_service_name.as_deref().unwrap_or("mongodb")
+    }
+
+    /// The SOCKS5 proxy to dial through, and its port; default 1080.
+    #[must_use]
+    pub fn proxy(&self) -> Option<(&str, u16)> {
+        let host = self.options.proxy_host.as_deref()?;
+        Some((host, self.options.proxy_port.unwrap_or(1_080)))
+    }
+}
+
+impl PartialEq for ConnectionString {
+    fn eq(&self, other: &Self) -> bool {
+        let Self { scheme, hosts, database, options, credential, warnings: _, warnings_left_off: _ } = self;
+        *scheme == other.scheme
+            && *hosts == other.hosts
+            && *database == other.database
+            && *options == other.options
+            && *credential == other.credential
+    }
+}
+
+impl Eq for ConnectionString {}
+
+impl FromStr for ConnectionString {
+    type Err = UriError;
+
+    fn from_str(uri: &str) -> Result<Self, UriError> {
+        Self::parse(uri)
+    }
+}
+
+/// A limit that a connection string gives, in which zero is no limit; else the default.
+fn limit(given: Option<Duration>, default: Option<Duration>) -> Option<Duration> {
+    given.map_or(default, |limit| Some(limit).filter(|limit| !limit.is_zero()))
+}

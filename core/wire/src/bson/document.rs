@@ -1,0 +1,368 @@
+//! Documents and arrays, read in place.
+
+use core::fmt;
+use core::iter::FusedIterator;
+
+use super::value::{ElementType, Raw, RawValue, next_raw, text};
+use crate::error::{WireError, WireErrorKind};
+use crate::read::{Reader, saturate};
+
+/// How many documents may be nested in one another.
+///
+/// Servers themselves stop at 200; replies wrap stored documents (which may have 100 levels) a few times.
+pub const DEPTH_MAX: usize = 200;
+
+/// A document within borrowed bytes. Its length and its last byte are right; nothing else is checked yet.
+///
+/// Two documents are equal when their bytes are.
+#[derive(Clone, Copy)]
+pub struct RawDocument<'a> {
+    bytes: &'a [u8],
+    at: u32,
+}
+
+/// An empty document on the wire.
+const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+
+impl<'a> RawDocument<'a> {
+    /// The document without elements.
+    pub const EMPTY: RawDocument<'static> = RawDocument { bytes: EMPTY, at: 0 };
+
+    /// Opens the document that `bytes` is, from its first byte to its last. O(1).
+    ///
+    /// # Errors
+    ///
+    /// [`WireErrorKind::DocumentLength`], [`WireErrorKind::Terminator`], [`WireErrorKind::Truncated`].
+    #[inline]
+    pub fn new(bytes: &'a [u8]) -> Result<Self, WireError> {
+        Self::open(Reader::new(bytes, 0))
+    }
+
+    /// Opens the document at the front of `input`, and returns what follows it. O(1).
+    ///
+    /// # Errors
+    ///
+    /// As [`RawDocument::new`].
+    pub fn split_first(input: &'a [u8]) -> Result<(Self, &'a [u8]), WireError> {
+        let mut reader = Reader::new(input, 0);
+        let document = Self::take(&mut reader)?;
+        Ok((document, reader.rest))
+    }
+
+    /// Takes the document at the front of a reader.
+    #[inline]
+    pub(crate) fn take(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let length_bytes = reader.peek_i32()?;
+        let at = reader.at;
+        let found_bytes = saturate(reader.rest.len());
+        let fits = usize::try_from(length_bytes).ok().filter(|len| *len <= reader.rest.len());
+        let Some(len) = fits else {
+            return Err(reader.error(WireErrorKind::DocumentLength { length_bytes, found_bytes }));
+        };
+        Self::open(Reader::new(reader.take(len)?, at))
+    }
+
+    /// Opens the document that fills a reader.
+    #[inline]
+    pub(super) fn open(reader: Reader<'a>) -> Result<Self, WireError> {
+        let length_bytes = reader.peek_i32()?;
+        let found = reader.rest.len();
+        if found < EMPTY.len() || usize::try_from(length_bytes) != Ok(found) {
+            let found_bytes = saturate(found);
+            return Err(reader.error(WireErrorKind::DocumentLength { length_bytes, found_bytes }));
+        }
+        if reader.rest.last() != Some(&0) {
+            let last = reader.at.saturating_add(saturate(found - 1));
+            return Err(WireError::new(WireErrorKind::Terminator, last));
+        }
+        Ok(Self { bytes: reader.rest, at: reader.at })
+    }
+
+    /// All its bytes, length and terminator included.
+    #[must_use]
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Where it begins in the outermost thing that was decoded.
+    #[must_use]
+    pub const fn offset(self) -> u32 {
+        self.at
+    }
+
+    /// Whether it has no element.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.bytes.len() <= EMPTY.len()
+    }
+
+    /// The bytes between length and terminator.
+    #[inline]
+    pub(super) fn interior(self) -> Reader<'a> {
+        let interior = self.bytes.get(4..self.bytes.len().saturating_sub(1)).unwrap_or_default();
+        Reader::new(interior, self.at.saturating_add(4))
+    }
+
+    /// Its elements in order. Ends after the first error.
+    #[must_use]
+    pub fn iter(self) -> Elements<'a> {
+        Elements { rest: self.interior() }
+    }
+
+    /// The value of the first element of that key. Linear in the elements before it, no allocation;
+    /// elements of other keys are stepped over, not looked into.
+    ///
+    /// # Errors
+    ///
+    /// When an element up to and including that one is malformed.
+    pub fn get(self, key: &str) -> Result<Option<RawValue<'a>>, WireError> {
+        let mut elements = self.interior();
+        while let Some(raw) = next_raw(&mut elements)? {
+            if raw.key == key.as_bytes() {
+                return raw.decode().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether `accept` accepts the key, the type and the bytes of every element. Keys are not checked for being
+    /// text, nor values looked into; an element that is malformed is not accepted.
+    #[inline]
+    pub(crate) fn all_raw(self, mut accept: impl FnMut(&[u8], ElementType, &[u8]) -> bool) -> bool {
+        let mut elements = self.interior();
+        while let Ok(raw) = next_raw(&mut elements) {
+            let Some(raw) = raw else { return true };
+            if !accept(raw.key, raw.element_type, raw.value.rest) {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// Checks every element at every depth: types, lengths, terminators, text, booleans. Linear in the
+    /// bytes, no allocation, no recursion.
+    ///
+    /// # Errors
+    ///
+    /// The first rule that is broken; [`WireErrorKind::TooDeep`] beyond [`DEPTH_MAX`].
+    pub fn validate(self) -> Result<(), WireError> {
+        let mut elements = self.interior();
+        while let Some(raw) = next_raw(&mut elements)? {
+            text(raw.key, raw.key_at)?;
+            if let Some(inner) = document_in(raw)? {
+                return self.validate_nested(elements, inner);
+            }
+        }
+        Ok(())
+    }
+
+    /// Validates the first document within, and the elements behind it. Apart, because a flat document is
+    /// common and needs no list of ends.
+    #[inline(never)]
+    fn validate_nested(self, behind: Reader<'a>, first: Self) -> Result<(), WireError> {
+        // The elements that are being walked, and where those around them end.
+        let mut elements = first.interior();
+        let mut ends = [0_u32; DEPTH_MAX];
+        let mut depth = 1_usize;
+        ends[0] = behind.at.saturating_add(saturate(behind.rest.len()));
+        loop {
+            let Some(raw) = next_raw(&mut elements)? else {
+                let Some(outer) = depth.checked_sub(1) else { return Ok(()) };
+                depth = outer;
+                let resume = elements.at.saturating_add(1);
+                let end = ends.get(depth).copied().unwrap_or_default();
+                elements = self.part(resume, end);
+                continue;
+            };
+            text(raw.key, raw.key_at)?;
+            let Some(inner) = document_in(raw)? else { continue };
+            let Some(slot) = ends.get_mut(depth) else {
+                return Err(raw.value.error(WireErrorKind::TooDeep));
+            };
+            *slot = elements.at.saturating_add(saturate(elements.rest.len()));
+            depth += 1;
+            elements = inner.interior();
+        }
+    }
+
+    /// The bytes between two offsets.
+    fn part(self, from: u32, to: u32) -> Reader<'a> {
+        let index = |offset: u32| offset.saturating_sub(self.at) as usize;
+        Reader::new(self.bytes.get(index(from)..index(to)).unwrap_or_default(), from)
+    }
+}
+
+/// The document that an element is or ends with; any other value is checked and done with.
+fn document_in(raw: Raw<'_>) -> Result<Option<RawDocument<'_>>, WireError> {
+    Ok(match raw.element_type {
+        ElementType::Document | ElementType::Array => Some(RawDocument::open(raw.value)?),
+        ElementType::JavaScriptWithScope => {
+            if let RawValue::JavaScriptWithScope { scope, .. } = raw.decode()? {
+                Some(scope)
+            } else {
+                None
+            }
+        }
+        ElementType::Double
+        | ElementType::Undefined
+        | ElementType::ObjectId
+        | ElementType::DateTime
+        | ElementType::Null
+        | ElementType::Int32
+        | ElementType::Timestamp
+        | ElementType::Int64
+        | ElementType::Decimal128
+        | ElementType::MinKey
+        | ElementType::MaxKey => None,
+        ElementType::String
+        | ElementType::Binary
+        | ElementType::Boolean
+        | ElementType::Regex
+        | ElementType::DbPointer
+        | ElementType::JavaScript
+        | ElementType::Symbol => {
+            raw.decode()?;
+            None
+        }
+    })
+}
+
+impl PartialEq for RawDocument<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for RawDocument<'_> {}
+
+impl core::hash::Hash for RawDocument<'_> {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
+
+impl Default for RawDocument<'_> {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
+impl fmt::Debug for RawDocument<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Values may be secrets: only the shape is shown.
+        write!(f, "RawDocument({} bytes at {})", self.bytes.len(), self.at)
+    }
+}
+
+impl<'a> IntoIterator for RawDocument<'a> {
+    type Item = Result<Element<'a>, WireError>;
+    type IntoIter = Elements<'a>;
+
+    fn into_iter(self) -> Elements<'a> {
+        self.iter()
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Element<'a> {
+    /// The key.
+    pub key: &'a str,
+    /// The value.
+    pub value: RawValue<'a>,
+    /// Where the value begins, in the outermost thing that was decoded.
+    pub offset: u32,
+}
+
+/// The elements of a document. Made by [`RawDocument::iter`].
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    rest: Reader<'a>,
+}
+
+impl<'a> Elements<'a> {
+    fn step(&mut self) -> Result<Option<Element<'a>>, WireError> {
+        let Some(raw) = next_raw(&mut self.rest)? else { return Ok(None) };
+        let key = text(raw.key, raw.key_at)?;
+        Ok(Some(Element { key, value: raw.decode()?, offset: raw.value.at }))
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<Element<'a>, WireError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let step = self.step();
+        if step.is_err() {
+            self.rest.rest = &[];
+        }
+        step.transpose()
+    }
+}
+
+impl FusedIterator for Elements<'_> {}
+
+/// An array within borrowed bytes: a document whose keys do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RawArray<'a>(RawDocument<'a>);
+
+impl<'a> RawArray<'a> {
+    /// The array without values.
+    pub const EMPTY: RawArray<'static> = RawArray(RawDocument::EMPTY);
+
+    /// The array that has the document's values.
+    #[must_use]
+    pub const fn from_document(document: RawDocument<'a>) -> Self {
+        Self(document)
+    }
+
+    /// The array as a document of numbered keys.
+    #[must_use]
+    pub const fn as_document(self) -> RawDocument<'a> {
+        self.0
+    }
+
+    /// Whether it has no value.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Its values in order. Ends after the first error.
+    #[must_use]
+    pub fn iter(self) -> Values<'a> {
+        Values { elements: self.0.iter() }
+    }
+
+    /// Its texts in order; values of other types and malformed ones are left out.
+    pub fn strings(self) -> impl Iterator<Item = &'a str> + Clone {
+        self.iter().filter_map(|value| value.ok().and_then(RawValue::as_str))
+    }
+}
+
+impl<'a> IntoIterator for RawArray<'a> {
+    type Item = Result<RawValue<'a>, WireError>;
+    type IntoIter = Values<'a>;
+
+    fn into_iter(self) -> Values<'a> {
+        self.iter()
+    }
+}
+
+/// The values of an array. Made by [`RawArray::iter`].
+#[derive(Clone, Debug)]
+pub struct Values<'a> {
+    elements: Elements<'a>,
+}
+
+impl<'a> Iterator for Values<'a> {
+    type Item = Result<RawValue<'a>, WireError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        self.elements.next().map(|element| element.map(|element| element.value))
+    }
+}
+
+impl FusedIterator for Values<'_> {}

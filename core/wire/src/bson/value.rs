@@ -1,0 +1,512 @@
+//! The types of BSON, and how long and well-formed the bytes of each are.
+
+use core::fmt;
+
+use super::document::{RawArray, RawDocument};
+use crate::error::{WireError, WireErrorKind};
+use crate::read::{Reader, saturate};
+use crate::server::ObjectId;
+
+/// The type byte of an element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ElementType {
+    /// 64-bit binary floating point.
+    Double = 0x01,
+    /// UTF-8 text.
+    String = 0x02,
+    /// A document within a document.
+    Document = 0x03,
+    /// An array.
+    Array = 0x04,
+    /// Bytes with a subtype.
+    Binary = 0x05,
+    /// Undefined (deprecated).
+    Undefined = 0x06,
+    /// Twelve bytes that name something.
+    ObjectId = 0x07,
+    /// True or false.
+    Boolean = 0x08,
+    /// Milliseconds since the Unix epoch.
+    DateTime = 0x09,
+    /// No value.
+    Null = 0x0a,
+    /// A regular expression.
+    Regex = 0x0b,
+    /// A reference to another collection (deprecated).
+    DbPointer = 0x0c,
+    /// JavaScript code.
+    JavaScript = 0x0d,
+    /// A symbol (deprecated).
+    Symbol = 0x0e,
+    /// JavaScript code with a scope (deprecated).
+    JavaScriptWithScope = 0x0f,
+    /// 32-bit integer.
+    Int32 = 0x10,
+    /// A time stamp of the server's own.
+    Timestamp = 0x11,
+    /// 64-bit integer.
+    Int64 = 0x12,
+    /// 128-bit decimal floating point.
+    Decimal128 = 0x13,
+    /// Less than everything else.
+    MinKey = 0xff,
+    /// Greater than everything else.
+    MaxKey = 0x7f,
+}
+
+impl ElementType {
+    /// The type of that byte, if BSON has one.
+    #[must_use]
+    pub const fn from_tag(tag: u8) -> Option<Self> {
+        Some(match tag {
+            0x01 => Self::Double,
+            0x02 => Self::String,
+            0x03 => Self::Document,
+            0x04 => Self::Array,
+            0x05 => Self::Binary,
+            0x06 => Self::Undefined,
+            0x07 => Self::ObjectId,
+            0x08 => Self::Boolean,
+            0x09 => Self::DateTime,
+            0x0a => Self::Null,
+            0x0b => Self::Regex,
+            0x0c => Self::DbPointer,
+            0x0d => Self::JavaScript,
+            0x0e => Self::Symbol,
+            0x0f => Self::JavaScriptWithScope,
+            0x10 => Self::Int32,
+            0x11 => Self::Timestamp,
+            0x12 => Self::Int64,
+            0x13 => Self::Decimal128,
+            0xff => Self::MinKey,
+            0x7f => Self::MaxKey,
+            _ => return None,
+        })
+    }
+
+    /// The type byte.
+    #[must_use]
+    pub const fn tag(self) -> u8 {
+        self as u8
+    }
+
+    /// Its name in words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Double => "double",
+            Self::String => "string",
+            Self::Document => "document",
+            Self::Array => "array",
+            Self::Binary => "binary",
+            Self::Undefined => "undefined",
+            Self::ObjectId => "ObjectId",
+            Self::Boolean => "boolean",
+            Self::DateTime => "datetime",
+            Self::Null => "null",
+            Self::Regex => "regular expression",
+            Self::DbPointer => "DBPointer",
+            Self::JavaScript => "JavaScript",
+            Self::Symbol => "symbol",
+            Self::JavaScriptWithScope => "JavaScript with scope",
+            Self::Int32 => "int32",
+            Self::Timestamp => "timestamp",
+            Self::Int64 => "int64",
+            Self::Decimal128 => "decimal128",
+            Self::MinKey => "min key",
+            Self::MaxKey => "max key",
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Bytes with a subtype. Of the old subtype 2 these are the inner bytes, without their own length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Binary<'a> {
+    /// What the bytes are: 0 generic, 2 generic (old), 4 UUID, and so on.
+    pub subtype: u8,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// A regular expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Regex<'a> {
+    /// The pattern.
+    pub pattern: &'a str,
+    /// The option letters.
+    pub options: &'a str,
+}
+
+/// A time stamp of the server's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds since the Unix epoch.
+    pub time_s: u32,
+    /// Counts within the second.
+    pub increment: u32,
+}
+
+/// One value, borrowed from the document it is in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RawValue<'a> {
+    /// 64-bit binary floating point.
+    Double(f64),
+    /// UTF-8 text.
+    String(&'a str),
+    /// A document.
+    Document(RawDocument<'a>),
+    /// An array.
+    Array(RawArray<'a>),
+    /// Bytes with a subtype.
+    Binary(Binary<'a>),
+    /// Undefined (deprecated).
+    Undefined,
+    /// Twelve bytes that name something.
+    ObjectId(ObjectId),
+    /// True or false.
+    Boolean(bool),
+    /// Milliseconds since the Unix epoch.
+    DateTime(i64),
+    /// No value.
+    Null,
+    /// A regular expression.
+    Regex(Regex<'a>),
+    /// A reference to another collection (deprecated).
+    DbPointer {
+        /// The collection.
+        namespace: &'a str,
+        /// The document in it.
+        id: ObjectId,
+    },
+    /// JavaScript code.
+    JavaScript(&'a str),
+    /// A symbol (deprecated).
+    Symbol(&'a str),
+    /// JavaScript code with a scope (deprecated).
+    JavaScriptWithScope {
+        /// The code.
+        code: &'a str,
+        /// Its variables.
+        scope: RawDocument<'a>,
+    },
+    /// 32-bit integer.
+    Int32(i32),
+    /// A time stamp of the server's own.
+    Timestamp(Timestamp),
+    /// 64-bit integer.
+    Int64(i64),
+    /// 128-bit decimal floating point, as its sixteen bytes.
+    Decimal128([u8; 16]),
+    /// Less than everything else.
+    MinKey,
+    /// Greater than everything else.
+    MaxKey,
+}
+
+impl<'a> RawValue<'a> {
+    /// The type.
+    #[must_use]
+    pub const fn element_type(&self) -> ElementType {
+        match self {
+            Self::Double(_) => ElementType::Double,
+            Self::String(_) => ElementType::String,
+            Self::Document(_) => ElementType::Document,
+            Self::Array(_) => ElementType::Array,
+            Self::Binary(_) => ElementType::Binary,
+            Self::Undefined => ElementType::Undefined,
+            Self::ObjectId(_) => ElementType::ObjectId,
+            Self::Boolean(_) => ElementType::Boolean,
+            Self::DateTime(_) => ElementType::DateTime,
+            Self::Null => ElementType::Null,
+            Self::Regex(_) => ElementType::Regex,
+            Self::DbPointer { .. } => ElementType::DbPointer,
+            Self::JavaScript(_) => ElementType::JavaScript,
+            Self::Symbol(_) => ElementType::Symbol,
+            Self::JavaScriptWithScope { .. } => ElementType::JavaScriptWithScope,
+            Self::Int32(_) => ElementType::Int32,
+            Self::Timestamp(_) => ElementType::Timestamp,
+            Self::Int64(_) => ElementType::Int64,
+            Self::Decimal128(_) => ElementType::Decimal128,
+            Self::MinKey => ElementType::MinKey,
+            Self::MaxKey => ElementType::MaxKey,
+        }
+    }
+
+    /// The text, of a string only.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'a str> {
+        if let Self::String(text) = self { Some(text) } else { None }
+    }
+
+    /// The document, of a document only.
+    #[must_use]
+    pub fn as_document(self) -> Option<RawDocument<'a>> {
+        if let Self::Document(document) = self { Some(document) } else { None }
+    }
+
+    /// The array, of an array only.
+    #[must_use]
+    pub fn as_array(self) -> Option<RawArray<'a>> {
+        if let Self::Array(array) = self { Some(array) } else { None }
+    }
+
+    /// The bytes and their subtype, of a binary only.
+    #[must_use]
+    pub fn as_binary(self) -> Option<Binary<'a>> {
+        if let Self::Binary(binary) = self { Some(binary) } else { None }
+    }
+
+    /// The id, of an `ObjectId` only.
+    #[must_use]
+    pub fn as_object_id(self) -> Option<ObjectId> {
+        if let Self::ObjectId(id) = self { Some(id) } else { None }
+    }
+
+    /// True or false, of a boolean only.
+    #[must_use]
+    pub fn as_bool(self) -> Option<bool> {
+        if let Self::Boolean(value) = self { Some(value) } else { None }
+    }
+
+    /// Milliseconds since the Unix epoch, of a datetime only.
+    #[must_use]
+    pub fn as_date_time_ms(self) -> Option<i64> {
+        if let Self::DateTime(ms) = self { Some(ms) } else { None }
+    }
+
+    /// The number of an int32, an int64, or a double without a fraction.
+    #[must_use]
+    pub fn as_integer(self) -> Option<i64> {
+        if let Self::Int32(value) = self {
+            Some(i64::from(value))
+        } else if let Self::Int64(value) = self {
+            Some(value)
+        } else if let Self::Double(value) = self {
+            whole(value)
+        } else {
+            None
+        }
+    }
+
+    /// A boolean, or whether a number is other than zero (NaN is).
+    #[must_use]
+    pub fn as_flag(self) -> Option<bool> {
+        if let Self::Boolean(value) = self {
+            Some(value)
+        } else if let Self::Int32(value) = self {
+            Some(value != 0)
+        } else if let Self::Int64(value) = self {
+            Some(value != 0)
+        } else if let Self::Double(value) = self {
+            // Neither of the two zeros.
+            Some(value.to_bits() << 1 != 0)
+        } else {
+            None
+        }
+    }
+}
+
+/// A double as an integer, when it is one.
+fn whole(value: f64) -> Option<i64> {
+    const FRACTION_BITS: u32 = 52;
+    const EXPONENT_BIAS: u32 = 1023;
+    let bits = value.to_bits();
+    if bits << 1 == 0 {
+        return Some(0);
+    }
+    // Looked at bit by bit: many a microcontroller can do no more with a double, and would need an emulation of the rest.
+    let exponent = u32::try_from(bits >> FRACTION_BITS & 0x7ff).ok()?.checked_sub(EXPONENT_BIAS)?;
+    let digits = bits & ((1 << FRACTION_BITS) - 1) | 1 << FRACTION_BITS;
+    let is_negative = bits >> 63 != 0;
+    let magnitude = match FRACTION_BITS.checked_sub(exponent) {
+        Some(below) if digits.trailing_zeros() < below => return None,
+        Some(below) => digits >> below,
+        None if exponent < 63 => digits << (exponent - FRACTION_BITS),
+        // The one number of 64 bits.
+        None if exponent == 63 && is_negative && digits == 1 << FRACTION_BITS => return Some(i64::MIN),
+        None => return None,
+    };
+    let magnitude = magnitude.cast_signed();
+    Some(if is_negative { -magnitude } else { magnitude })
+}
+
+/// An element that has been measured and not yet looked into.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Raw<'a> {
+    pub(super) element_type: ElementType,
+    pub(super) key: &'a [u8],
+    pub(super) key_at: u32,
+    pub(super) value: Reader<'a>,
+}
+
+/// Takes the next element off a document's elements; `None` at their end.
+#[inline]
+pub(super) fn next_raw<'a>(elements: &mut Reader<'a>) -> Result<Option<Raw<'a>>, WireError> {
+    if elements.rest.is_empty() {
+        return Ok(None);
+    }
+    let start = *elements;
+    let tag = elements.u8()?;
+    let Some(element_type) = ElementType::from_tag(tag) else {
+        return Err(start.error(match tag {
+            0 => WireErrorKind::Terminator,
+            _ => WireErrorKind::ElementTag { tag },
+        }));
+    };
+    let key_at = elements.at;
+    let key = elements.until_nul()?;
+    let len = value_len(element_type, *elements)?;
+    let at = elements.at;
+    let value = Reader::new(elements.take(len)?, at);
+    Ok(Some(Raw { element_type, key, key_at, value }))
+}
+
+/// How many bytes the value at the front of `rest` claims.
+#[inline]
+fn value_len(element_type: ElementType, mut rest: Reader<'_>) -> Result<usize, WireError> {
+    Ok(match element_type {
+        ElementType::Undefined | ElementType::Null | ElementType::MinKey | ElementType::MaxKey => 0,
+        ElementType::Boolean => 1,
+        ElementType::Int32 => 4,
+        ElementType::Double | ElementType::DateTime | ElementType::Timestamp | ElementType::Int64 => 8,
+        ElementType::ObjectId => 12,
+        ElementType::Decimal128 => 16,
+        ElementType::String | ElementType::JavaScript | ElementType::Symbol => string_len(rest)?,
+        ElementType::DbPointer => string_len(rest)?.saturating_add(12),
+        ElementType::Document | ElementType::Array => {
+            let length_bytes = rest.peek_i32()?;
+            let found_bytes = saturate(rest.rest.len());
+            claimed(length_bytes, 5, rest)
+                .ok_or_else(|| rest.error(WireErrorKind::DocumentLength { length_bytes, found_bytes }))?
+        }
+        ElementType::JavaScriptWithScope => {
+            let length_bytes = rest.peek_i32()?;
+            claimed(length_bytes, 14, rest).ok_or_else(|| rest.error(WireErrorKind::ScopeLength { length_bytes }))?
+        }
+        ElementType::Binary => {
+            let length_bytes = rest.peek_i32()?;
+            let inner = claimed(length_bytes, 0, rest)
+                .ok_or_else(|| rest.error(WireErrorKind::BinaryLength { length_bytes }))?;
+            inner.saturating_add(5)
+        }
+        ElementType::Regex => {
+            let before = rest.rest.len();
+            rest.until_nul()?;
+            rest.until_nul()?;
+            before.saturating_sub(rest.rest.len())
+        }
+    })
+}
+
+/// A claimed length as a size, when it is neither below `min` nor beyond what is there.
+#[inline]
+fn claimed(length_bytes: i32, min: usize, rest: Reader<'_>) -> Option<usize> {
+    usize::try_from(length_bytes).ok().filter(|len| (min..=rest.rest.len()).contains(len))
+}
+
+/// The bytes of a string with its length in front.
+#[inline]
+fn string_len(rest: Reader<'_>) -> Result<usize, WireError> {
+    let length_bytes = rest.peek_i32()?;
+    let text =
+        claimed(length_bytes, 1, rest).ok_or_else(|| rest.error(WireErrorKind::StringLength { length_bytes }))?;
+    Ok(text.saturating_add(4))
+}
+
+/// Text of bytes.
+#[inline]
+pub(super) fn text(bytes: &[u8], at: u32) -> Result<&str, WireError> {
+    core::str::from_utf8(bytes)
+        .map_err(|error| WireError::new(WireErrorKind::Utf8, at.saturating_add(saturate(error.valid_up_to()))))
+}
+
+/// A string with its length in front, going past it.
+fn string<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
+    let len = string_len(*value)?;
+    value.take(4)?;
+    let at = value.at;
+    let bytes = value.take(len.saturating_sub(4))?;
+    match bytes.split_last() {
+        Some((0, head)) => text(head, at),
+        Some(_) | None => Err(value.error(WireErrorKind::Terminator)),
+    }
+}
+
+/// Text up to a zero byte, going past it.
+fn cstring<'a>(value: &mut Reader<'a>) -> Result<&'a str, WireError> {
+    let at = value.at;
+    text(value.until_nul()?, at)
+}
+
+impl<'a> Raw<'a> {
+    /// Looks into the value. O(1), except for the check of text.
+    #[inline]
+    pub(super) fn decode(self) -> Result<RawValue<'a>, WireError> {
+        let mut value = self.value;
+        Ok(match self.element_type {
+            ElementType::Double => RawValue::Double(f64::from_le_bytes(value.array()?)),
+            ElementType::String => RawValue::String(string(&mut value)?),
+            ElementType::Document => RawValue::Document(RawDocument::open(value)?),
+            ElementType::Array => RawValue::Array(RawArray::from_document(RawDocument::open(value)?)),
+            ElementType::Binary => RawValue::Binary(binary(value)?),
+            ElementType::Undefined => RawValue::Undefined,
+            ElementType::ObjectId => RawValue::ObjectId(ObjectId(value.array()?)),
+            ElementType::Boolean => match value.u8()? {
+                0 => RawValue::Boolean(false),
+                1 => RawValue::Boolean(true),
+                other => return Err(self.value.error(WireErrorKind::Boolean { value: other })),
+            },
+            ElementType::DateTime => RawValue::DateTime(i64::from_le_bytes(value.array()?)),
+            ElementType::Null => RawValue::Null,
+            ElementType::Regex => {
+                let pattern = cstring(&mut value)?;
+                RawValue::Regex(Regex { pattern, options: cstring(&mut value)? })
+            }
+            ElementType::DbPointer => {
+                let namespace = string(&mut value)?;
+                RawValue::DbPointer { namespace, id: ObjectId(value.array()?) }
+            }
+            ElementType::JavaScript => RawValue::JavaScript(string(&mut value)?),
+            ElementType::Symbol => RawValue::Symbol(string(&mut value)?),
+            ElementType::JavaScriptWithScope => {
+                let length_bytes = value.i32()?;
+                let code = string(&mut value)?;
+                let scope = RawDocument::open(value)
+                    .map_err(|_| self.value.error(WireErrorKind::ScopeLength { length_bytes }))?;
+                RawValue::JavaScriptWithScope { code, scope }
+            }
+            ElementType::Int32 => RawValue::Int32(value.i32()?),
+            ElementType::Timestamp => {
+                let increment = u32::from_le_bytes(value.array()?);
+                RawValue::Timestamp(Timestamp { time_s: u32::from_le_bytes(value.array()?), increment })
+            }
+            ElementType::Int64 => RawValue::Int64(i64::from_le_bytes(value.array()?)),
+            ElementType::Decimal128 => RawValue::Decimal128(value.array()?),
+            ElementType::MinKey => RawValue::MinKey,
+            ElementType::MaxKey => RawValue::MaxKey,
+        })
+    }
+}
+
+/// The old generic subtype, whose bytes begin with a length of their own.
+pub(super) const SUBTYPE_OLD: u8 = 2;
+
+fn binary(mut value: Reader<'_>) -> Result<Binary<'_>, WireError> {
+    value.take(4)?;
+    let subtype = value.u8()?;
+    if subtype == SUBTYPE_OLD {
+        let inner = value;
+        let length_bytes = value.i32()?;
+        if usize::try_from(length_bytes) != Ok(value.rest.len()) {
+            return Err(inner.error(WireErrorKind::BinaryLength { length_bytes }));
+        }
+    }
+    Ok(Binary { subtype, bytes: value.rest })
+}

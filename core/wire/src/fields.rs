@@ -1,0 +1,116 @@
+//! Fields of replies: which types they may have, and what happens when they have another.
+
+use super::bson::{Element, RawArray, RawDocument, RawValue};
+use super::error::{WireError, WireErrorKind};
+use crate::{server::ObjectId, server::TopologyVersion};
+
+/// A field under the name that errors use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field<'a> {
+    name: &'static str,
+    pub(super) element: Element<'a>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) const fn new(name: &'static str, element: Element<'a>) -> Self {
+        Self { name, element }
+    }
+
+    fn wrong_type(&self) -> WireError {
+        let found = self.element.value.element_type();
+        WireError::new(WireErrorKind::FieldType { name: self.name, found }, self.element.offset)
+    }
+
+    fn wrong_value(&self, value: i64) -> WireError {
+        WireError::new(WireErrorKind::FieldValue { name: self.name, value }, self.element.offset)
+    }
+
+    fn required<T>(&self, value: Option<T>) -> Result<T, WireError> {
+        value.ok_or_else(|| self.wrong_type())
+    }
+
+    /// Text, or an error.
+    pub(super) fn text(&self) -> Result<&'a str, WireError> {
+        self.required(self.element.value.as_str())
+    }
+
+    /// A boolean or a number, or an error.
+    pub(super) fn flag(&self) -> Result<bool, WireError> {
+        self.required(self.element.value.as_flag())
+    }
+
+    /// An `ObjectId`, or an error.
+    pub(super) fn object_id(&self) -> Result<ObjectId, WireError> {
+        self.required(self.element.value.as_object_id())
+    }
+
+    /// A whole number of any numeric type, or an error.
+    pub(super) fn integer(&self) -> Result<i64, WireError> {
+        self.required(self.element.value.as_integer())
+    }
+
+    /// A whole number that 32 bits can hold, or an error.
+    pub(super) fn integer32(&self) -> Result<i32, WireError> {
+        let value = self.integer()?;
+        i32::try_from(value).map_err(|_| self.wrong_value(value))
+    }
+
+    /// A whole number from 0 on that 32 bits can hold, or an error.
+    pub(super) fn count32(&self) -> Result<i32, WireError> {
+        let value = self.integer32()?;
+        if value < 0 { Err(self.wrong_value(i64::from(value))) } else { Ok(value) }
+    }
+
+    /// An array of nothing but text, or an error.
+    pub(super) fn texts(&self) -> Result<RawArray<'a>, WireError> {
+        let array = self.required(self.element.value.as_array())?;
+        for element in array.as_document() {
+            Field::new(self.name, element?).text()?;
+        }
+        Ok(array)
+    }
+
+    /// A document, or an error.
+    pub(super) fn document(&self) -> Result<RawDocument<'a>, WireError> {
+        self.required(self.element.value.as_document())
+    }
+
+    /// Whether `ok` says so: 1 as any number, or true. Any other number is a no; another type is an error.
+    pub(super) fn ok(&self) -> Result<bool, WireError> {
+        let value = self.element.value;
+        if let RawValue::Double(number) = value {
+            return Ok(number.to_bits() == 1.0_f64.to_bits());
+        }
+        self.required(value.as_bool().or_else(|| value.as_integer().map(|number| number == 1)))
+    }
+
+    /// A topology version with both of its fields, or an error.
+    ///
+    /// Source: SDAM, "TopologyVersion" (SDAM-30).
+    pub(super) fn topology_version(&self) -> Result<TopologyVersion, WireError> {
+        let (mut process_id, mut counter) = (None, None);
+        for element in self.document()? {
+            let element = element?;
+            match element.key {
+                "processId" => put(&mut process_id, Self::new("topologyVersion.processId", element).object_id()?),
+                "counter" => put(&mut counter, Self::new("topologyVersion.counter", element).integer()?),
+                _ => {}
+            }
+        }
+        let missing = |name| WireError::new(WireErrorKind::FieldMissing { name }, self.element.offset);
+        Ok(TopologyVersion {
+            process_id: process_id.ok_or(missing("topologyVersion.processId"))?,
+            counter: counter.ok_or(missing("topologyVersion.counter"))?,
+        })
+    }
+}
+
+/// The first of several fields of one name counts, as in [`RawDocument::get`].
+pub(super) fn put<T>(slot: &mut Option<T>, value: T) {
+    slot.get_or_insert(value);
+}
+
+/// Whether a value stands for "absent".
+pub(super) const fn is_absent(value: &RawValue<'_>) -> bool {
+    matches!(value, RawValue::Null | RawValue::Undefined)
+}

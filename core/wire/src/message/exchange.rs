@@ -1,0 +1,146 @@
+//! Which reply belongs to which request.
+
+use super::decode::{Decoded, Message, decode_message};
+use super::{Flags, Header, Limits};
+use crate::error::{WireError, WireErrorKind};
+use crate::read::saturate;
+
+/// Hands out request ids: each the previous one plus one, round the whole range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RequestIds(i32);
+
+impl RequestIds {
+    /// Begins at 1.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// Goes on after `request_id`.
+    #[must_use]
+    pub const fn after(request_id: i32) -> Self {
+        Self(request_id)
+    }
+
+    /// The next id. Never 0, which in a reply would say "answers nothing".
+    #[must_use]
+    pub const fn next_id(&mut self) -> i32 {
+        self.0 = self.0.wrapping_add(1);
+        if self.0 == 0 {
+            self.0 = 1;
+        }
+        self.0
+    }
+}
+
+/// The conversation of one connection, one request at a time: idle, awaiting a reply, or receiving a
+/// stream of replies.
+///
+/// An ordinary reply answers the request. In an exhaust stream the first one does, and each later one
+/// answers *the reply before it*. Whatever else arrives is an error, after which the connection is to be
+/// closed: nothing that follows can be trusted to belong to anybody.
+///
+/// Source: OP_MSG, "Exhaust" and "moreToCome on responses".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Exchange {
+    /// The message that the next reply must answer; nothing is due when absent.
+    due: Option<i32>,
+    /// Whether the request allowed a stream of replies.
+    exhaust: bool,
+}
+
+/// What remains to be received after a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Matched {
+    /// Nothing: the connection is idle.
+    Last,
+    /// Another reply comes without being asked for.
+    MoreComes,
+}
+
+impl Exchange {
+    /// Nothing was sent yet.
+    pub const IDLE: Self = Self { due: None, exhaust: false };
+
+    /// Takes note of a request that is being sent. With [`Flags::MORE_TO_COME`] no reply is due.
+    ///
+    /// One request at a time: none may be begun while a reply is due. If one is, that reply is refused when it comes.
+    ///
+    /// # Panics
+    ///
+    /// With debug assertions, if a reply is still due.
+    pub const fn begin(&mut self, request_id: i32, flags: Flags) {
+        debug_assert!(self.due.is_none(), "a request while a reply is due");
+        self.due = if flags.contains(Flags::MORE_TO_COME) { None } else { Some(request_id) };
+        self.exhaust = flags.contains(Flags::EXHAUST_ALLOWED);
+    }
+
+    /// Whether no reply is due. A connection may go back to its pool only then.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        self.due.is_none()
+    }
+
+    /// Matches a reply by its header and flags.
+    ///
+    /// # Errors
+    ///
+    /// [`WireErrorKind::Unsolicited`], [`WireErrorKind::ResponseTo`], [`WireErrorKind::MoreToCome`], and
+    /// [`WireErrorKind::Flags`] for a flag that only requests have.
+    pub const fn handle_reply(&mut self, header: Header, flags: Flags) -> Result<Matched, WireError> {
+        let Some(expected) = self.due else {
+            let count_bytes = header.length_bytes;
+            return Err(WireError::new(WireErrorKind::Unsolicited { count_bytes }, 0));
+        };
+        if header.response_to != expected {
+            let kind = WireErrorKind::ResponseTo { expected, found: header.response_to };
+            return Err(WireError::new(kind, 8));
+        }
+        if flags.contains(Flags::EXHAUST_ALLOWED) {
+            return Err(WireError::new(WireErrorKind::Flags { flags: flags.bits() }, 16));
+        }
+        if !flags.contains(Flags::MORE_TO_COME) {
+            self.due = None;
+            return Ok(Matched::Last);
+        }
+        if !self.exhaust {
+            return Err(WireError::new(WireErrorKind::MoreToCome, 16));
+        }
+        self.due = Some(header.request_id);
+        Ok(Matched::MoreComes)
+    }
+
+    /// Decodes, matches and validates the reply at the front of `input`, everything that has been received
+    /// and not consumed. Changes nothing until the reply is all there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`decode_message`], [`Exchange::handle_reply`] and [`Message::validate`], and
+    /// [`WireErrorKind::Unsolicited`] for bytes while idle or behind the last reply.
+    pub fn decode_reply<'a>(
+        &mut self,
+        input: &'a [u8],
+        limits: &Limits,
+    ) -> Result<Decoded<'a, (Message<'a>, Matched)>, WireError> {
+        self.check_idle(input, 0)?;
+        let (message, rest) = match decode_message(input, limits)? {
+            Decoded::Done { value, rest } => (value, rest),
+            Decoded::NeedMore { bytes_min } => return Ok(Decoded::NeedMore { bytes_min }),
+        };
+        let mut after = *self;
+        let matched = after.handle_reply(message.header(), message.flags())?;
+        after.check_idle(rest, message.header().length_bytes)?;
+        message.validate()?;
+        *self = after;
+        Ok(Decoded::Done { value: (message, matched), rest })
+    }
+
+    /// While nothing is due, nothing may be there.
+    fn check_idle(&self, input: &[u8], offset: u32) -> Result<(), WireError> {
+        if self.due.is_none() && !input.is_empty() {
+            let kind = WireErrorKind::Unsolicited { count_bytes: saturate(input.len()) };
+            return Err(WireError::new(kind, offset));
+        }
+        Ok(())
+    }
+}
