@@ -2,8 +2,7 @@
 //!
 //! The machines perform no I/O, read no clock, and allocate nothing where a connection is there. A host (one of the `poolhouse-*` adapters, or
 //! your own loop) tells a machine what happened and when, takes the actions that it owes, and calls
-//! again when the instant of `poll_timeout` has come. Whatever else a driver needs up to the command is beside them: MongoDB's and Cassandra's wire protocols,
-//! authentication, connection strings, and, each by its feature, an async shell, DNS, TLS, and a client over whatever runtime there is.
+//! again when the instant of `poll_timeout` has come. Protocols, authentication, connection strings and the async driver are in the [crates](#crates) beside this one.
 //!
 //! ```
 //! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
@@ -53,7 +52,7 @@
 //! |---|---|---|
 //! | an application on smol or async-std | `poolhouse-smol`, `poolhouse-async-std` | their front pages; the guides `observing`, `tuning` and `migrating` |
 //! | firmware on embassy | `poolhouse-embassy` | the guide [`firmware`](guide::firmware) |
-//! | another runtime | the features `client` or `async` of this crate | the guide `adapter` |
+//! | another runtime | `poolhouse-client` with threads and a heap, else `poolhouse-driver` | the guide `adapter` |
 //! | a loop of your own | this crate | the guide [`embedding`](guide::embedding) |
 //!
 //! All [guides](guide).

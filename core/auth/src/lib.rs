@@ -1,4 +1,4 @@
-//! Who is calling: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `auth`), MONGODB-X509 and PLAIN.
+//! Who is calling: SCRAM-SHA-256, SCRAM-SHA-1 (with feature `scram-sha-1`), MONGODB-X509 and PLAIN.
 //!
 //! Nothing here performs I/O, draws a random number or allocates (SASLprep of passwords beyond ASCII, feature
 //! `std`, is the exception). Entropy is an argument; bytes go in and out of the caller's buffers.

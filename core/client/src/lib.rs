@@ -1,8 +1,8 @@
 //! The hosted client, written once for every runtime that has threads, sockets and a heap.
 //!
 //! A [`Client`] keeps a pool and a monitor for each server of its deployment. What a runtime supplies is its [`Platform`]: an
-//! adapter such as `poolhouse-smol` implements it and names the client after itself. [`Net`] makes of it what the [shell](poolhouse_driver)
-//! asks for.
+//! adapter such as `poolhouse-smol` implements it and names the client after itself. [`Net`] makes of it the
+//! `Runtime` of the [driver](poolhouse_driver).
 //!
 //! Dropping any future of a client is safe at any point.
 #![no_std]

@@ -1,7 +1,7 @@
-//! The asynchronous shell: client, guard and tasks, written once for every runtime.
+//! The asynchronous driver: client, guard and tasks, written once for every runtime.
 //!
 //! It uses `core::future` and `core::task` only. An adapter implements [`Runtime`] (clock, timers, sockets, lock) and starts
-//! the tasks that the shell asks for; see `poolhouse-smol` for one of a few hundred lines.
+//! the tasks that the driver asks for; see `poolhouse-smol` for one of a few hundred lines.
 //!
 //! - [`Hub`]: what all handles of a client share; selection and check-out begin here.
 //! - [`Server`]: one server's pool, with its sockets and those who wait for them.
@@ -10,7 +10,7 @@
 //!
 //! # Cancellation
 //!
-//! Any future of the shell may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
+//! Any future of the driver may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
 //! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
 //! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
 //!
@@ -19,11 +19,11 @@
 //!
 //! # What a check-out costs
 //!
-//! With a connection at hand, nobody subscribed and no `maxIdleTimeMS`, [`Hub::check_out_of`] and the drop of its guard allocate nothing, look at no clock, and take
-//! some 480 instructions on x86-64, the hosted client's own future and the choice of the server not counted; `tests/scripts/instructions` counts all three. Of these the pool
+//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`Hub::check_out_of`] and the drop of its guard allocate nothing, read no clock, and take
+//! some 490 instructions on x86-64, the hosted client's own future and the choice of the server not counted; `tests/scripts/instructions` counts all three. Of these the pool
 //! itself is a quarter, the two locks a seventh, the future with its waker and its server's handle a third; the guard and the socket's way into it and back are the
-//! rest. Where the time matters, two looks at a hosted clock and what is done with it come on top, some 250. A change that leaves a pool owing nothing is not searched for
-//! what it owes, and where there is a heap a connection is moved by its address.
+//! rest. Where the time matters, two reads of a hosted clock and the work with the times add some 250. After a change that leaves a pool owing nothing the driver
+//! does not search for effects, and where there is a heap a connection is moved by its address.
 //!
 //! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`] and [`Runtime::is_inherited`].
 #![no_std]
