@@ -30,14 +30,13 @@
 //! ```text
 //! if let Some(outcome) = monitor.handle_reply(now, line, &reply, matched, known, observer)? {    // HeartbeatSucceeded
 //!     apply(outcome, reply);                           // ServerDescriptionChanged, then the pool's events
-//! }
-//! if monitor.poll_timeout().is_some_and(|due| due <= now) {
 //!     monitor.handle_timeout(now, known, observer);    // HeartbeatStarted of the next check, if it is now
 //! }
 //! while let Some(action) = monitor.poll_action(now) { .. }
 //! ```
 //!
-//! `known` is whether the server's type is known before the input (a host without a topology: whether the last check succeeded). Only the retry at
+//! `known` is whether the server's type is known before the input (a host without a topology: whether the
+//! last check succeeded, and nothing has marked the server Unknown since). Only the retry at
 //! once after a network error depends on it (MON-55).
 //!
 //! # Paces

@@ -365,7 +365,8 @@ impl<M: Memory> Pool<M> {
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
-            self.is_changed |= self.config.idle_ns > 0;
+            // The connection that has been available for longest is due first.
+            self.is_changed |= self.config.idle_ns > 0 && self.conns.len(conn::AVAILABLE) == 0;
         }
         if let Some(slot) = self.conns.at_mut(conn.index()) {
             slot.available_since = now;
@@ -649,6 +650,7 @@ impl<M: Memory> Pool<M> {
         if !self.conns.has_place() {
             let populates = self.is_in_background() && self.wants_population();
             self.serve_due |= self.waiters.len(waiter::UNBOUND) > 0 || populates;
+            self.is_changed |= self.serve_due;
         }
         self.conns.remove(index);
         conn

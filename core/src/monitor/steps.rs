@@ -175,6 +175,11 @@ impl Monitor {
             Line::Check if matches!(self.phase, Phase::Checking) => Some(self.fail_check(now, cause, known, observer)),
             Line::Check => {
                 self.check.hang_up();
+                if let Phase::Ended { next: next @ (Next::ReadOn | Next::Await(_)), .. } = &mut self.phase {
+                    // The stream has ended with its connection. A server that replies and hangs up is checked at the slow pace.
+                    *next = Next::WaitBriefly;
+                    self.stop_streaming();
+                }
                 None
             }
         }

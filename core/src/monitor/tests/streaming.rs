@@ -209,3 +209,26 @@ fn a_reply_that_nobody_asked_for_closes_the_connection() {
     rig.at(10_000).timeout();
     rig.only_dial();
 }
+
+#[test]
+fn stream_whose_connection_fails_before_it_continues_is_checked_at_the_slow_pace() {
+    // What arrives after a check has ended and before the host calls `handle_timeout`.
+    for is_reply in [true, false] {
+        let mut rig = Rig::streaming();
+        let line = rig.connect();
+        rig.reply(line, &VERSIONED).expect("current");
+        let outcome = rig.outcome.take();
+        assert!(matches!(outcome, Some(CheckOutcome::Succeeded { .. })));
+        if is_reply {
+            rig.reply(line, &VERSIONED).expect("the connection is idle");
+        } else {
+            rig.fail(line, Cause::Network).expect("current");
+        }
+        assert_eq!(rig.outcome, None, "no check was in flight");
+        rig.settle_as(true);
+        assert_eq!(rig.actions()[0], MonitorAction::Hangup(line));
+        assert_eq!(rig.due(), Some(at(500)));
+        rig.at(500).timeout();
+        assert!(rig.actions().iter().any(|action| matches!(action, MonitorAction::Dial(_))));
+    }
+}

@@ -69,3 +69,33 @@ fn a1_idle_time_counts_from_the_change_of_the_options() {
     assert_eq!(world.counts(), [0, 1, 0, 0]);
     assert!(world.pool.poll_timeout() > Some(at(60)));
 }
+
+/// A host that polls only after a change must learn that a freed slot makes work due.
+#[test]
+fn freed_slot_that_a_waiter_needs_is_a_change() {
+    let mut world = World::<Fixed<1, 2>>::new(PoolOptions { max_pool_size: 2, ..DEFAULT });
+    world.ready();
+    let lease = world.lease();
+    let waits = world.act(|pool, now, seen| pool.check_out(now, None, seen));
+    assert!(matches!(waits, Ok(CheckOut::Queued(_))));
+    let broken = Health::Broken(Cause::Network);
+    world.act(|pool, now, seen| pool.check_in(now, lease, broken, seen)).expect("a lease of this pool");
+    assert!(world.pool.take_changed());
+    assert_eq!(world.pool.poll_timeout(), None);
+    assert!(matches!(world.pool.poll_prompt(), Some(PoolAction::Close(_))));
+    assert!(world.pool.take_changed());
+    assert!(world.pool.poll_timeout().is_some());
+}
+
+#[test]
+fn check_in_changes_the_timeout_only_if_no_connection_is_available() {
+    let mut world = World::<OnHeap>::new(PoolOptions { max_idle_time: Some(ms(10)), ..DEFAULT });
+    world.ready();
+    let leases = [world.lease(), world.lease()];
+    world.pool.take_changed();
+    let changes = leases.map(|lease| {
+        world.act(|pool, now, seen| pool.check_in(now, lease, Health::Healthy, seen)).expect("a lease of this pool");
+        world.pool.take_changed()
+    });
+    assert_eq!(changes, [true, false]);
+}
