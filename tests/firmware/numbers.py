@@ -43,6 +43,12 @@ PARTS = [
     ("client with SCRAM over it", "client-scram", "network"),
     ("TLS besides", "client-tls", "client-scram"),
 ]
+# Where the code of our crates is.
+OURS = [
+    ("/core/src/", "poolhouse-core"),
+    *((f"/core/{name}/src/", f"poolhouse-{name}") for name in ("wire", "auth", "cql", "driver")),
+    ("/runtime-embassy/src/", "poolhouse-embassy"),
+]
 AIMS = {
     ("flash", "pool + monitor + wire + SCRAM"): 48 * 1024,
     ("ram", "pool + monitor + wire + SCRAM"): 4 * 1024,
@@ -75,10 +81,10 @@ PANICS = re.compile(
     r"|len_mismatch_fail|^core::cell::panic_|^core::slice::\w*::\w*fail"
 )
 # Documented panics of whoever calls these wrongly; no bytes lead there.
-MISUSE = re.compile(r"^poolhouse_core::wire::cql::decoder::Decoder<S>::walk$")
+MISUSE = re.compile(r"^poolhouse_cql::decoder::Decoder<S>::walk$")
 # What an operation runs through that finds a connection, or waits for one that is returned: these functions, and all that is compiled into them.
 HOT = re.compile(
-    r"::Pool<M>(>)?::(check_out|check_out_at_hand|check_in|check_in_as_new|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(begin_check_out|poll_claim|check_in|watch)\b"
+    r"::Pool<M>(>)?::(check_out|check_out_with|check_in|check_in_with|claim|grant_newest|return_conn|hand_over)\b|::Server<R>::(check_out|poll_claim|check_in|watch)\b"
     r"|::(Guard|CheckingOut)<R>|::Connection<R>::(send|receive|flush|read_some|reply|rest|discard_reply|consume)\b"
 )
 
@@ -177,7 +183,7 @@ class Tools:
 
 def module(path):
     """The crate and the module that a source file belongs to."""
-    for folder, crate in (("/core/src/", "poolhouse-core"), ("/runtime-embassy/src/", "poolhouse-embassy")):
+    for folder, crate in OURS:
         if folder in path and "/library/" not in path and "/registry/" not in path:
             return crate, path.split(folder)[1].removesuffix(".rs")
     if "/firmware/" in path:
@@ -232,11 +238,11 @@ def panic_sites(tools, elf):
     for frames in tools.frames(elf, calls).values():
         frame, crate, inner = home(frames)
         name = frame[0]
-        if crate not in ("poolhouse-core", "poolhouse-embassy"):
+        if crate not in dict(OURS).values():
             continue
         if is_resumption(frame):
             group = "async fn resumed"
-        elif crate == "poolhouse-core" and inner.split("/")[0] == "wire":
+        elif crate in ("poolhouse-wire", "poolhouse-cql"):
             group = "wire"
         elif any(HOT.search(outer[0]) for outer in frames):
             group = "hot path"

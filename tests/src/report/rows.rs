@@ -1,6 +1,6 @@
 //! The rows, each from what was left of it.
 
-use super::sources::{self, Counted};
+use super::sources;
 use super::{Material, Row};
 use crate::requirements::{Counts, Ran};
 use alloc::collections::BTreeSet;
@@ -76,15 +76,15 @@ pub(super) enum Since {
 }
 
 impl Since {
-    /// Compares core without its tests with its state at a commit.
+    /// Compares the crates below `core` without their tests with their state at a commit.
     pub(super) fn of(root: &Path, commit: &str) -> Self {
         // Text with another first character could be an option of git. Sources that were not committed (`-dirty`) cannot be compared.
         if commit.is_empty() || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Self::Unknown;
         }
-        let tests = [":(exclude,glob)core/src/**/tests.rs", ":(exclude,glob)core/src/**/tests/**"];
+        let tests = [":(exclude,glob)core/**/tests.rs", ":(exclude,glob)core/**/tests/**"];
         let mut git = Command::new("git");
-        git.arg("-C").arg(root).args(["diff", "--quiet", commit, "--", "core/src"]).args(tests).stderr(Stdio::null());
+        git.arg("-C").arg(root).args(["diff", "--quiet", commit, "--", "core"]).args(tests).stderr(Stdio::null());
         match git.status().ok().and_then(|status| status.code()) {
             Some(0) => Self::Same,
             Some(1) => Self::Changed,
@@ -341,6 +341,9 @@ fn lateness(material: &Material) -> Row {
     draft.row
 }
 
+/// The folders of the crates that adapters are made of.
+const CORE: [&str; 7] = ["core", "core/wire", "core/auth", "core/cql", "core/uri", "core/driver", "core/client"];
+
 fn costs(material: &Material, ran: &Ran) -> Row {
     let mut draft = Draft::new(material, 12, "costs");
     for (target, what) in [
@@ -356,17 +359,19 @@ fn costs(material: &Material, ran: &Ran) -> Row {
     }
     let fields = ["ram", "panics", "unwanted"];
     draft.take("firmware_numbers", &fields, "firmware", "./tests/run --only firmware:numbers");
-    let crates = ["core", "runtime-smol", "runtime-async-std", "runtime-embassy"];
+    let crates = CORE.into_iter().chain(["runtime-smol", "runtime-async-std", "runtime-embassy"]);
     let unsafe_of = |name: &&'static str| (*name, sources::count(&material.root.join(name).join("src")).uses_of_unsafe);
     let counts: Map<String, Value> =
-        crates.iter().map(unsafe_of).map(|(name, count)| (name.to_owned(), count.into())).collect();
+        crates.map(|name| unsafe_of(&name)).map(|(name, count)| (name.to_owned(), count.into())).collect();
     draft.tell("unsafe", Value::Object(counts));
     draft.row
 }
 
 fn assertions(material: &Material) -> Row {
     let mut draft = Draft::new(material, 13, "assertions of core");
-    let Counted { functions, assertions, .. } = sources::count(&material.root.join("core/src"));
+    let counts = CORE.map(|name| sources::count(&material.root.join(name).join("src")));
+    let functions: usize = counts.iter().map(|count| count.functions).sum();
+    let assertions: usize = counts.iter().map(|count| count.assertions).sum();
     draft.tell("functions", functions);
     draft.tell("assertions", assertions);
     draft.tell("a function", assertions as f64 / functions.max(1) as f64);
