@@ -60,16 +60,15 @@ pub struct HubConfig {
     /// `zlibCompressionLevel`, 0 to 9; `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
     /// How long the reply to an operation that timed out or was cancelled is awaited in the
-    /// background, so that its connection can be reused; zero closes the connection at once. At
-    /// most 64 such replies are awaited for each server. See [`LATE_REPLY`]. Only with feature
-    /// `alloc`.
+    /// background, to reuse its connection; with zero the connection is closed at once. At most 64
+    /// such replies are awaited for each server. See [`LATE_REPLY`]. Only with feature `alloc`.
     pub late_reply: Duration,
     /// The client's metadata in hello.
     pub metadata: ClientMetadata,
     /// How application connections authenticate; `None` is no authentication.
     pub login: Option<Login>,
     /// The number of the client and of its topology; unique in the process. It is the upper half of
-    /// the ids of the client's pools ([`PoolId`]), whose lower halves are consecutive.
+    /// the ids of its pools ([`PoolId`]); their lower halves are consecutive.
     pub client: u32,
 }
 
@@ -385,8 +384,8 @@ impl<R: Runtime> Hub<R> {
     /// Changes the control machine and executes its actions under the same lock, then runs the
     /// effects without the lock.
     ///
-    /// First runs pending effects of earlier steps: a server that is added may take the slot of one
-    /// that was removed, whose tasks and waiters must be woken before.
+    /// First runs pending effects of earlier steps: a server that is added may take the slot of a
+    /// removed one, and the tasks and waiters of that must be woken before.
     pub(super) fn step<T>(
         &self,
         change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
