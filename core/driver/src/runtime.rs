@@ -195,8 +195,8 @@ pub trait Buffer: Sink {
     fn shrink(&mut self, _len: usize) {}
 }
 
-/// A connection was not established: `could not connect: network error: Connection refused (os
-/// error 111)`.
+/// A connection was not established:
+/// `could not connect: network error: Connection refused (os error 111)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ConnectError {

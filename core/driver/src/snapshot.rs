@@ -1,11 +1,11 @@
-//! The deployment at one instant, to be kept.
+//! An owned copy of the deployment's description.
 
 use super::hub::Hub;
 use super::runtime::Runtime;
 use poolhouse_core::topology::{OwnedTopologyDescription, Topology};
 
 impl<R: Runtime> Hub<R> {
-    /// A copy of what is known of the deployment.
+    /// Returns a copy of the deployment's description.
     ///
     /// Cost: O(servers) under the hub's lock; four allocations.
     pub fn topology(&self) -> OwnedTopologyDescription {
