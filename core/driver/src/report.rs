@@ -87,9 +87,8 @@ impl<R: Runtime> Hub<R> {
 
     /// Reports the hello of an application's connection (MON-20).
     ///
-    /// Ignored if the pool was cleared since that connection was created: the server was marked as
-    /// unknown after this hello was requested, and only a check can show that it is available
-    /// again.
+    /// Ignored if the pool was cleared since the connection was created: the server was marked as
+    /// unknown after that, and only a check can show that it is available again.
     pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
         self.step(|control, now, tap| {
             if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
