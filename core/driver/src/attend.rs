@@ -99,7 +99,8 @@ impl<R: Runtime> Hub<R> {
     /// in use are closed when they are returned. The background tasks end. In the child of a fork
     /// nothing happens.
     ///
-    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
+    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49,
+    /// CMAP-36).
     pub fn close(&self) {
         if !self.is_inherited() {
             self.step_state(State::close);

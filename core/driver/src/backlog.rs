@@ -1,4 +1,4 @@
-//! A bounded queue of entries for a reader that is behind.
+//! A bounded queue of entries for a reader that lags.
 
 #[cfg(test)]
 mod tests;
@@ -35,7 +35,8 @@ impl<T> Backlog<T> {
     /// Adds an entry, unless the queue already has `entries_max` entries, or would exceed
     /// `bytes_max` bytes with it.
     ///
-    /// - `make`: returns the entry and the bytes of its heap memory. Called only if there is a free slot.
+    /// - `make`: returns the entry and the bytes of its heap memory. Called only if there is a free
+    ///   slot.
     pub fn push(&mut self, entries_max: usize, bytes_max: usize, make: impl FnOnce() -> (T, usize)) {
         if self.lagged > 0 || self.entries.len() >= entries_max {
             self.lagged += 1;

@@ -152,7 +152,7 @@ pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
 pub(super) enum Shaken {
     /// Send the next command, with [`Connection::shake_hands`].
     Command,
-    /// Compute, with [`Connection::work`].
+    /// Run the authenticator's computations, with [`Connection::work`].
     Work,
     /// The handshake is complete.
     Established(Established),
@@ -303,7 +303,7 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// Computes between two commands of a handshake.
+    /// Runs the authenticator's computations between two commands of a handshake.
     ///
     /// - `work`: called before each step of the authenticator; it may supply a cached result for
     ///   the step.

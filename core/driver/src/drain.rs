@@ -26,7 +26,7 @@ use poolhouse_core::{Cause, Instant};
 /// The maximum number of late replies of a server that are awaited.
 const DRAINS_MAX: usize = 64;
 
-/// A connection whose reply is late.
+/// A connection with a late reply.
 pub(super) struct Drain<R: Runtime> {
     pub(super) lease: Lease,
     pub(super) connection: Held<R>,
@@ -96,8 +96,8 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
         if is_earlier(first, at) { first } else { at }
     }
 
-    /// Reads arrived replies, and returns connections whose reply is complete, failed or too late.
-    /// Returns whether the task, which sleeps until `at`, must set its timer again.
+    /// Reads arrived replies, and returns each connection with a complete, failed or overdue reply
+    /// to the pool. Returns whether the task, which sleeps until `at`, must set its timer again.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, at: Option<Instant>) -> bool {
         let Self { hub, server, drains } = self;
         let now = hub.now();
@@ -138,7 +138,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
 
 impl<R: Runtime> Drain<R> {
     /// Reads the reply. Ready with the connection's health when the reply is complete, failed or
-    /// too late.
+    /// overdue.
     ///
     /// Each call starts a new read. That loses no bytes, because a stream keeps those that a
     /// dropped read did not return.

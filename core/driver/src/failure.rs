@@ -253,7 +253,8 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// The last server that does not belong to the deployment, for the error of a selection that finds no server.
+/// The last server that does not belong to the deployment, for the error of a selection that finds
+/// no server.
 #[cfg(feature = "alloc")]
 pub(super) struct Misfit {
     address: alloc::boxed::Box<str>,

@@ -3,10 +3,10 @@
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
 //! A runtime that can detect a fork reports it in [`Runtime::is_inherited`]. Then each operation of
-//! the client core fails at its next poll, before it accesses a lock or a socket. Dropped values
-//! are leaked, because a lock may be held by a thread that does not exist in the child, and
-//! dropping a waker may take a lock. The first operation or snapshot that detects the fork clears
-//! the pools.
+//! the client core fails at its next poll, before it accesses a lock or a socket. The values that
+//! it drops are leaked, because a lock may be held by a thread that does not exist in the child,
+//! and dropping a waker may take a lock. The first operation or snapshot that detects the fork
+//! clears the pools.
 
 use super::error::OperationError;
 use super::hub::{Hub, State};
@@ -54,9 +54,9 @@ impl<R: Runtime> Hub<R> {
     /// For the child of a fork: abandons all connections. The pools then are empty, paused and of a
     /// new generation.
     ///
-    /// Nothing is sent to servers, sockets are not closed, no waiter is woken, and locks are only tried.
-    /// Calling this is optional: the first operation that fails in the child and the first snapshot
-    /// do it.
+    /// Nothing is sent to servers, sockets are not closed, no waiter is woken, and a held lock is
+    /// not awaited. Calling this is optional: the first operation that fails in the child and the
+    /// first snapshot do it.
     ///
     /// Cost: O(servers + connections) the first time. Events: none, because the subscribers belong
     /// to the parent.

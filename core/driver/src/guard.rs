@@ -55,8 +55,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
     /// - `db`: the database.
     /// - `body`: writes the command's elements; `$db` is added.
     ///
-    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline, or
-    /// when the server's monitor cannot reach the server and interrupts the connections in use.
+    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline,
+    /// or when the server's monitor cannot reach the server and interrupts the connections in use.
     ///
     /// Cost: no allocation, unless a message is larger than any before it on this connection.
     ///

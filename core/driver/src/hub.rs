@@ -280,8 +280,8 @@ impl<R: Runtime> State<R> {
             // needed.
             return slot.take().map(Effect::Drop);
         }
-        // Wakes all of them, because each may be dropped before it polls. A task that finds no
-        // server registers its waker again.
+        // Wakes all tasks that wait in `next_server`, because each may be dropped before it polls.
+        // A task that finds no server registers its waker again.
         if entry.fresh { self.take_starter().map(Effect::Wake) } else { None }
     }
 }
@@ -461,8 +461,9 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
-    /// [`OperationError::Closed`], [`OperationError::Abandoned`].
+    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`],
+    /// [`OperationError::Authentication`], [`OperationError::Closed`],
+    /// [`OperationError::Abandoned`].
     pub async fn check_out(
         &self,
         wanted: &Wanted<'_>,
@@ -485,7 +486,8 @@ impl<R: Runtime> Hub<R> {
     ///
     /// # Errors
     ///
-    /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`],
+    /// [`OperationError::Abandoned`].
     pub const fn check_out_of(
         &self,
         server: R::ServerHandle,
@@ -497,10 +499,10 @@ impl<R: Runtime> Hub<R> {
 
     /// Calls `visit` with each server, its description and its pool.
     ///
-    /// All descriptions are of the same instant. Each pool is consistent in itself, but pools are read
-    /// one after the other, so an operation that moves meanwhile may be counted in two of them. `visit`
-    /// is called without a lock and may call the client. Servers for which there is no memory are
-    /// skipped.
+    /// All descriptions are of the same instant. The counts of each pool are consistent, but pools
+    /// are read one after the other, so a later pool may count an operation that an earlier one has
+    /// counted. `visit` is called without a lock and may call the client. Servers for which there
+    /// is no memory are skipped.
     ///
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {

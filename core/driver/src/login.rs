@@ -1,6 +1,7 @@
 //! Authentication of an application's connections.
 //!
-//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
+//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP,
+//! "Establishing a Connection".
 
 use super::connection::Connection;
 use super::error::ServerAddress;

@@ -1,8 +1,8 @@
 //! Operations: selecting a server, checking a connection out, running a command, and retrying all
 //! of it.
 //!
-//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Server Selection, "Passing read preference
-//! to mongos and load balancers".
+//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload
+//! retry policy"; Server Selection, "Passing read preference to mongos and load balancers".
 
 use super::error::OperationError;
 use super::guard::Guard;
@@ -146,8 +146,8 @@ const DEPRIORITIZED_MAX: usize = 4;
 /// The attempts of one operation: two, or more after an overload. There is no pause between them,
 /// because there is no backoff yet.
 ///
-/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Client Side Operations Timeout, "Server Selection"
-/// (CMAP-28, CMAP-67, CMAP-84).
+/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
+/// policy"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     hub: &'a Hub<R>,
     criteria: SelectionCriteria<'a>,
@@ -254,7 +254,8 @@ impl<R: Runtime> Guard<'_, R> {
     /// Returns the read preference to send to the server
     /// ([`append_read_preference`](super::append_read_preference)): `None` for a standalone server,
     /// and for `primary`, which is the default. On a direct connection to a server that is not a
-    /// router, `primaryPreferred` replaces `primary`, to allow any member of a replica set to reply.
+    /// router, `primaryPreferred` replaces `primary`, to allow any member of a replica set to
+    /// reply.
     ///
     /// Source: Server Selection, "Passing read preference to mongos and load balancers".
     #[must_use]

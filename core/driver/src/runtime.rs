@@ -34,7 +34,8 @@ pub trait Runtime: Sized + 'static {
     /// The state that all handles of one server share: [`Runtime::Lock`], or a reference to a slot
     /// in a static.
     type ServerLock: Locked<ServerState<Self>>;
-    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` whose lock is itself a counted reference.
+    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` with a lock that is a counted
+    /// reference.
     type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
     /// The publisher of events.
     type Events: Publish;
@@ -128,9 +129,9 @@ pub trait Runtime: Sized + 'static {
         }
     }
 
-    /// Whether there is a free slot for one more server. Called before each server is added. A server
-    /// without a slot is added later: this is called again at the next report about any server, and
-    /// when [`Hub::next_server`](super::Hub::next_server) is polled.
+    /// Whether there is a free slot for one more server. Called before each server is added. A
+    /// server without a slot is added later: this is called again at the next report about any
+    /// server, and when [`Hub::next_server`](super::Hub::next_server) is polled.
     fn has_place(&self) -> bool {
         true
     }
@@ -141,7 +142,7 @@ pub trait Runtime: Sized + 'static {
     /// Called at each poll, so it should cost a load and a comparison, without a system call. In a
     /// forked child operations fail with [`OperationError::Forked`](super::OperationError::Forked),
     /// and their connections are not returned. The runtime must ensure the rest: a stream that is
-    /// dropped in the child sends nothing and leaves its socket open; the tasks of servers are
+    /// dropped in the child sends nothing and leaves its socket untouched; the tasks of servers are
     /// neither polled nor dropped.
     #[inline]
     fn is_inherited(&self) -> bool {

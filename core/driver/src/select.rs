@@ -1,6 +1,7 @@
 //! Server selection: choosing a server for an operation, and waiting for one.
 //!
-//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
+//! MON-18).
 
 use super::error::{OperationError, SelectionReport};
 #[cfg(feature = "alloc")]
@@ -115,7 +116,8 @@ impl<R: Runtime> Hub<R> {
     /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
     /// [`OperationError::Forked`] in the child of a fork.
     ///
-    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
+    /// MON-18).
     pub async fn select_server(
         &self,
         wanted: &Wanted<'_>,

@@ -55,7 +55,7 @@ pub struct ServerState<R: Runtime> {
     cells: <R::Memory as Memory>::PerConn<Cell<R>>,
     waiters: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Memory>::PerConn<Worker>,
-    /// The number of workers in state [`Worker::Called`]: each will establish one of the
+    /// The number of workers in state `Worker::Called`: each will establish one of the
     /// connections that are owed.
     called: u32,
     /// Tasks that wait until the pool is filled; at most as many as there can be connections.
@@ -268,7 +268,7 @@ impl<R: Runtime> ServerState<R> {
         }
     }
 
-    /// Marks the operations whose deadline has passed, and returns the earliest other deadline.
+    /// Marks the overdue operations, and returns the earliest deadline of the others.
     fn expire(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None;
         for cell in self.cells.slots_mut() {

@@ -32,7 +32,8 @@ pub enum ServerTask {
     Rtt,
     /// The pool's deadlines and background work, and late replies.
     Clock,
-    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
+    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at
+    /// most 128.
     Worker,
 }
 

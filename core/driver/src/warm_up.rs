@@ -62,8 +62,8 @@ impl<R: Runtime> Hub<R> {
     /// [`OperationError::Abandoned`]: no server in time, or the client is closed.
     /// [`OperationError::Timeout`]: too few connections in time. [`OperationError::CheckOut`],
     /// [`OperationError::Authentication`]: while this waited, a connection to the server could not
-    /// be established, for this or for an operation; the error is that of a check-out. There is no
-    /// retry; the caller can retry. [`OperationError::CheckOut`] is also returned if the server was
+    /// be established, for this or for an operation; the error is that of a check-out. The warm-up
+    /// does not retry. [`OperationError::CheckOut`] is also returned if the server was
     /// removed or the client was closed ([`CheckOutError::PoolClosed`]), and if there is no free
     /// slot to wait in ([`CheckOutError::Busy`]). If the number of connections is reached, these
     /// errors are not returned.

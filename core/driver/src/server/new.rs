@@ -87,7 +87,7 @@ impl<R: Runtime> ServerState<R> {
         self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
     }
 
-    /// Sets the state to that of [`ServerState::of`] in place, because it would be large on the
+    /// Overwrites the state with that of [`ServerState::of`]. A new state would be large on the
     /// stack.
     fn reset(&mut self, pool: Pool<R::Memory>) {
         let Self { cells, waiters, workers, warmers, .. } = self;
