@@ -129,7 +129,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
             (state.pool.state() == PoolState::Closed, core::mem::take(&mut state.late.fresh))
         });
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
-            // The cause is then the closed pool.
+            // A closed pool closes returned connections for its own reason.
             let health = if closed { Health::Healthy } else { Health::Broken(cause) };
             let _ = R::contain(|| self.server.check_in(|| self.hub.now(), lease, &mut Some(connection), health));
         }
