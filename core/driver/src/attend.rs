@@ -1,11 +1,14 @@
-//! Who works for a client in the background, and the end of the client: it is closed, or nobody does that work any more.
+//! The background tasks of a client, and the end of the client: it is closed, or one of these tasks
+//! was dropped.
 //!
-//! Operations rely on work that others do: monitors find servers, workers establish connections, clocks keep the time of those who wait. Each
-//! such work has its [`Attendance`]. One that is dropped before its end is never made up for, so the client is closed with it: whoever
-//! waits, and whoever comes later, is told so at once instead of waiting for ever.
+//! Operations rely on background tasks: monitors find servers, workers establish connections, clock
+//! tasks watch deadlines. Each such task has a task guard, [`Attendance`]. A task that is dropped
+//! before its end is never replaced, so dropping its guard closes the client: present and later
+//! waiters get an error at once instead of waiting for ever.
 //!
-//! Where panics can be caught ([`Runtime::contain`]) one in the work is not its end: the work is dropped, reports what it was at as failed, and
-//! begins again after half a second.
+//! If the runtime catches panics ([`Runtime::contain`]), a panic does not end a task: its future is
+//! dropped, which reports the current step as failed, and the task starts again after half a
+//! second.
 
 use super::error::OperationError;
 use super::event::Tap;
@@ -21,16 +24,20 @@ use core::time::Duration;
 use poolhouse_core::pool::CheckOutError;
 use poolhouse_core::{Instant, ServerId};
 
-/// How long work that has panicked rests before it begins again.
+/// The pause of a task between a panic and its new start.
 const REST: Duration = Duration::from_millis(500);
-/// How often it tries to rest. A clock or a timer that panics each time is of no more use.
+/// The maximum number of attempts to pause. If the clock or timer panics each time, the task cannot
+/// continue.
 const RESTS_MAX: usize = 8;
 
-/// Held by what a client cannot do without. Dropped before [`Attendance::end`], it closes the client as [`Hub::close`] does, and operations fail with
-/// [`OperationError::Abandoned`]; unless the client was closed before, or its server is gone.
+/// A task guard: held by a task that the client requires. If it is dropped before
+/// [`Attendance::end`], it closes the client as [`Hub::close`] does, and operations fail with
+/// [`OperationError::Abandoned`]; except if the client was closed before, or the task's server was
+/// removed.
 ///
-/// The tasks of the shell ([`Hub::run_clock`], [`Hub::run_server_task`] and those that it stands for) hold theirs from the moment when their future is made. It is
-/// for hosts: of what starts the tasks of new servers ([`Hub::next_server`]), and of tasks that are still to be made.
+/// The tasks of the driver ([`Hub::run_clock`], [`Hub::run_server_task`] and its parts) hold their
+/// guards from the creation of their futures. Hosts use this type for the task that starts the
+/// tasks of new servers ([`Hub::next_server`]), and for tasks that are not created yet.
 #[must_use = "dropping it closes the client"]
 pub struct Attendance<R: Runtime, H: Deref<Target = Hub<R>>> {
     hub: H,
@@ -40,19 +47,19 @@ pub struct Attendance<R: Runtime, H: Deref<Target = Hub<R>>> {
 }
 
 impl<R: Runtime, H: Deref<Target = Hub<R>>> Attendance<R, H> {
-    /// For work that begins.
+    /// Creates the guard of a task.
     ///
-    /// - `server`: the one that it is for; `None` if it is for the client as a whole.
+    /// - `server`: the task's server; `None` if the task is for the whole client.
     pub const fn new(hub: H, server: Option<ServerId>) -> Self {
         Self { hub, server, ended: false, runtime: PhantomData }
     }
 
-    /// The client's hub.
+    /// The client core.
     pub const fn hub(&self) -> &H {
         &self.hub
     }
 
-    /// The work has come to its own end, and is needed no more.
+    /// Ends the guard without closing the client: the task is complete.
     pub fn end(mut self) {
         self.ended = true;
     }
@@ -61,7 +68,8 @@ impl<R: Runtime, H: Deref<Target = Hub<R>>> Attendance<R, H> {
 impl<R: Runtime, H: Deref<Target = Hub<R>>> Drop for Attendance<R, H> {
     fn drop(&mut self) {
         if !self.ended {
-            // Perhaps in the middle of a panic, in which there must be no other. A clock that panics once more has panicked before anything was done.
+            // A panic may be in progress, and a second one would abort the process. If the clock
+            // panics, nothing has changed yet, so the attempt is repeated.
             let _closed = (0..3).any(|_| R::contain(|| self.hub.abandon(self.server)).is_some());
         }
     }
@@ -80,29 +88,31 @@ impl<R: Runtime> State<R> {
         self.wake_selectors = Some(0);
     }
 
-    /// Why there is no server any more.
+    /// The error of operations after the end of the client.
     pub(super) const fn end(&self) -> OperationError {
         if self.abandoned { OperationError::Abandoned } else { OperationError::Closed }
     }
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Closes the client: its monitors and pools. Operations that wait fail at once; connections in use are closed
-    /// when they are returned. The tasks of the runner end. In the child of a fork nothing happens.
+    /// Closes the client with its monitors and pools. Waiting operations fail at once; connections
+    /// in use are closed when they are returned. The background tasks end. In the child of a fork
+    /// nothing happens.
     ///
-    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49, CMAP-36).
+    /// Source: SDAM, "Client closing"; CMAP, "Closing a Connection Pool" (SDAM-10, MON-49,
+    /// CMAP-36).
     pub fn close(&self) {
         if !self.is_inherited() {
             self.step_state(State::close);
         }
     }
 
-    /// Whether [`Hub::close`] was called, or the client was abandoned: see [`Attendance`].
+    /// Whether [`Hub::close`] was called, or a task guard closed the client: see [`Attendance`].
     pub fn is_closed(&self) -> bool {
         self.look(|state| state.closed).unwrap_or(true)
     }
 
-    /// Work was dropped: of this server, or of the client.
+    /// Closes the client because a task was dropped: of this server, or of the client.
     #[cold]
     fn abandon(&self, server: Option<ServerId>) {
         if self.is_inherited() {
@@ -126,9 +136,9 @@ impl<R: Runtime> Hub<R> {
         server.explain(error)
     }
 
-    /// Does some work until it comes to its own end, with its [`Attendance`] from now on.
+    /// Runs a task until it completes. Its task guard exists from this call on.
     ///
-    /// - `begin`: makes a future of the work, and after a panic another one.
+    /// - `begin`: creates the future of the task; called again after a panic.
     #[doc(hidden)]
     pub fn attend<H, F>(hub: H, server: Option<ServerId>, mut begin: impl FnMut(H) -> F) -> impl Future<Output = ()>
     where
@@ -139,17 +149,18 @@ impl<R: Runtime> Hub<R> {
         async move {
             let hub = attendance.hub().clone();
             let mut work = pin!(hub.runtime().keep_up(|| begin(hub.clone())));
-            // Dropped before the work, whose own guards then find the client closed: what waits for them hears of that alone.
+            // Dropped before `work`, so the guards in `work` find the client closed, and their
+            // waiters get that error only.
             let mut attendance = attendance;
             attendance.ended = work.as_mut().await;
         }
     }
 }
 
-/// Does some work until it comes to its own end, and begins anew half a second after each panic: [`Runtime::keep_up`] for runtimes whose
-/// [`Runtime::contain`] catches panics.
+/// Runs a task until it completes, and starts it again half a second after each panic:
+/// [`Runtime::keep_up`] for runtimes that catch panics in [`Runtime::contain`].
 ///
-/// Whether it came to its end; not if the pause panicked as well, eight times in a row.
+/// Returns whether it completed; false if the pause panicked too, eight times in a row.
 pub async fn restart<R: Runtime, F: Future<Output = ()>>(runtime: &R, mut begin: impl FnMut() -> F) -> bool {
     while !contained::<R, F>(&mut begin).await {
         let mut rests = 0;
@@ -163,7 +174,7 @@ pub async fn restart<R: Runtime, F: Future<Output = ()>>(runtime: &R, mut begin:
     true
 }
 
-/// Does some work; whether that ended without a panic. In either case it is dropped by then.
+/// Runs a future and drops it. Returns whether all of this was without a panic.
 async fn contained<R: Runtime, F: Future<Output = ()>>(begin: impl FnOnce() -> F) -> bool {
     let mut work = pin!(None);
     let begun = R::contain(|| work.set(Some(begin())));

@@ -1,12 +1,13 @@
-//! A bounded queue of entries for a reader that is behind.
+//! A bounded queue of entries for a reader that lags.
 
 #[cfg(test)]
 mod tests;
 
 use alloc::collections::VecDeque;
 
-/// Entries in their order. An entry that does not fit is counted. From then on no entry is kept until the reader has received the count, which stands where the
-/// entries are missing.
+/// A queue of entries in order. An entry that does not fit is dropped and counted. From then on all
+/// entries are dropped until the reader has received the count, which is at the position of the
+/// dropped entries.
 #[derive(Debug)]
 pub struct Backlog<T> {
     /// Each entry with the bytes that it counts as.
@@ -20,7 +21,7 @@ pub struct Backlog<T> {
 pub enum Next<T> {
     /// The next entry.
     Entry(T),
-    /// The number of entries that are missing here.
+    /// The number of entries that were dropped here.
     Lagged(u64),
 }
 
@@ -31,9 +32,11 @@ impl<T> Default for Backlog<T> {
 }
 
 impl<T> Backlog<T> {
-    /// Keeps an entry, unless the queue has `entries_max` already, or would have more than `bytes_max` bytes with it.
+    /// Adds an entry, unless the queue already has `entries_max` entries, or would exceed
+    /// `bytes_max` bytes with it.
     ///
-    /// - `make`: returns the entry and the bytes of its heap memory. Called only if there is a free slot.
+    /// - `make`: returns the entry and the bytes of its heap memory. Called only if there is a free
+    ///   slot.
     pub fn push(&mut self, entries_max: usize, bytes_max: usize, make: impl FnOnce() -> (T, usize)) {
         if self.lagged > 0 || self.entries.len() >= entries_max {
             self.lagged += 1;
@@ -48,7 +51,7 @@ impl<T> Backlog<T> {
         self.entries.push_back((entry, bytes));
     }
 
-    /// Takes the next entry, or the number of those that were lost before it.
+    /// Takes the next entry, or the number of entries that were dropped at this position.
     pub fn pop(&mut self) -> Option<Next<T>> {
         match self.entries.pop_front() {
             Some((entry, bytes)) => {
@@ -60,12 +63,12 @@ impl<T> Backlog<T> {
         }
     }
 
-    /// Whether there is nothing to take.
+    /// Whether there is no item to take.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.lagged == 0
     }
 
-    /// The number of entries, and of those that are missing behind them.
+    /// The number of entries, and the number of entries that were dropped after them.
     pub fn counts(&self) -> (usize, u64) {
         (self.entries.len(), self.lagged)
     }

@@ -1,4 +1,4 @@
-//! One socket with its buffers: requests out, replies in.
+//! One socket with its buffers: it sends requests and receives replies.
 
 #[cfg(feature = "std")]
 #[cfg(test)]
@@ -29,36 +29,37 @@ use poolhouse_wire::message::decode_message;
 use poolhouse_wire::message::{Decoded, Exchange, Flags, Limits, Matched, RequestIds};
 use poolhouse_wire::{Authenticator, EncodeError, Phase, Sink, WireError, WireErrorKind};
 
-/// Why a request has no reply.
+/// An exchange failed: a request has no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExchangeError {
-    /// The request cannot be encoded. Nothing was written; the connection is as good as before.
+    /// The request cannot be encoded. Nothing was written; the connection remains usable.
     Encode(EncodeError),
-    /// The socket failed, or the peer closed it. With the operating system's error.
+    /// The socket failed, or the peer closed it. The reason is the operating system's error.
     Network(Reason),
-    /// What carries the wire protocol failed, but not the network: TLS.
+    /// The layer below the wire protocol failed, but not the network: TLS.
     Transport {
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// The error of TLS.
+        /// The error of the TLS library.
         reason: Reason,
     },
-    /// The peer broke the protocol.
+    /// The peer violated the protocol.
     Wire(WireError),
-    /// No memory for the reply. The connection is closed.
+    /// There is no memory for the reply. The connection is closed.
     NoMemory,
-    /// The reply is larger than this side can hold. It was not read to its end; the connection is closed.
+    /// The reply is larger than the receive buffer can become. It was not read completely; the
+    /// connection is closed.
     ReplyTooLarge {
-        /// How large it is at least, in bytes, with its header.
+        /// The minimum size of the reply in bytes, header included.
         bytes: u32,
-        /// How large it may be.
+        /// The limit in bytes.
         limit: u32,
     },
 }
 
 impl ExchangeError {
-    /// The error in a word. `None` when the connection is as good as before.
+    /// Returns the cause of the failure. `None` if the connection remains usable.
     #[must_use]
     pub const fn cause(&self) -> Option<Cause> {
         match self {
@@ -70,7 +71,7 @@ impl ExchangeError {
         }
     }
 
-    /// The error beneath the cause.
+    /// The underlying error.
     pub(super) fn into_reason(self) -> Reason {
         match self {
             Self::Network(reason) | Self::Transport { reason, .. } => reason,
@@ -112,65 +113,66 @@ impl core::error::Error for ExchangeError {
     }
 }
 
-/// A connected socket. Whoever owns it is alone with it.
+/// A connected socket. Its owner has exclusive access.
 pub(super) struct Connection<R: Runtime> {
     stream: R::Stream,
-    /// Received bytes are at the front; `received` of them.
+    /// The first `received` bytes are received data.
     input: R::Buffer,
     received: usize,
-    /// The reply that is at the front of `input`, until the next read or request.
+    /// The reply at the front of `input`, until the next read or request.
     reply: Reply,
     output: R::Buffer,
     packing: Packing,
     ids: RequestIds,
     exchange: Exchange,
-    /// Whether all of the last request was given to the socket.
+    /// Whether the last request was completely written to the socket.
     sent: bool,
     /// [`Limits::HANDSHAKE`] until the connection is established.
     limits: Limits,
-    /// What is written may be a secret.
+    /// Whether written bytes may contain a secret.
     secret: bool,
 }
 
-/// A connection as it is handed around. Where there is a heap, by its address: it is some hundred bytes, and each move of them would cost as much as
-/// the check-out that it is moved for.
+/// An owned connection. With a heap it is boxed: a connection has some hundred bytes, and each move
+/// of them would cost as much as the check-out that it is moved for.
 #[cfg(feature = "alloc")]
 pub(super) type Held<R> = alloc::boxed::Box<Connection<R>>;
-/// A connection as it is handed around.
+/// An owned connection.
 #[cfg(not(feature = "alloc"))]
 pub(super) type Held<R> = Connection<R>;
 
-/// A connection, to be handed around.
+/// Boxes a connection if there is a heap.
 pub(super) fn hold<R: Runtime>(connection: Connection<R>) -> Held<R> {
     #[cfg(feature = "alloc")]
     let connection = alloc::boxed::Box::new(connection);
     connection
 }
 
-/// What a handshake goes on with.
+/// The next step of a handshake.
 pub(super) enum Shaken {
-    /// [`Connection::shake_hands`], first or once more.
+    /// Send the next command, with [`Connection::shake_hands`].
     Command,
-    /// [`Connection::work`].
+    /// Run the authenticator's computations, with [`Connection::work`].
     Work,
-    /// Nothing.
+    /// The handshake is complete.
     Established(Established),
 }
 
-/// Where a reply is.
+/// The position of a reply.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reply {
-    /// How much of the input it is.
+    /// Its length in the input.
     length: usize,
-    /// It came compressed: its body is in the inflated message, and else in the input.
+    /// Whether it was compressed: then its body is in the inflated message, otherwise in the input.
     inflated: bool,
     body_start: usize,
     body_end: usize,
 }
 
-/// Room that the first read of a reply has, and the step by which it grows at least.
+/// Free bytes for the first read of a reply, and the least step by which the buffer grows.
 const READ_BYTES_MIN: usize = 2048;
-/// A buffer that a message has made larger than this is shrunk before the connection waits.
+/// A buffer that is larger than this after a large message is shrunk before the connection becomes
+/// idle.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 impl<R: Runtime> Connection<R> {
@@ -195,17 +197,19 @@ impl<R: Runtime> Connection<R> {
         &self.stream
     }
 
-    /// What is written until hands are shaken may be a secret: it is wiped once it is sent, or when the connection is dropped.
+    /// Marks everything that is written during the handshake as secret: it is wiped once it is
+    /// sent, or when the connection is dropped.
     ///
-    /// - `bytes`: as large as a request with a secret in it can be, so that the buffer leaves none behind by growing.
+    /// - `bytes`: the maximum size of a request that contains a secret. The buffer is grown to it
+    ///   first, because growing later would leave a copy of the secret in the old memory.
     pub(super) fn expect_secrets(&mut self, bytes: usize) {
         self.secret = true;
-        // A buffer that cannot grow so far does not move either.
+        // If the buffer cannot grow to this size, it does not move either.
         let _ = self.output.resize(bytes);
         self.output.truncate(0);
     }
 
-    /// Wipes what was written, if it may be a secret.
+    /// Wipes the written bytes if they may contain a secret.
     fn wipe(&mut self) {
         if self.secret {
             let len = self.output.capacity();
@@ -216,18 +220,19 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// What the server said when it refused to go on shaking hands.
+    /// The server's message when it refused to continue the handshake.
     #[cfg(feature = "alloc")]
     pub(super) fn refusal(&self) -> Option<&str> {
         let input = self.input.written().get(..self.received)?;
-        // If it came compressed, it is the inflated one.
+        // A compressed reply is in the inflated message.
         [input, self.packing.inflated()].into_iter().find_map(|bytes| match decode_message(bytes, &Limits::HANDSHAKE) {
             Ok(Decoded::Done { value: message, .. }) => CommandReply::parse(message.body()).ok()?.message,
             Ok(Decoded::NeedMore { .. }) | Err(_) => None,
         })
     }
 
-    /// An error before the first reply, with a guess from the peer's first bytes or their absence.
+    /// Adds a hint to an error before the first reply, guessed from the peer's first bytes or their
+    /// absence.
     ///
     /// - `is_encrypted`: whether the connection is encrypted, or does not leave this machine.
     #[cfg(feature = "alloc")]
@@ -235,27 +240,28 @@ impl<R: Runtime> Connection<R> {
         hinted(failure, self.input.written().get(..self.received).unwrap_or_default(), is_encrypted)
     }
 
-    /// Whether the connection may be given to somebody else: every reply is read, nothing was sent half.
+    /// Whether the connection may be reused: all replies are read, and no request was sent partly.
     pub(super) const fn is_idle(&self) -> bool {
         self.exchange.is_idle()
     }
 
     /// Prepares the connection for a hello that offers these compressors.
     ///
-    /// - `zlib_level`: 0 to 9; `None` leaves it to zlib.
+    /// - `zlib_level`: 0 to 9; `None` is zlib's default.
     pub(super) fn offer_compression(&mut self, offered: Compressors, zlib_level: Option<u32>) {
         self.packing.offer(offered, zlib_level);
     }
 
-    /// Whether all that keeps it from being idle is a reply that did not come yet, or not to its end.
+    /// Whether the connection is busy only because a reply has not arrived, or not completely.
     #[cfg(feature = "alloc")]
     pub(super) const fn owes_reply(&self) -> bool {
         self.sent && !self.is_idle()
     }
 
-    /// One command and its reply, on the way from a connected socket to an application connection.
+    /// Sends one command of the handshake, and receives its reply.
     ///
-    /// - `told`: called with the server's hello, which is news of the server, and may refuse to go on.
+    /// - `told`: called with the server's hello, which the client core evaluates. An error ends the
+    ///   handshake.
     pub(super) async fn shake_hands<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
@@ -263,13 +269,13 @@ impl<R: Runtime> Connection<R> {
     ) -> Result<Shaken, NotEstablished> {
         self.output.truncate(0);
         if handshake.poll_transmit(&mut self.output)? {
-            // Nothing of a handshake is compressed.
+            // Commands of a handshake are not compressed.
             self.flush(false).await.map_err(|error| shaking_failed(handshake, error))?;
             self.wipe();
         }
         loop {
             let input = self.input.written().get(..self.received).unwrap_or_default();
-            // Its replies may be, from the first on.
+            // Replies may be compressed, including the first.
             let front = self.packing.unpack(input, &self.limits).map_err(|error| shaking_failed(handshake, error))?;
             let (whole, packed) = match front {
                 Front::Plain => (input, None),
@@ -297,9 +303,10 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The work between two commands of a handshake.
+    /// Runs the authenticator's computations between two commands of a handshake.
     ///
-    /// - `work`: called before each step of the authenticator's, which it may spare.
+    /// - `work`: called before each step of the authenticator; it may supply a cached result for
+    ///   the step.
     pub(super) async fn work<A: Authenticator>(
         &mut self,
         handshake: &mut Handshake<'_, A>,
@@ -331,7 +338,7 @@ impl<R: Runtime> Connection<R> {
 
     /// Writes one request.
     ///
-    /// - `encode`: writes it under the id and the limits that it is given, and tells its flags.
+    /// - `encode`: writes the request with the given id and limits, and returns its flags.
     pub(super) async fn send(
         &mut self,
         encode: impl FnOnce(&mut R::Buffer, i32, &Limits) -> Result<Flags, EncodeError>,
@@ -341,7 +348,8 @@ impl<R: Runtime> Connection<R> {
         let id = self.ids.next_id();
         let flags = encode(&mut self.output, id, &self.limits).map_err(ExchangeError::Encode)?;
         let packed = self.packing.pack(self.output.written(), &self.limits).map_err(ExchangeError::Encode)?;
-        // From here on a reply is due: dropping this future half way leaves the connection busy, so that it is not reused.
+        // From here on a reply is outstanding: if this future is dropped before it is done, the
+        // connection stays busy and is not reused.
         self.exchange.begin(id, flags);
         self.sent = false;
         self.flush(packed).await?;
@@ -349,7 +357,7 @@ impl<R: Runtime> Connection<R> {
         Ok(())
     }
 
-    /// Writes what was encoded, or what was made of it.
+    /// Writes the encoded or compressed request.
     async fn flush(&mut self, packed: bool) -> Result<(), ExchangeError> {
         let mut rest = if packed { self.packing.packed() } else { self.output.written() };
         while !rest.is_empty() {
@@ -362,7 +370,7 @@ impl<R: Runtime> Connection<R> {
         self.stream.flush().await.map_err(stream_error::<R>)
     }
 
-    /// Reads until a whole reply is there. [`Connection::reply`] is it.
+    /// Reads until a reply is complete. [`Connection::reply`] returns it.
     pub(super) async fn receive(&mut self) -> Result<Matched, ExchangeError> {
         self.discard_reply();
         let limit = u32::try_from(self.input.limit()).unwrap_or(u32::MAX);
@@ -393,7 +401,8 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// What a reply that breaks a rule is: one that this side alone cannot hold does not break the peer's.
+    /// The error of a reply that cannot be decoded. If the reply is within the peer's limit and
+    /// exceeds only the buffer's, the peer did not violate the protocol.
     fn reading_failed(&self, error: WireError) -> ExchangeError {
         if let WireErrorKind::MessageTooLong { length_bytes, .. } = error.kind() {
             if length_bytes.unsigned_abs() <= self.limits.message_bytes_max {
@@ -403,9 +412,9 @@ impl<R: Runtime> Connection<R> {
         ExchangeError::Wire(error)
     }
 
-    /// Reads what is there, waiting for at least one byte.
+    /// Reads available bytes, and waits for at least one.
     async fn read_some(&mut self, bytes_min: usize) -> Result<(), ExchangeError> {
-        // Room grows with what has arrived, not with what the peer claims.
+        // The buffer grows by received bytes, not by the length that the peer declares.
         let step = bytes_min.min(self.received.max(READ_BYTES_MIN));
         let wanted = self.received.saturating_add(step);
         if self.input.written().len() < wanted {
@@ -427,14 +436,14 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// The reply that was received last.
+    /// The last reply.
     pub(super) fn reply(&self) -> Result<RawDocument<'_>, ExchangeError> {
         let Reply { inflated, body_start, body_end, .. } = self.reply;
         let whole = if inflated { self.packing.inflated() } else { self.input.written() };
         RawDocument::new(whole.get(body_start..body_end).unwrap_or_default()).map_err(ExchangeError::Wire)
     }
 
-    /// Makes room for the next reply; bytes behind the last one are of the next.
+    /// Discards the last reply. Bytes after it belong to the next reply.
     #[inline]
     pub(super) fn discard_reply(&mut self) {
         let Reply { length, .. } = core::mem::take(&mut self.reply);
@@ -445,7 +454,8 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// Before the connection waits for its next owner: it keeps no large message, in neither direction.
+    /// Discards the reply and shrinks large buffers in both directions. Called before the
+    /// connection becomes idle.
     #[inline]
     pub(super) fn rest(&mut self) {
         self.discard_reply();
@@ -454,7 +464,7 @@ impl<R: Runtime> Connection<R> {
         }
     }
 
-    /// [`Connection::rest`] after a hello or a handshake: the buffers are shrunk to their first size.
+    /// [`Connection::rest`] after a hello or a handshake: shrinks the buffers to their first size.
     #[inline(never)]
     pub(super) fn rest_at_start_size(&mut self) {
         self.discard_reply();
@@ -476,14 +486,15 @@ impl<R: Runtime> Connection<R> {
         self.received -= count;
     }
 
-    /// What is behind so many bytes comes to the front. Rare: a reply is followed by nothing as long as nobody asks.
+    /// Moves the bytes after the first `count` bytes to the front. Rare: a reply is the last data
+    /// until the next request.
     #[inline(never)]
     fn move_up(&mut self, count: usize) {
         self.input.written_mut().copy_within(count..self.received, 0);
     }
 }
 
-/// A stream's error as one of the exchange.
+/// The exchange error of a stream's error.
 #[cold]
 fn stream_error<R: Runtime>(error: <R::Stream as ErrorType>::Error) -> ExchangeError {
     let cause = R::stream_cause(&error);
@@ -497,7 +508,7 @@ impl<R: Runtime> Drop for Connection<R> {
     }
 }
 
-/// Lets the other tasks of the thread run.
+/// Lets the other tasks of the thread run once.
 pub(super) async fn yield_now() {
     let mut yielded = false;
     poll_fn(|context| {
@@ -510,7 +521,7 @@ pub(super) async fn yield_now() {
     .await;
 }
 
-/// A reply that came compressed: behind it nothing may be, as no other is due.
+/// Checks that no bytes follow a compressed reply, because no other reply is outstanding.
 fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
     let behind = input.len().saturating_sub(length);
     if behind == 0 {
@@ -521,7 +532,8 @@ fn check_alone(input: &[u8], length: usize) -> Result<(), ExchangeError> {
     Err(ExchangeError::Wire(WireError::new(WireErrorKind::Unsolicited { count_bytes }, offset)))
 }
 
-/// The error of a handshake whose reply cannot be read, or not be inflated. Such an error always has a cause.
+/// The error of a handshake that could not read or inflate its reply. Such an error always has a
+/// cause.
 fn shaking_failed<A: Authenticator>(handshake: &Handshake<'_, A>, error: ExchangeError) -> NotEstablished {
     let wire = match &error {
         ExchangeError::Wire(wire) => Some(*wire),
@@ -540,7 +552,7 @@ fn too_large(bytes: usize, limit: usize) -> ExchangeError {
     ExchangeError::ReplyTooLarge { bytes: saturate(bytes), limit: saturate(limit) }
 }
 
-/// Where `part` is in `whole`, of which it is a part.
+/// The range of `part` in `whole`. `part` must be a slice of `whole`.
 fn span(whole: &[u8], part: &[u8]) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()

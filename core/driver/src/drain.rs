@@ -1,13 +1,17 @@
-//! Replies that come too late for whoever asked.
+//! Replies that arrive after their operation has timed out or was cancelled.
 //!
-//! An operation that ran out of time, or was given up, leaves a connection on which exactly its reply is outstanding. To close it costs
-//! the server an end and a handshake at the moment when it is slow anyway. So, for a short while, the reply is awaited by
-//! the clock task of the server's pool, and thrown away; then the connection goes back as good as new. To the pool it is in use until then: it
-//! counts towards `maxPoolSize`, nobody else is given it, and `ConnectionCheckedIn` follows when it is clean, or when it is closed.
+//! Such an operation leaves a connection with exactly one outstanding reply. Closing it would cost
+//! the server a disconnect and a handshake while it is slow already. Therefore the clock task of
+//! the server's pool waits for the reply for a short time and discards it; then the connection is
+//! returned and reusable. Until then it is in use for the pool: it counts towards `maxPoolSize`, is
+//! not granted, and `ConnectionCheckedIn` follows when the reply was read, or when the connection
+//! is closed.
 //!
-//! A server has at most 64 of them; what comes on top is closed at once, as each reply that comes has all of them looked at.
+//! A server has at most 64 such connections, because each arriving reply makes the clock task poll
+//! all of them. Further ones are closed at once.
 //!
-//! Nothing is drained that was not sent whole, that broke the protocol, whose pool was cleared since, or while the clock task does not run.
+//! A connection is not drained if its request was not sent completely, if the protocol was
+//! violated, if its pool was cleared since, or while the clock task does not run.
 
 use super::connection::Held;
 use super::hub::Hub;
@@ -19,26 +23,26 @@ use core::task::{Context, Poll};
 use poolhouse_core::pool::{Health, Lease, PoolState};
 use poolhouse_core::{Cause, Instant};
 
-/// How many late replies of a server are waited for.
+/// The maximum number of late replies of a server that are awaited.
 const DRAINS_MAX: usize = 64;
 
-/// A connection whose reply is late.
+/// A connection with a late reply.
 pub(super) struct Drain<R: Runtime> {
     pub(super) lease: Lease,
     pub(super) connection: Held<R>,
-    /// What it is closed for if the reply does not come.
+    /// The cause of closing if the reply does not arrive.
     pub(super) cause: Cause,
-    /// Until when it may come.
+    /// When the wait for the reply ends.
     pub(super) deadline: Instant,
 }
 
-/// What a server keeps for its clock task.
+/// The connections that a server's clock task drains.
 pub(super) struct Late<R: Runtime> {
-    /// Not taken over by the clock task yet.
+    /// Connections that the clock task has not taken over yet.
     fresh: Vec<Drain<R>>,
-    /// How many it has taken over.
+    /// The number of connections that it has taken over.
     taken: usize,
-    /// Whether there is a task that will.
+    /// Whether the clock task runs.
     attended: bool,
 }
 
@@ -47,7 +51,7 @@ impl<R: Runtime> Late<R> {
 }
 
 impl<R: Runtime> Server<R> {
-    /// Leaves a connection to the clock task. Gives it back when waiting for its reply makes no sense.
+    /// Passes a connection to the clock task. Returns it if it cannot be drained.
     pub(super) fn drain(&self, drain: Drain<R>) -> Result<(), Drain<R>> {
         let (result, clock, _waker) = self.state.with(|state| {
             let conn = drain.lease.conn();
@@ -73,7 +77,7 @@ impl<R: Runtime> Server<R> {
     }
 }
 
-/// The late replies that a clock task waits for. Given up when it ends, is dropped or panics.
+/// The late replies that a clock task waits for. Abandoned when it ends, is dropped or panics.
 pub(super) struct LateReplies<'s, R: Runtime> {
     hub: &'s Hub<R>,
     server: &'s Server<R>,
@@ -86,13 +90,14 @@ impl<'s, R: Runtime> LateReplies<'s, R> {
         Self { hub, server, drains: Vec::new() }
     }
 
-    /// The earlier one of `at` and the end of the first reply's time.
+    /// The earlier of `at` and the first deadline of a reply.
     pub(super) fn earliest(&self, at: Option<Instant>) -> Option<Instant> {
         let first = self.drains.iter().map(|drain| drain.deadline).min();
         if is_earlier(first, at) { first } else { at }
     }
 
-    /// Reads what has come, and settles what came to an end. Whether the task, which sleeps until `at`, must sleep anew.
+    /// Reads arrived replies, and returns each connection with a complete, failed or overdue reply
+    /// to the pool. Returns whether the task, which sleeps until `at`, must set its timer again.
     pub(super) fn poll(&mut self, context: &mut Context<'_>, at: Option<Instant>) -> bool {
         let Self { hub, server, drains } = self;
         let now = hub.now();
@@ -124,7 +129,7 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
             (state.pool.state() == PoolState::Closed, core::mem::take(&mut state.late.fresh))
         });
         for Drain { lease, connection, cause, .. } in self.drains.drain(..).chain(fresh) {
-            // What is returned to a closed pool is closed for that.
+            // A closed pool closes returned connections for its own reason.
             let health = if closed { Health::Healthy } else { Health::Broken(cause) };
             let _ = R::contain(|| self.server.check_in(|| self.hub.now(), lease, &mut Some(connection), health));
         }
@@ -132,9 +137,11 @@ impl<R: Runtime> Drop for LateReplies<'_, R> {
 }
 
 impl<R: Runtime> Drain<R> {
-    /// Reads on. What the connection is returned as, once that is known.
+    /// Reads the reply. Ready with the connection's health when the reply is complete, failed or
+    /// overdue.
     ///
-    /// Each call begins to read anew: that loses nothing, as a stream keeps what a dropped read did not return.
+    /// Each call starts a new read. That loses no bytes, because a stream keeps those that a
+    /// dropped read did not return.
     fn poll(&mut self, server: &Server<R>, now: Instant, context: &mut Context<'_>) -> Poll<Health> {
         if server.poll_interrupted(self.lease.conn(), context.waker()).is_ready() {
             return Poll::Ready(Health::Broken(Cause::Interrupted));

@@ -1,4 +1,4 @@
-//! How operations fail.
+//! The errors of operations.
 
 #[cfg(test)]
 mod tests;
@@ -11,17 +11,17 @@ use poolhouse_core::topology::StateChange;
 use poolhouse_core::{Cause, Reason};
 use poolhouse_wire::Labels;
 
-/// Why no server was selected, with the topology as it was.
+/// Why no server was selected, with the topology at that time.
 #[cfg(feature = "alloc")]
 pub type SelectionReport = alloc::boxed::Box<poolhouse_core::selection::DetailedSelectionError>;
-/// Why no server was selected, with the topology as it was.
+/// Why no server was selected.
 #[cfg(not(feature = "alloc"))]
 pub type SelectionReport = poolhouse_core::selection::SelectionError;
 
-/// The address of the server that an error is of, as the topology names it.
+/// The address of the server of an error, as the topology names it.
 ///
-/// Without feature `alloc` it is kept in the error itself, which holds IPv4 addresses with their ports and other short ones whole; of a longer one it
-/// is the front and `...`.
+/// Without feature `alloc` the address is stored in the error itself: IPv4 addresses with ports and
+/// other short addresses completely, of longer addresses the beginning and `...`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ServerAddress {
     #[cfg(feature = "alloc")]
@@ -30,11 +30,11 @@ pub struct ServerAddress {
     text: Short,
 }
 
-/// As long as makes no error larger than the assertion below allows.
+/// The longest text with which errors satisfy the assertion on their size below.
 #[cfg(any(test, not(feature = "alloc")))]
 type Short = heapless::String<23, u8>;
 
-/// What fits of a text, and a mark if that is not all.
+/// The beginning of a text, with `...` if it is cut.
 #[cfg(any(test, not(feature = "alloc")))]
 fn shorten(text: &str) -> Short {
     let mut short = Short::new();
@@ -60,13 +60,13 @@ impl ServerAddress {
         Self { text }
     }
 
-    /// The text; empty if the server is not known.
+    /// Returns the address; empty if the server is unknown.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whose message follows.
+    /// Writes the address before the server's error message.
     pub(super) fn introduce(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.text.is_empty() { Ok(()) } else { write!(f, "{self}: ") }
     }
@@ -85,11 +85,12 @@ impl fmt::Display for ServerAddress {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct CheckOutFailure {
-    /// Why.
+    /// The error of the check-out.
     pub error: CheckOutError,
-    /// Whose pool it was.
+    /// The server of the pool.
     pub address: ServerAddress,
-    /// The error of the operating system, TLS or the resolver if a connection was not established; the pool's counts if the wait timed out.
+    /// The underlying error of the operating system, TLS or the resolver if a connection was not
+    /// established; the pool's counts if the wait timed out.
     pub reason: Reason,
 }
 
@@ -114,44 +115,48 @@ impl core::error::Error for CheckOutFailure {
     }
 }
 
-/// An operation failed.
+/// The error of an operation.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OperationError {
-    /// No suitable server was found in time, or none ever will be. Tells the topology as it was.
+    /// No suitable server was found in time, or none can be found. Contains the topology at that
+    /// time.
     ServerSelection(SelectionReport),
     /// No connection could be checked out.
     CheckOut(CheckOutFailure),
-    /// No connection could be checked out, because the one that was established for it was not authenticated.
+    /// No connection could be checked out, because the connection that was established for it was
+    /// not authenticated.
     Authentication(LoginReport),
-    /// The request or its reply did not get through.
+    /// The exchange of the request and its reply failed.
     Exchange(ExchangeError),
-    /// The operation's deadline has passed. The connection is closed, unless nothing had been sent yet or the reply comes soon after.
+    /// The operation's deadline has passed. The connection is closed, unless nothing was sent, or
+    /// the reply arrives soon.
     Timeout,
-    /// The server's monitor timed out, and the connection was interrupted in the middle of the operation. (One that had not
-    /// been sent yet fails with [`CheckOutError::PoolCleared`].) Tells the server's address.
+    /// The server's monitor timed out, and the connection was interrupted during the operation.
+    /// Contains the server's address. (An operation that was not sent yet fails with
+    /// [`CheckOutError::PoolCleared`].)
     Interrupted(ServerAddress),
-    /// The server answered with `ok: 0`. The connection is as good as before.
+    /// The server replied with `ok: 0`. The connection remains usable.
     Command {
-        /// The numeric error code; 0 when it gave none.
+        /// The numeric error code; 0 if the reply has none.
         code: i32,
-        /// The error labels that are known.
+        /// The known error labels.
         labels: Labels,
     },
-    /// The connection of this guard failed before.
+    /// The connection of this guard had failed earlier.
     Broken(Cause),
     /// Too many tasks wait for a suitable server.
     Busy,
     /// The client is closed.
     Closed,
-    /// The client is closed because its background tasks are gone: what runs one was dropped while the client was open. See
+    /// The client is closed because a background task was dropped while the client was open. See
     /// [`Attendance`](super::Attendance).
     Abandoned,
-    /// The client is that of the process that this one was forked from. Nothing was sent.
+    /// The process was forked, and the client belongs to the parent. Nothing was sent.
     Forked,
 }
 
-/// It is returned by value wherever an operation can fail.
+/// Errors are returned by value in all operations, so their size matters.
 #[cfg(any(feature = "alloc", target_pointer_width = "32"))]
 const _: () = assert!(size_of::<OperationError>() <= 56);
 
@@ -160,7 +165,7 @@ impl OperationError {
         Self::CheckOut(CheckOutFailure::new(error, address))
     }
 
-    /// The check-out's error, if it was one.
+    /// Returns the check-out's error, if the check-out failed.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
         match self {
@@ -179,7 +184,7 @@ impl OperationError {
         }
     }
 
-    /// What the error makes of the connection: `None` when it is as good as before.
+    /// Returns the cause of the connection's failure; `None` if the connection remains usable.
     #[must_use]
     pub const fn connection_cause(&self) -> Option<Cause> {
         match self {
@@ -198,8 +203,9 @@ impl OperationError {
         }
     }
 
-    /// Whether another server, or the same one a moment later, may well do what this one did not: a network error, an interruption, a
-    /// change of the server's state. What was asked for may have happened all the same.
+    /// Whether another server, or the same server a moment later, may succeed: a network error, an
+    /// interruption, or a change of the server's state. The operation may nevertheless have been
+    /// executed.
     ///
     /// Source: Retryable Reads, "Retryable Error".
     #[must_use]
@@ -216,8 +222,8 @@ impl OperationError {
         }
     }
 
-    /// Whether an overloaded server refused the command or the connection for it: the error has the labels `SystemOverloadedError` and
-    /// `RetryableError`. Nothing has happened at the server then.
+    /// Whether an overloaded server refused the command or its connection: the error has the labels
+    /// `SystemOverloadedError` and `RetryableError`. Then the server has executed nothing.
     ///
     /// Source: Client Backpressure, "Retryable Overload Error" (CMAP-95).
     #[must_use]
@@ -228,10 +234,12 @@ impl OperationError {
         matches!(self.check_out(), Some(CheckOutError::EstablishFailed { overloaded: true, .. }))
     }
 
-    /// Whether nothing can have happened at a server yet, so that any operation may be tried once more (CMAP-67, CMAP-84).
+    /// Whether the operation was certainly not executed by a server, so any operation may be
+    /// retried (CMAP-67, CMAP-84).
     ///
-    /// Among them: the server left the topology while the operation waited for a connection (if it was the client that was closed, the
-    /// next attempt ends at once), and a connection that was not established because of a network error or a change of the server's state.
+    /// Includes: the server left the topology while the operation waited for a connection (if the
+    /// client was closed instead, the next attempt fails at once); and a connection was not
+    /// established because of a network error or a change of the server's state.
     ///
     /// Source: Retryable Reads and Retryable Writes, on errors of the connection handshake.
     #[must_use]
@@ -268,7 +276,7 @@ const fn is_retryable_check_out(error: &CheckOutError) -> bool {
     }
 }
 
-/// Whether a code says that the server's state has changed, or that it cannot serve for the moment.
+/// Whether a code reports a change of the server's state, or that it is temporarily unavailable.
 ///
 /// Source: Retryable Reads, "Retryable Error".
 const fn is_transient_code(code: i32) -> bool {

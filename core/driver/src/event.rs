@@ -1,4 +1,4 @@
-//! Events on their way to subscribers.
+//! Publishing events to subscribers.
 
 use poolhouse_core::Instant;
 use poolhouse_core::machine::Observer;
@@ -8,46 +8,46 @@ use poolhouse_core::observe::{EventContext, Tee};
 use poolhouse_core::pool::PoolEvent;
 use poolhouse_core::topology::SdamEvent;
 
-/// Anything that may be watched of a client, borrowed from what it happened to.
+/// An event of a client, borrowed from its source.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventRef<'a> {
-    /// Of a pool.
+    /// An event of a pool.
     Pool(&'a PoolEvent),
-    /// Of a server's monitor.
+    /// An event of a server's monitor.
     Heartbeat(&'a MonitorEvent),
-    /// Of the topology.
+    /// An event of the topology.
     Sdam(&'a SdamEvent<'a>),
-    /// Of a multiplexed pool.
+    /// An event of a multiplexed pool.
     Mux(&'a MuxEvent),
 }
 
-/// Anything that may be watched of a client, to be kept.
+/// An owned event of a client.
 #[cfg(feature = "alloc")]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// Of a pool.
+    /// An event of a pool.
     Pool(PoolEvent),
-    /// Of a server's monitor.
+    /// An event of a server's monitor.
     Heartbeat(MonitorEvent),
-    /// Of the topology.
+    /// An event of the topology.
     Sdam(alloc::boxed::Box<poolhouse_core::topology::OwnedSdamEvent>),
-    /// Of a multiplexed pool.
+    /// An event of a multiplexed pool.
     Mux(MuxEvent),
 }
 
 #[cfg(feature = "alloc")]
 impl EventRef<'_> {
-    /// A copy to keep. Allocates for events of the topology.
+    /// Returns an owned copy. Allocates for events of the topology.
     #[must_use]
     pub fn to_owned(&self) -> Event {
         self.copy_after(&mut None)
     }
 
-    /// A copy to keep. It shares unchanged parts with the copies before it.
+    /// Returns an owned copy that shares unchanged parts with earlier copies.
     ///
-    /// - `last`: the topology's last description that was copied.
+    /// - `last`: the last description of the topology that was copied.
     #[doc(hidden)]
     pub fn copy_after(&self, last: &mut Option<poolhouse_core::topology::OwnedTopologyDescription>) -> Event {
         match *self {
@@ -61,7 +61,7 @@ impl EventRef<'_> {
 
 #[cfg(feature = "std")]
 impl Event {
-    /// The bytes of its heap memory, shared parts included.
+    /// Returns the bytes of its heap memory, shared parts included.
     #[doc(hidden)]
     pub fn heap_bytes(&self) -> usize {
         match self {
@@ -73,7 +73,7 @@ impl Event {
 
 #[cfg(feature = "alloc")]
 impl core::fmt::Display for Event {
-    /// The event's name, then what it tells, on one line.
+    /// Writes the event's name and its fields on one line.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Pool(event) => event.fmt(f),
@@ -84,38 +84,41 @@ impl core::fmt::Display for Event {
     }
 }
 
-/// Where events go.
+/// A publisher of events.
 ///
-/// `publish` is called under the lock of what is being changed, so that events keep their order: it notes
-/// the event down and returns. It must not call the shell, and nothing here may panic: with feature `std` a panic of `publish` or `publish_in` is
-/// caught, and the event passed over; of the rest, and without `std`, it goes through the shell, which may lose a connection or an action for it.
+/// `publish` is called under the lock of the state that is being changed, so events keep their
+/// order: it stores the event and returns. It must not call the driver, and no method may panic:
+/// with feature `std` a panic of `publish` or `publish_in` is caught, and the event is lost; a
+/// panic of another method, or without `std`, unwinds through the driver, which may lose a
+/// connection or an action.
 pub trait Publish: Clone {
-    /// Whether anybody listens. When not, nothing is published.
+    /// Whether there is a subscriber. If not, no event is published.
     fn is_active(&self) -> bool;
 
-    /// Takes note of an event.
+    /// Stores an event.
     fn publish(&self, now: Instant, event: EventRef<'_>);
 
-    /// [`Publish::publish`] with what the event does not say itself.
+    /// [`Publish::publish`] with the event's context, which the event does not contain.
     fn publish_in(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         let _ = context;
         self.publish(now, event);
     }
 
-    /// Where the events of one server's pool go. Called when the server is added, before its first event.
+    /// Returns the publisher for the events of one server's pool. Called when the server is added,
+    /// before its first event.
     ///
-    /// - `address`: the server's, as the topology names it.
+    /// - `address`: the server's address, as the topology names it.
     #[must_use]
     fn of_server(&self, address: &str) -> Self {
         let _ = address;
         self.clone()
     }
 
-    /// Called after events were published, outside every lock: the place to wake whoever reads them.
+    /// Wakes the readers of events. Called after events were published, without a lock.
     fn deliver(&self) {}
 }
 
-/// Nobody listens.
+/// A publisher without subscribers.
 impl Publish for () {
     fn is_active(&self) -> bool {
         false
@@ -124,7 +127,7 @@ impl Publish for () {
     fn publish(&self, _now: Instant, _event: EventRef<'_>) {}
 }
 
-/// Both listen.
+/// Publishes to both.
 impl<A: Publish, B: Publish> Publish for Tee<A, B> {
     #[inline]
     fn is_active(&self) -> bool {
@@ -155,13 +158,13 @@ impl<A: Publish, B: Publish> Publish for Tee<A, B> {
     }
 }
 
-/// The observer that the shell gives to its machines.
+/// The observer that the driver passes to its machines.
 #[allow(missing_debug_implementations, reason = "hidden: never shown")]
 #[doc(hidden)]
 pub struct Tap<'a, E> {
     events: &'a E,
     active: bool,
-    /// The server of whose pool the events are.
+    /// The server of the pool that the events belong to.
     address: Option<&'a str>,
 }
 
@@ -171,7 +174,7 @@ impl<'a, E: Publish> Tap<'a, E> {
         Self { events, active: events.is_active(), address: None }
     }
 
-    /// For the pool of the server at this address.
+    /// Creates the observer for the pool of the server at this address.
     #[doc(hidden)]
     #[inline]
     pub fn of_server(events: &'a E, address: &'a str) -> Self {
@@ -184,7 +187,7 @@ impl<'a, E: Publish> Tap<'a, E> {
         self.active
     }
 
-    /// Out of line: most events are of no interest to anybody.
+    /// Not inlined: most events have no subscriber.
     #[inline(never)]
     fn publish(&self, now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
         let mut own = EventContext::NONE;

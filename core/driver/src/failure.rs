@@ -1,4 +1,5 @@
-//! Why a server cannot be reached: the reasons that the shell adds to the errors of sockets, and where they are kept.
+//! Why a server cannot be reached: the reasons that the driver adds to the errors of sockets, and
+//! their storage.
 
 #[cfg(feature = "std")]
 #[cfg(test)]
@@ -24,7 +25,7 @@ use poolhouse_wire::handshake::HandshakeError;
 #[cfg(feature = "alloc")]
 use poolhouse_wire::{hello::HelloReply, peer_text::one_line};
 
-/// A failure that the shell itself detects: no error was returned to it.
+/// A failure that the driver itself detects, without an error of the runtime.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Finding {
     /// A read returned no bytes.
@@ -40,7 +41,7 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Closed => "the server closed the connection",
-            // A runtime does all three in one.
+            // A runtime performs these three phases in one call.
             Self::TimedOut(Phase::Connect | Phase::Proxy | Phase::Tls) => {
                 "the connection (name lookup, TCP, TLS) was not established in time"
             }
@@ -65,7 +66,7 @@ impl From<Finding> for Reason {
     }
 }
 
-/// Why a connection was not established: the error of the handshake, and the error beneath it.
+/// Why a connection was not established: the error of the handshake, and the underlying error.
 pub(super) struct NotEstablished {
     pub(super) error: HandshakeError,
     pub(super) reason: Reason,
@@ -94,7 +95,7 @@ enum Guess {
     PerhapsTls,
 }
 
-/// A reason with such a guess.
+/// A reason with a guess.
 #[cfg(feature = "alloc")]
 #[derive(Debug)]
 struct Guessed {
@@ -115,15 +116,17 @@ impl fmt::Display for Guessed {
 
 #[cfg(feature = "alloc")]
 impl core::error::Error for Guessed {
-    /// The reason, also where the text contains its text: it may be the error of the operating system.
+    /// Returns the reason even if the text contains it, because it may be the operating system's
+    /// error.
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         self.reason.source()
     }
 }
 
-/// Why there was no first reply, with a guess if there is one.
+/// Adds a guess, if there is one, to the error of a connection without a first reply.
 ///
-/// - `received`: the bytes that have arrived. `is_encrypted`: whether they arrived through TLS or a Unix domain socket.
+/// - `received`: the bytes that have arrived.
+/// - `is_encrypted`: whether they arrived through TLS or a Unix domain socket.
 #[cfg(feature = "alloc")]
 pub(super) fn hinted(failure: ConnectError, received: &[u8], is_encrypted: bool) -> ConnectError {
     if !matches!(failure.cause, Cause::Network | Cause::Protocol) {
@@ -140,7 +143,8 @@ pub(super) fn hinted(failure: ConnectError, received: &[u8], is_encrypted: bool)
 }
 
 impl<R: Runtime> Server<R> {
-    /// Keeps the reason why the server could not be reached, until a connection for an operation is established or until the next failure.
+    /// Stores why the server could not be reached, until a connection for an operation is
+    /// established or until the next failure.
     pub(super) fn note_failure(&self, failure: ConnectError) {
         #[cfg(feature = "alloc")]
         let _before = self.state.with(|state| state.failure.replace(failure));
@@ -148,7 +152,7 @@ impl<R: Runtime> Server<R> {
         let _ = failure;
     }
 
-    /// A connection for an operation is established.
+    /// Discards the stored failure: a connection for an operation is established.
     pub(super) fn forget_failure(&self) {
         #[cfg(feature = "alloc")]
         let _before = self.state.with(|state| state.failure.take());
@@ -191,14 +195,14 @@ impl<R: Runtime> Server<R> {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// A connection could not be dialed.
+    /// Stores why a connection could not be dialed, and converts the error.
     pub(super) fn not_dialed(&self, server: &R::ServerHandle, error: ConnectError) -> HandshakeError {
         let failed = HandshakeError::new(Phase::Connect, error.cause);
         server.note_failure(error);
         failed
     }
 
-    /// A monitor has abandoned its check. If the check timed out, the phase in which it waited is kept as the reason.
+    /// Stores the phase in which a monitor's check timed out, if it did.
     ///
     /// - `abandoned`: the action that was in progress.
     #[cfg(feature = "alloc")]
@@ -218,7 +222,8 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// A server has replied to a check. If it does not belong to the deployment that the client looks for, its type and its set are kept.
+    /// Handles a server's reply to a check. If the server does not belong to the deployment that
+    /// the client is configured for, its type and its set are stored.
     #[cfg(feature = "alloc")]
     pub(super) fn note_reply(&self, server: &R::ServerHandle, hello: &HelloReply<'_>) {
         let is_fit = self.state.with(|state| {
@@ -241,13 +246,15 @@ impl<R: Runtime> Hub<R> {
             };
             let _before = self.state.with(|state| state.misfit.replace(misfit));
         } else if hello.server_type().is_known() {
-            // A member was found: an earlier misfit is not why none is found later.
+            // A member was found, so an earlier misfit does not explain a later failure to find
+            // one.
             let _before = self.state.with(|state| state.misfit.take());
         }
     }
 }
 
-/// The last server that does not belong to the deployment, for the error of a selection that finds no server.
+/// The last server that does not belong to the deployment, for the error of a selection that finds
+/// no server.
 #[cfg(feature = "alloc")]
 pub(super) struct Misfit {
     address: alloc::boxed::Box<str>,

@@ -1,10 +1,12 @@
-//! The child of a fork: what it inherits is its parent's.
+//! The child of a fork: connections, locks and tasks that it inherits belong to its parent.
 //!
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
-//! A runtime that can tell says so by [`Runtime::is_inherited`]. Then every operation of the hub fails at its next poll, before it touches a lock or
-//! a socket, and what is dropped is forgotten: a lock may be held by a thread that is not there, a waker may take one. What an operation or a look
-//! at the hub notices first is that the pools are not the child's: they are cleared.
+//! A runtime that can detect a fork reports it in [`Runtime::is_inherited`]. Then each operation of
+//! the client core fails at its next poll, before it accesses a lock or a socket. The values that
+//! it drops are leaked, because a lock may be held by a thread that does not exist in the child,
+//! and dropping a waker may take a lock. The first operation or snapshot that detects the fork
+//! clears the pools.
 
 use super::error::OperationError;
 use super::hub::{Hub, State};
@@ -12,18 +14,20 @@ use super::runtime::{Locked, Runtime};
 use poolhouse_core::storage::Store;
 use poolhouse_core::topology;
 
-/// What became of [`Hub::reset_after_fork`].
+/// The result of [`Hub::reset_after_fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ForkReset {
-    /// Nothing: this is the process that made it, or its runtime cannot tell.
+    /// Nothing was changed: this process created the client core, or its runtime cannot detect
+    /// forks.
     NotForked,
     /// All pools are empty.
     Cleared,
-    /// Some pools were left alone: at the time of the fork a thread held a lock that nobody will release. They are told to be empty all the same.
+    /// Some pools were not cleared: at the time of the fork a thread held a lock, which is never
+    /// released in the child. Snapshots report them as empty.
     Locked,
 }
 
-/// The process that something was made in.
+/// Detects whether the process was forked since this was created.
 #[cfg(feature = "std")]
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
@@ -34,7 +38,8 @@ pub struct Birth {
 
 #[cfg(feature = "std")]
 impl Birth {
-    /// Whether this process is a fork of it, or of a fork of it. Cost: a load and a comparison.
+    /// Whether this process is a descendant of the creating process by forks. Cost: a load and a
+    /// comparison.
     #[inline]
     pub fn is_inherited(&self) -> bool {
         #[cfg(feature = "std")]
@@ -46,12 +51,15 @@ impl Birth {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// For the child of a fork: gives up all connections, so that the pools are empty, paused and of a new generation.
+    /// For the child of a fork: abandons all connections. The pools then are empty, paused and of a
+    /// new generation.
     ///
-    /// Nothing is said to servers, sockets are not closed but left as they are, nobody who waits is woken, and no lock is waited for.
-    /// What notices the fork does it by itself: the first operation that fails, the first look at the servers.
+    /// Nothing is sent to servers, sockets are not closed, no waiter is woken, and a held lock is
+    /// not awaited. Calling this is optional: the first operation that fails in the child and the
+    /// first snapshot do it.
     ///
-    /// Cost: O(servers + connections) the first time. Events: none, as whoever listens is the parent's.
+    /// Cost: O(servers + connections) the first time. Events: none, because the subscribers belong
+    /// to the parent.
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     #[cold]
@@ -80,13 +88,13 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Whether this process is a fork of the one that the hub was made in.
+    /// Whether this process was forked from the one that created the client core.
     #[inline]
     pub(super) fn is_inherited(&self) -> bool {
         self.runtime().is_inherited()
     }
 
-    /// Whether there may be an operation. Asked at each poll, before anything else.
+    /// Fails in the child of a fork. Called at each poll, before anything else.
     #[inline]
     pub(super) fn check_fork(&self) -> Result<(), OperationError> {
         if self.is_inherited() { Err(self.notice_fork()) } else { Ok(()) }
@@ -98,7 +106,7 @@ impl<R: Runtime> Hub<R> {
         OperationError::Forked
     }
 
-    /// Looks at the state. `None` in the child of a fork, if a thread that is not there holds its lock.
+    /// Calls `look` with the state. `None` in the child of a fork, if the lock is held.
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut State<R>) -> T) -> Option<T> {
         if self.is_inherited() {
             self.reset_after_fork();

@@ -21,10 +21,12 @@ use poolhouse_wire::command::CommandReply;
 use poolhouse_wire::handshake::Established;
 use poolhouse_wire::message::{Flags, Matched, Outgoing, encode_command};
 
-/// A connection that is checked out, alone in the hands of its owner. Dropping it returns it to its pool.
+/// A connection that is checked out, for the exclusive use of its owner. Dropping it returns it to
+/// its pool.
 ///
-/// One that is dropped after an error is closed and not reused. One that is dropped while a reply is outstanding, or after its
-/// time was over, is kept if the reply comes soon: see [`HubConfig::late_reply`](super::HubConfig::late_reply).
+/// A connection that is dropped after an error is closed and not reused. If it is dropped while a
+/// reply is outstanding, or after a timeout, it is reused if the reply arrives soon: see
+/// [`HubConfig::late_reply`](super::HubConfig::late_reply).
 pub struct Guard<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: R::ServerHandle,
@@ -50,18 +52,21 @@ impl<'h, R: Runtime> Guard<'h, R> {
 
     /// Sends one command and waits for its reply.
     ///
-    /// - `db`: the database. `body`: writes the command's elements; `$db` is added.
+    /// - `db`: the database.
+    /// - `body`: writes the command's elements; `$db` is added.
     ///
-    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline, or when the
-    /// server's monitor finds that the server is gone and interrupts the connections in use.
+    /// The reply borrows from the connection's buffer. The operation ends at the guard's deadline,
+    /// or when the server's monitor cannot reach the server and interrupts the connections in use.
     ///
     /// Cost: no allocation, unless a message is larger than any before it on this connection.
     ///
     /// # Errors
     ///
-    /// [`OperationError`]. After any but [`OperationError::Command`], [`ExchangeError::Encode`] and an [`OperationError::Timeout`] of a
-    /// command that was too late to be sent, every further command fails and the connection is closed when the guard is dropped (after an
-    /// [`OperationError::Timeout`] only if the reply does not come soon after); so it is when this future is dropped before it is done.
+    /// [`OperationError`]. After [`OperationError::Command`], [`ExchangeError::Encode`] and an
+    /// [`OperationError::Timeout`] before the command was sent, the connection remains usable.
+    /// After any other error, and if this future is dropped before it is done, every further
+    /// command fails and the connection is closed when the guard is dropped (except after an
+    /// [`OperationError::Timeout`] or a drop of this future, if the reply arrives soon).
     pub async fn run_command<F>(&mut self, db: &str, body: F) -> Result<RawDocument<'_>, OperationError>
     where
         F: FnOnce(&mut DocumentWriter<'_, R::Buffer>) -> Result<(), EncodeError>,
@@ -72,7 +77,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
             Err(error) => Err(error),
         };
         if let Err(error) = outcome {
-            // A command that was too late to be sent does no harm.
+            // A command that timed out before it was sent leaves the connection usable.
             let unsent = error == OperationError::Timeout
                 && self.connection.as_ref().is_some_and(|connection| connection.is_idle());
             if let Some(cause) = error.connection_cause().filter(|_| !unsent) {
@@ -89,14 +94,14 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.reply().ok_or(OperationError::Broken(Cause::Closed))
     }
 
-    /// Whether the connection is fit for a command.
+    /// Checks that the connection is usable for a command.
     fn check_usable(&mut self) -> Result<(), OperationError> {
         let busy = self.connection.as_ref().is_some_and(|connection| !connection.is_idle());
         if busy || self.broken.is_some() {
             self.hub.check_fork()?;
         }
         if self.broken.is_none() && busy {
-            // The command before was given up half way: the next bytes are its reply, or the rest of it.
+            // The previous command was cancelled: the next bytes belong to its reply.
             self.broken = Some(Cause::Cancelled);
         }
         if let Some(cause) = self.broken {
@@ -119,7 +124,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
                     encode_command(sink, Outgoing::request(id), limits, db, body).map(|_| Flags::NONE)
                 })
                 .await?;
-            // Another reply that would follow is refused by the matching of replies.
+            // Reply matching rejects a further reply.
             connection.receive().await.map(|_: Matched| ())
         };
         let (hub, server, deadline) = (self.hub, &self.server, self.deadline);
@@ -128,7 +133,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         let mut begun = false;
         poll_fn(|context| {
             hub.check_fork()?;
-            // What ends the command is looked at before it is sent, and from then on when the reply is not there.
+            // The conditions that end a command are checked before it is sent, and then whenever
+            // the reply is not complete.
             if begun {
                 if let Poll::Ready(result) = talk.as_mut().poll(context) {
                     return Poll::Ready(result.map_err(OperationError::Exchange));
@@ -140,7 +146,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
                 Watch::Going => Poll::Pending,
                 Watch::WithoutClock => expiry.as_mut().poll(context).map(|()| Err(OperationError::Timeout)),
                 Watch::Interrupted if !begun => {
-                    // Nothing was sent, as if the pool had been cleared before the check-out: it may be done elsewhere (CMAP-84).
+                    // Nothing was sent, as if the pool had been cleared before the check-out: the
+                    // command may be run on another server (CMAP-84).
                     let cause = Some(Cause::NetworkTimeout);
                     let error = CheckOutError::PoolCleared { cause };
                     Poll::Ready(Err(OperationError::check_out_of(server.address(), error)))
@@ -158,7 +165,7 @@ impl<'h, R: Runtime> Guard<'h, R> {
         .await
     }
 
-    /// Reads the reply: an `ok: 0` is an error, and may be news of the server.
+    /// Evaluates the reply: `ok: 0` is an error, and is reported to the topology.
     fn judge(&self) -> Result<(), OperationError> {
         let (Some(lease), Some(connection)) = (&self.lease, &self.connection) else {
             return Err(OperationError::Broken(Cause::Closed));
@@ -177,7 +184,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
-    /// Leaves a connection whose reply is outstanding to the clock task, which waits for the reply. Returns the lease if it does not.
+    /// Passes a connection with an outstanding reply to the clock task, which waits for the reply.
+    /// Returns the lease if that is not possible.
     #[cfg(feature = "alloc")]
     fn drain(&mut self, lease: Lease) -> Option<Lease> {
         if !self.connection.as_ref().is_some_and(|connection| connection.owes_reply()) {
@@ -194,7 +202,8 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
-    /// Until when a reply that is outstanding may come, and what the connection is closed for if it does not.
+    /// The cause of closing if an outstanding reply does not arrive in time, and the end of that
+    /// time. `None` if the reply is not awaited.
     #[cfg(feature = "alloc")]
     fn may_drain(&self) -> Option<(Cause, Instant)> {
         let limit = self.hub.config().late_reply;
@@ -203,14 +212,15 @@ impl<'h, R: Runtime> Guard<'h, R> {
         (patient && !limit.is_zero()).then(|| (cause, self.hub.now().saturating_add(limit)))
     }
 
-    /// The reply to the last command, also when it failed with [`OperationError::Command`].
+    /// Returns the reply to the last command, also when it failed with [`OperationError::Command`].
     #[must_use]
     pub fn reply(&self) -> Option<RawDocument<'_>> {
         self.connection.as_ref()?.reply().ok()
     }
 
-    /// Says what the connection is pinned to, until it is returned: behind a load balancer, an error of waiting for a connection tells how many are in use for
-    /// what. The connection itself stays with its service for its life in any case.
+    /// Declares what the connection is pinned to, until it is returned: in load-balanced mode, the
+    /// error of a check-out that timed out has the number of connections in use for each purpose.
+    /// The connection stays with its service for its lifetime in any case.
     ///
     /// Source: CMAP, "Load Balancer Mode" (CMAP-93).
     pub fn pin(&mut self, pinned: Pinned) {
@@ -219,12 +229,12 @@ impl<'h, R: Runtime> Guard<'h, R> {
         }
     }
 
-    /// Until when operations may take; `None` is for ever.
+    /// Sets the deadline of operations; `None` is no deadline.
     pub const fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
     }
 
-    /// The server at the other end.
+    /// Returns the server of the connection.
     pub const fn server(&self) -> &R::ServerHandle {
         &self.server
     }
@@ -236,13 +246,14 @@ impl<'h, R: Runtime> Guard<'h, R> {
         self.hub.topology_type() == TopologyType::Single
     }
 
-    /// The specification's id of the connection.
+    /// Returns the specification's id of the connection.
     #[must_use]
     pub fn connection_id(&self) -> u64 {
         self.lease.as_ref().map_or(0, |lease| lease.conn().connection_id().get())
     }
 
-    /// What hello told when the connection was established; `None` in the child of a fork.
+    /// Returns the server's hello when the connection was established; `None` in the child of a
+    /// fork.
     #[must_use]
     pub fn established(&self) -> Option<Established> {
         if self.hub.is_inherited() {
@@ -256,7 +267,7 @@ impl<R: Runtime> Drop for Guard<'_, R> {
     fn drop(&mut self) {
         let Some(lease) = self.lease.take() else { return };
         if self.hub.is_inherited() {
-            // In the child of a fork nothing is returned, and the server is not dropped with what it has.
+            // In the child of a fork nothing is returned, and the server is leaked with its state.
             return core::mem::forget(self.server.clone());
         }
         #[cfg(feature = "alloc")]
@@ -281,15 +292,15 @@ impl<R: Runtime> fmt::Debug for Guard<'_, R> {
     }
 }
 
-/// A check-out that has begun. Dropping it gives it up, whatever has become of it.
+/// A check-out in progress. Dropping it cancels the check-out, also if a connection was granted.
 #[must_use = "futures do nothing unless polled"]
 pub struct CheckingOut<'h, R: Runtime> {
     hub: &'h Hub<R>,
-    /// Until the guard has it.
+    /// `None` once the guard has it.
     server: Option<R::ServerHandle>,
-    /// Of the check-out.
+    /// The time limit of the check-out.
     limit: Option<Instant>,
-    /// Of the operations under the guard.
+    /// The deadline of the operations under the guard.
     deadline: Option<Instant>,
     waiter: Option<WaiterId>,
 }
@@ -306,7 +317,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 }
 
 impl<'h, R: Runtime> CheckingOut<'h, R> {
-    /// The outcome of the check-out, which is over.
+    /// Converts the outcome of the check-out, which is complete.
     #[inline(always)]
     fn finish(&mut self, claimed: Claimed<R>) -> Result<Guard<'h, R>, OperationError> {
         let Some(server) = self.server.take() else {
@@ -322,7 +333,7 @@ impl<'h, R: Runtime> CheckingOut<'h, R> {
 impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
     type Output = Result<Guard<'h, R>, OperationError>;
 
-    /// Once it has returned an outcome, it returns [`CheckOutError::Cancelled`], of no server.
+    /// After it has returned an outcome, it returns [`CheckOutError::Cancelled`] without a server.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let hub = self.hub;
         hub.check_fork()?;
@@ -337,7 +348,8 @@ impl<'h, R: Runtime> Future for CheckingOut<'h, R> {
                 Err(error) => return Poll::Ready(self.finish(Err(error))),
             },
         };
-        // Before the waker is cloned, which may panic: the drop then cancels the check-out.
+        // Set before the waker is cloned, because that may panic: the drop then cancels the
+        // check-out.
         self.waiter = Some(id);
         let claimed = self.server.as_ref().map(|server| server.poll_claim(id, context.waker()));
         let Some(Poll::Ready(claimed)) = claimed else { return Poll::Pending };

@@ -1,10 +1,13 @@
-//! What all handles of a client share: the view of the deployment, its servers, and those who wait for either.
+//! State that all handles of a client share: the view of the deployment, its servers, and the tasks
+//! that wait for either.
 //!
-//! Lock order: the hub's lock, then a server's. [`Hub::step`] changes the control machine and, under the same lock,
-//! the pools that it commands, so that nobody sees a description without its consequence. Tasks are
-//! woken, and wakers, sockets and servers dropped, after the lock is released.
+//! Lock order: the client core's lock, then a server's. [`Hub::step`] changes the control machine
+//! and, under the same lock, the pools that it commands, so no task sees a description without its
+//! consequence for the pools. Tasks are woken, and wakers, sockets and servers dropped, after the
+//! lock is released.
 //!
-//! What is left to do is found again under the lock: [`State::effect`] looks at the servers that a step has touched, and no others.
+//! Effects are not queued: [`State::effect`] finds them again under the lock, and looks only at
+//! servers that a step has touched.
 
 use super::error::OperationError;
 use super::event::{Publish, Tap};
@@ -34,43 +37,45 @@ use poolhouse_core::{Instant, ServerId, ServerType};
 use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::hello::ClientMetadata;
 
-/// What a client is told before it starts.
+/// Configuration of a client.
 #[derive(Clone, Debug)]
 pub struct HubConfig {
-    /// The options of every pool, to begin with: see [`Hub::reconfigure_pools`].
+    /// The options of every pool at the start; [`Hub::reconfigure_pools`] changes them.
     pub pool: PoolConfig,
     /// The options of every monitor.
     pub monitor: MonitorConfig,
-    /// `connectTimeoutMS`: how long an application's connection may take to be established, from dialing to the end of its handshake;
-    /// `None` is no limit.
+    /// `connectTimeoutMS`: how long an application's connection may take to be established, from
+    /// dialing to the end of its handshake; `None` is no limit.
     pub connect_timeout: Option<Duration>,
-    /// `timeoutMS`, or `socketTimeoutMS` where that is not set: how long each command of such a handshake may take, within
-    /// `connect_timeout`; `None` is no limit (CMAP-60). While an operation with a later deadline waits for the connection, that deadline applies instead.
+    /// `timeoutMS`, or `socketTimeoutMS` if that is not set: how long each command of such a
+    /// handshake may take, within `connect_timeout`; `None` is no limit (CMAP-60). While an
+    /// operation with a later deadline waits for the connection, that deadline applies instead.
     pub command_timeout: Option<Duration>,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if it has a deadline, for its
-    /// connection too ([`Hub::check_out_limit`]).
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a suitable server; if the
+    /// operation has a deadline, for its connection too ([`Hub::check_out_limit`]).
     pub server_selection_timeout: Duration,
-    /// `compressors`: what application connections offer to compress with, best first; those that this build does not have are
-    /// left out. Monitors compress nothing.
+    /// `compressors`: the compressors that application connections offer, in order of preference.
+    /// Those that are not compiled in are left out. Monitor connections do not compress.
     pub compressors: Compressors,
-    /// `zlibCompressionLevel`, 0 to 9; `None` leaves it to zlib.
+    /// `zlibCompressionLevel`, 0 to 9; `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
-    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its connection need not be
-    /// closed; zero is not at all. At most 64 at a time of a server. See [`LATE_REPLY`]. Only with feature `alloc`.
+    /// How long the reply to an operation that timed out or was cancelled is awaited in the
+    /// background, to reuse its connection; with zero the connection is closed at once. At most 64
+    /// such replies are awaited for each server. See [`LATE_REPLY`]. Only with feature `alloc`.
     pub late_reply: Duration,
-    /// What the client says of itself.
+    /// The client's metadata in hello.
     pub metadata: ClientMetadata,
-    /// How application connections authenticate; `None` is not at all.
+    /// How application connections authenticate; `None` is no authentication.
     pub login: Option<Login>,
-    /// The number of the client, and of its topology; different for each client of a process. It is the upper half of the numbers of its pools
-    /// ([`PoolId`]), which are consecutive.
+    /// The number of the client and of its topology; unique in the process. It is the upper half of
+    /// the ids of its pools ([`PoolId`]); their lower halves are consecutive.
     pub client: u32,
 }
 
-/// How long a late reply is waited for, unless somebody knows better: 1 s.
+/// The default of [`HubConfig::late_reply`]: 1 s.
 pub const LATE_REPLY: Duration = Duration::from_secs(1);
 
-/// What all handles of a client share.
+/// The client core: the state that all handles of a client share.
 pub struct Hub<R: Runtime> {
     runtime: R,
     config: HubConfig,
@@ -80,26 +85,28 @@ pub struct Hub<R: Runtime> {
     pub(super) state: R::Lock<State<R>>,
 }
 
-/// What is behind the lock of a hub.
+/// The state behind the lock of a client core.
 pub(super) struct State<R: Runtime> {
     pub(super) control: Control<R::Topology>,
     pub(super) servers: <R::Topology as topology::Memory>::PerServer<Option<Entry<R>>>,
-    /// The places of servers that there may be something to do for.
+    /// Indices of the server slots that may have effects.
     dirty: Range<usize>,
     /// Tasks that wait for a suitable server.
     pub(super) selectors: <R::Memory as poolhouse_core::pool::Memory>::PerWaiter<Seat>,
-    /// No place before this one is free.
+    /// No selector slot below this index is free.
     pub(super) selectors_taken: usize,
-    /// Where the waking of all selectors has come to; `None` when it is done.
+    /// The index of the next selector to wake; `None` when all were woken.
     pub(super) wake_selectors: Option<usize>,
-    /// The one server that writes are sent to, so that most operations need not look for it. Found anew when the topology was updated.
+    /// The only server that accepts writes, cached because most operations need it. Found again
+    /// after each update of the topology.
     pub(super) suitable: Option<R::ServerHandle>,
-    /// Those who start the tasks of new servers; no more of them are heard than there can be servers.
+    /// Wakers of tasks that wait in [`Hub::next_server`]. Bounded by the maximum number of servers;
+    /// further tasks are never woken.
     pub(super) starters: <R::Topology as topology::Memory>::PerServer<Seat>,
     clock: Option<Waker>,
     armed: Option<Instant>,
     pub(super) next_pool: u32,
-    /// There was no place for a server that the topology has: it is added as soon as there is.
+    /// The topology has a server that found no slot. It is added once a slot is free.
     pub(super) unplaced: bool,
     /// The last server that does not belong to the deployment.
     #[cfg(feature = "alloc")]
@@ -107,29 +114,29 @@ pub(super) struct State<R: Runtime> {
     /// The options of every pool.
     pool: PoolConfig,
     pub(super) closed: bool,
-    /// It was closed because a task was dropped.
+    /// The client was closed because a task was dropped.
     pub(super) abandoned: bool,
     /// In the child of a fork: all pools were cleared.
     pub(super) forked: bool,
 }
 
-/// A server and the tasks of its monitor.
+/// A server and the wakers of its monitor's tasks.
 pub(super) struct Entry<R: Runtime> {
     pub(super) id: ServerId,
     pub(super) server: R::ServerHandle,
-    /// Tasks of it are to be started.
+    /// [`Hub::next_server`] must return the server: some of its tasks were not started yet.
     pub(super) fresh: bool,
-    /// Whether some were.
+    /// Whether its monitor and clock tasks were started.
     started: bool,
-    /// How many workers were.
+    /// The number of workers that were started.
     workers: u32,
-    /// Its pool was commanded, and owes something.
+    /// Its pool was changed and may have effects.
     unsettled: bool,
     pub(super) check: Option<Waker>,
     pub(super) rtt: Option<Waker>,
 }
 
-/// What follows from a change, and runs once the lock is released.
+/// An effect of a change, which runs after the lock is released.
 enum Effect<R: Runtime> {
     Wake(Waker),
     Settle(R::ServerHandle),
@@ -137,7 +144,7 @@ enum Effect<R: Runtime> {
 }
 
 impl<R: Runtime> State<R> {
-    /// Carries out what the control machine owes, pools included.
+    /// Executes the actions of the control machine, including the commands to pools.
     fn route(&mut self, hub: &Hub<R>, now: Instant) {
         let unplaced = core::mem::take(&mut self.unplaced);
         for place in self.control.take_touched() {
@@ -150,18 +157,19 @@ impl<R: Runtime> State<R> {
                 ControlAction::Pool(id, command) => self.command(id, |server| server.command(now, command)),
                 ControlAction::WakeSelectors => {
                     self.wake_selectors = Some(0);
-                    // Nothing changes a description without it.
+                    // Each change of the description emits this action, so the cache needs no other
+                    // update.
                     self.suitable = self.find_suitable();
                 }
             }
         }
-        // Last: the topology has those that are added above already, and none of them twice.
+        // Last: all servers that the loop added have their entries now, so none is added twice.
         if unplaced {
             self.add_unplaced(hub, now);
         }
     }
 
-    /// Changes the pool of a server, which then owes something.
+    /// Changes the pool of a server and marks its effects as pending.
     pub(super) fn command(&mut self, id: ServerId, change: impl FnOnce(&Server<R>)) {
         let Some(entry) = self.entry(id) else { return };
         change(&entry.server);
@@ -169,7 +177,7 @@ impl<R: Runtime> State<R> {
         widen(&mut self.dirty, id.index() as usize);
     }
 
-    /// Cold: where servers live on the heap, none is ever without a place.
+    /// Adds the servers that found no slot earlier. Cold: with a heap, every server has a slot.
     #[cold]
     fn add_unplaced(&mut self, hub: &Hub<R>, now: Instant) {
         let mut ids: <R::Topology as topology::Memory>::PerServer<ServerId> = Store::empty();
@@ -190,7 +198,7 @@ impl<R: Runtime> State<R> {
             self.unplaced = true;
             return;
         }
-        // A number is used again after 2^32 servers only.
+        // A number repeats only after 2^32 servers.
         let pool = PoolId::new(u64::from(hub.config.client) << 32 | u64::from(self.next_pool));
         self.next_pool = self.next_pool.wrapping_add(1);
         let events = hub.events.of_server(address.as_ref());
@@ -208,8 +216,9 @@ impl<R: Runtime> State<R> {
             }
         }
         if let Some(place) = self.servers.slots_mut().get_mut(index) {
-            // The topology gives a place to another server only after its host took the removal of the one before, and
-            // whatever can add servers goes through `Hub::step`, which first does what that removal left to do.
+            // The topology reuses a slot only after the removal of its former server was polled,
+            // and each change that can add servers goes through `Hub::step`, which first runs the
+            // effects of that removal.
             assert!(place.is_none(), "a server that is gone has left its place before another comes");
             *place = Some(entry);
             widen(&mut self.dirty, index);
@@ -220,7 +229,7 @@ impl<R: Runtime> State<R> {
         self.servers.slots_mut().get_mut(id.index() as usize)?.as_mut().filter(|entry| entry.id == id)
     }
 
-    /// The next thing that the last changes ask for.
+    /// Returns the next effect of the changes so far.
     fn effect(&mut self) -> Option<Effect<R>> {
         while !self.dirty.is_empty() {
             let effect = self.server_effect(self.dirty.start);
@@ -248,7 +257,7 @@ impl<R: Runtime> State<R> {
         None
     }
 
-    /// The next thing to do for the server at this place.
+    /// Returns the next effect for the server in this slot.
     fn server_effect(&mut self, place: usize) -> Option<Effect<R>> {
         let slot = self.servers.slots_mut().get_mut(place)?;
         let entry = slot.as_mut()?;
@@ -267,20 +276,22 @@ impl<R: Runtime> State<R> {
             }
         }
         if ended {
-            // Also one that is gone before its tasks were started: they are needed no more, and its place may be.
+            // Also drops servers that were removed before their tasks started; the slot may be
+            // needed.
             return slot.take().map(Effect::Drop);
         }
-        // All of them: any may be gone before it looks. Who finds nothing waits again.
+        // Wakes all tasks that wait in `next_server`, because each may be dropped before it polls.
+        // A task that finds no server registers its waker again.
         if entry.fresh { self.take_starter().map(Effect::Wake) } else { None }
     }
 }
 
 impl<R: Runtime> Hub<R> {
-    /// A hub for these seeds. No I/O is performed before its tasks run.
+    /// Creates the client core for these seeds. No I/O is performed before its tasks run.
     ///
     /// # Errors
     ///
-    /// [`Full`]: no room for the seeds.
+    /// [`Full`]: no capacity for the seeds.
     ///
     /// Source: SDAM, "Initial TopologyType" and "Client construction" (SDAM-04..09).
     pub fn new(runtime: R, config: HubConfig, topology: TopologyConfig<'_>, events: R::Events) -> Result<Self, Full> {
@@ -289,7 +300,8 @@ impl<R: Runtime> Hub<R> {
         Ok(hub)
     }
 
-    /// A hub of no deployment, which does nothing. For hosts that put it into its place before they [`open`](Self::open) it, as it is large.
+    /// Creates a client core without a deployment, which does nothing. It is large: a host can move
+    /// it to its final location before it calls [`open`](Self::open).
     #[inline]
     pub fn vacant(runtime: R, config: HubConfig, events: R::Events) -> Self {
         let state = State {
@@ -322,11 +334,12 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Makes a vacant hub, once, one for these seeds: what is left of [`Hub::new`].
+    /// Starts a vacant client core for these seeds. Must be called exactly once. [`Hub::new`] is
+    /// [`Hub::vacant`] and this.
     ///
     /// # Errors
     ///
-    /// [`Full`]: no room for the seeds. The hub is of no use then.
+    /// [`Full`]: no capacity for the seeds. The client core cannot be used then.
     pub fn open(&self, topology: TopologyConfig<'_>) -> Result<(), Full> {
         let now = self.now();
         let id = TopologyId::new(self.config.client);
@@ -345,13 +358,13 @@ impl<R: Runtime> Hub<R> {
         &self.config
     }
 
-    /// What its connections know together.
+    /// Derived keys that the connections share.
     #[cfg(feature = "auth")]
     pub(super) const fn keys(&self) -> &Keys<R> {
         &self.keys
     }
 
-    /// Where events go.
+    /// The publisher of events.
     pub const fn events(&self) -> &R::Events {
         &self.events
     }
@@ -360,7 +373,7 @@ impl<R: Runtime> Hub<R> {
         self.runtime.now()
     }
 
-    /// Sleeps until an instant, or for ever.
+    /// Sleeps until an instant; for ever if `None`.
     pub(super) async fn sleep_until(&self, at: Option<Instant>) {
         match at {
             Some(at) => self.runtime.sleep_until(at).await,
@@ -368,10 +381,11 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Changes the control machine, carries out what it owes under the same lock, then does the rest without it.
+    /// Changes the control machine and executes its actions under the same lock, then runs the
+    /// effects without the lock.
     ///
-    /// What others have left to do is done first: a server that is added may take the place of one that was removed, whose
-    /// tasks and waiters must have been woken by then.
+    /// First runs pending effects of earlier steps: a server that is added may take the slot of a
+    /// removed one, and the tasks and waiters of that must be woken before.
     pub(super) fn step<T>(
         &self,
         change: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
@@ -412,10 +426,11 @@ impl<R: Runtime> Hub<R> {
         (result, state.effect())
     }
 
-    /// Does what is left to do without the lock.
+    /// Runs effects without the lock, until none is left.
     fn finish(&self, mut effect: Option<Effect<R>>) {
         while let Some(due) = effect {
-            // Wakers and sockets are others': what the step gives to its caller must not be lost for a panic of theirs.
+            // Wakers and sockets run foreign code: a panic there must not lose the result of the
+            // step.
             let _ = R::contain(|| match due {
                 Effect::Wake(waker) => waker.wake(),
                 Effect::Settle(server) => server.settle(),
@@ -426,9 +441,10 @@ impl<R: Runtime> Hub<R> {
         self.events.deliver();
     }
 
-    /// Until when selecting a server and checking a connection out of its pool may take together, of an attempt that begins now: at most
-    /// `serverSelectionTimeoutMS`, and not beyond the operation's deadline. `None` without such a deadline:
-    /// then `serverSelectionTimeoutMS` bounds the selection, and `waitQueueTimeoutMS` the wait for a connection.
+    /// Returns the time limit for server selection and check-out together, for an attempt that
+    /// begins now: `serverSelectionTimeoutMS` from now, or the operation's deadline if that is
+    /// earlier. `None` if the operation has no deadline: then `serverSelectionTimeoutMS` bounds the
+    /// selection, and `waitQueueTimeoutMS` the wait for a connection.
     ///
     /// - `deadline`: the operation's own, for all its attempts.
     ///
@@ -439,21 +455,22 @@ impl<R: Runtime> Hub<R> {
 
     /// Selects a server and checks a connection out of its pool.
     ///
-    /// - `wanted`: what the operation wants of its server.
-    /// - `deadline`: the operation's own. What is done here ends at [`Hub::check_out_limit`], if not sooner; operations under the
-    ///   guard at the deadline itself.
+    /// - `wanted`: the operation's requirements for the server.
+    /// - `deadline`: the operation's own. Selection and check-out end at [`Hub::check_out_limit`]
+    ///   at the latest; commands under the guard end at the deadline itself.
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`], [`OperationError::Authentication`],
-    /// [`OperationError::Closed`], [`OperationError::Abandoned`].
+    /// [`OperationError::ServerSelection`], [`OperationError::CheckOut`],
+    /// [`OperationError::Authentication`], [`OperationError::Closed`],
+    /// [`OperationError::Abandoned`].
     pub async fn check_out(
         &self,
         wanted: &Wanted<'_>,
         deadline: Option<Instant>,
     ) -> Result<Guard<'_, R>, OperationError> {
         let limit = self.check_out_limit(deadline);
-        // What is there already is not asked for by another future.
+        // A cached server needs no selection future.
         let server = match self.suitable_server(wanted)? {
             Some(server) => server,
             None => self.wait_for_server(wanted, limit).await?,
@@ -461,15 +478,16 @@ impl<R: Runtime> Hub<R> {
         CheckingOut::new(self, server, limit, deadline).await
     }
 
-    /// Checks a connection out of the pool of a server that was selected.
+    /// Checks a connection out of the pool of a selected server.
     ///
-    /// - `limit`: until when waiting and establishing may take: the [`Hub::check_out_limit`] that the server was selected by. `None`
-    ///   leaves the wait to `waitQueueTimeoutMS`.
+    /// - `limit`: the time limit for waiting and establishing: the [`Hub::check_out_limit`] that
+    ///   also bounded the selection. With `None`, `waitQueueTimeoutMS` bounds the wait.
     /// - `deadline`: for the operations under the guard.
     ///
     /// # Errors
     ///
-    /// [`OperationError::CheckOut`], [`OperationError::Authentication`], [`OperationError::Abandoned`].
+    /// [`OperationError::CheckOut`], [`OperationError::Authentication`],
+    /// [`OperationError::Abandoned`].
     pub const fn check_out_of(
         &self,
         server: R::ServerHandle,
@@ -479,11 +497,12 @@ impl<R: Runtime> Hub<R> {
         CheckingOut::new(self, server, limit, deadline)
     }
 
-    /// Each server with its description and its pool.
+    /// Calls `visit` with each server, its description and its pool.
     ///
-    /// The descriptions are of one instant. Of the pools, each is whole in itself; they are read one after the other, so what is
-    /// counted in one may have moved to the next. `visit` is called under no lock and may do as it likes. A server for which
-    /// there is no memory is passed over.
+    /// All descriptions are of the same instant. The counts of each pool are consistent, but pools
+    /// are read one after the other, so a later pool may count an operation that an earlier one has
+    /// counted. `visit` is called without a lock and may call the client. Servers for which there
+    /// is no memory are skipped.
     ///
     /// Cost: O(servers); with growable memory one allocation.
     pub fn for_each_server(&self, mut visit: impl FnMut(ServerSnapshot<'_>)) {
@@ -516,16 +535,17 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// What the deployment is.
+    /// The type of the deployment.
     pub fn topology_type(&self) -> TopologyType {
         self.look(|state| state.control.topology().description().topology_type()).unwrap_or(TopologyType::Unknown)
     }
 
-    /// Takes other hosts for those of the deployment: see [`Control::handle_seeds`](poolhouse_core::control::Control::handle_seeds).
+    /// Replaces the hosts of the deployment: see
+    /// [`Control::handle_seeds`](poolhouse_core::control::Control::handle_seeds).
     ///
     /// # Errors
     ///
-    /// [`Full`]: there is no room for the new ones; nothing changed.
+    /// [`Full`]: no capacity for the new hosts; nothing changed.
     ///
     /// Source: Polling SRV Records for mongos Discovery, "Implementation".
     pub fn change_seeds<'s>(&self, seeds: impl Iterator<Item = &'s str> + Clone) -> Result<(), Full> {
@@ -535,16 +555,19 @@ impl<R: Runtime> Hub<R> {
         self.step(|control, now, tap| control.handle_seeds(now, seeds, tap))
     }
 
-    /// The options of every pool.
+    /// The current options of every pool.
     pub fn pool_config(&self) -> PoolConfig {
         self.look(|state| state.pool).unwrap_or(self.config.pool)
     }
 
-    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background` stay as
-    /// they are. What follows for a pool at once, and what later: [`Pool::reconfigure`](poolhouse_core::pool::Pool::reconfigure).
+    /// Changes the options of the pools of all servers, including servers that are found later.
+    /// `load_balanced` and `background` keep their values.
+    /// [`Pool::reconfigure`](poolhouse_core::pool::Pool::reconfigure) specifies which changes take
+    /// effect at once, and which later.
     ///
-    /// Where more connections may be established at once than before, [`Hub::next_server`] gives the servers again, and
-    /// [`Hub::server_tasks`] the workers that are missing.
+    /// If the options allow more connections to be established at once than before,
+    /// [`Hub::next_server`] returns the servers again, and [`Hub::server_tasks`] the additional
+    /// workers.
     pub fn reconfigure_pools(&self, pool: PoolConfig) {
         if self.is_inherited() {
             return;
@@ -561,7 +584,8 @@ impl<R: Runtime> Hub<R> {
         });
     }
 
-    /// Which tasks of a server are to be started, for whoever was given it by [`Hub::next_server`]. They are told once.
+    /// Returns the tasks to start for a server that [`Hub::next_server`] returned. Each task is
+    /// returned once.
     pub fn server_tasks(&self, server: &R::ServerHandle) -> impl Iterator<Item = ServerTask> + use<R> {
         let (first, workers, monitored) = self.state.with(|state| {
             let options = *state.pool.options();
@@ -576,20 +600,20 @@ impl<R: Runtime> Hub<R> {
         lines.iter().copied().chain(clock).chain(core::iter::repeat_n(ServerTask::Worker, workers as usize))
     }
 
-    /// Asks for a check of every server as soon as it may be.
+    /// Requests a check of every server as soon as possible.
     pub fn request_check(&self) {
         if !self.is_inherited() {
             self.step(|control, now, _| control.request_check(now));
         }
     }
 
-    /// Calls the monitors when they want to be called. Ends when the client is closed; dropping it before closes the client: see
-    /// [`Attendance`](super::Attendance).
+    /// Calls the monitors at their deadlines. Ends when the client is closed; dropping the future
+    /// earlier closes the client: see [`Attendance`](super::Attendance).
     pub fn run_clock(&self) -> impl Future<Output = ()> {
         Self::attend(self, None, Self::keep_clock)
     }
 
-    /// [`Hub::run_clock`] once it is attended.
+    /// [`Hub::run_clock`] without its task guard.
     #[doc(hidden)]
     pub async fn keep_clock(&self) {
         loop {
@@ -615,7 +639,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// What is copied of a server under the lock.
+/// The copy of a server's state that is made under the lock.
 struct Seen<R: Runtime> {
     server: R::ServerHandle,
     server_type: ServerType,
@@ -631,7 +655,7 @@ pub struct ServerSnapshot<'a> {
     pub id: ServerId,
     /// Its address.
     pub address: &'a str,
-    /// What it was at its last check.
+    /// Its type at its last check.
     pub server_type: ServerType,
     /// The moving average of its round-trip time; `None` while it is unknown.
     pub round_trip_average: Option<Duration>,

@@ -1,31 +1,39 @@
 //! The asynchronous driver: client, guard and tasks, written once for every runtime.
 //!
-//! It uses `core::future` and `core::task` only. An adapter implements [`Runtime`] (clock, timers, sockets, lock) and starts
-//! the tasks that the driver asks for; see `poolhouse-smol` for one of a few hundred lines.
+//! It uses `core::future` and `core::task` only. An adapter implements [`Runtime`] (clock, timers,
+//! sockets, lock) and starts the tasks that the driver requires; `poolhouse-smol` is an example of
+//! a few hundred lines.
 //!
-//! - [`Hub`]: what all handles of a client share; selection and check-out begin here.
-//! - [`Server`]: one server's pool, with its sockets and those who wait for them.
+//! - [`Hub`]: the client core, which all handles of a client share; selects servers and checks
+//!   connections out.
+//! - [`Server`]: one server's pool, with its sockets and its waiters.
 //! - [`Guard`]: a connection that is checked out.
-//! - [`ServerTask`]: what runs in the background for each server.
+//! - [`ServerTask`]: a background task of a server.
 //!
 //! # Cancellation
 //!
-//! Any future of the driver may be dropped at any await. A check-out that is dropped leaves its queue, and returns a
-//! connection that it had been granted; a guard that is dropped while a reply is outstanding has its
-//! connection closed, unless the reply comes soon and can be thrown away. Nothing is lost, and nobody reads somebody else's reply.
+//! Each future of the driver may be dropped at each await. A check-out that is dropped leaves the
+//! queue, and returns a connection that was already granted. A guard that is dropped while a reply
+//! is outstanding closes its connection, unless the reply arrives soon and can be discarded. No
+//! connection is lost, and no operation receives the reply to another one.
 //!
-//! The tasks in the background are what everybody else relies on: one that is dropped closes the client ([`Attendance`]). Where the runtime catches panics
-//! ([`Runtime::contain`]), one of a timer, a socket or a waker costs one attempt, and the task begins again.
+//! All operations depend on the background tasks: if one is dropped, the client is closed
+//! ([`Attendance`]). If the runtime catches panics ([`Runtime::contain`]), a panic of a timer, a
+//! socket or a waker fails one attempt, and the task starts again.
 //!
-//! # What a check-out costs
+//! # Cost of a check-out
 //!
-//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`Hub::check_out_of`] and the drop of its guard allocate nothing, read no clock, and take
-//! some 490 instructions on x86-64, the hosted client's own future and the choice of the server not counted; `tests/scripts/instructions` counts all three. Of these the pool
-//! itself is a quarter, the two locks a seventh, the future with its waker and its server's handle a third; the guard and the socket's way into it and back are the
-//! rest. Where the time matters, two reads of a hosted clock and the work with the times add some 250. After a change that leaves a pool owing nothing the driver
-//! does not search for effects, and where there is a heap a connection is moved by its address.
+//! With a connection available, no subscriber and no `maxIdleTimeMS`, [`Hub::check_out_of`] and the
+//! drop of its guard allocate nothing, do not read the clock, and execute some 490 instructions on
+//! x86-64, without the hosted client's own future and the selection of the server;
+//! `tests/scripts/instructions` counts all three. Of these the pool itself is a quarter, the two
+//! locks a seventh, the future with its waker and its server's handle a third; the guard and moving
+//! the socket into it and back are the rest. If the time matters, two reads of a hosted clock and
+//! the computations with times add some 250. After a change without effects the driver does not
+//! search for effects, and with a heap a connection is moved by its address.
 //!
-//! In the child of a fork a hub is inert: see [`Hub::reset_after_fork`] and [`Runtime::is_inherited`].
+//! In the child of a fork a client core is inert: see [`Hub::reset_after_fork`] and
+//! [`Runtime::is_inherited`].
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
-//! Who the connections of an application say that they are.
+//! Authentication of an application's connections.
 //!
-//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP, "Establishing a Connection".
+//! Read first: Authentication, "Authentication Handshake", "Caching Credentials in SCRAM"; CMAP,
+//! "Establishing a Connection".
 
 use super::connection::Connection;
 use super::error::ServerAddress;
@@ -36,23 +37,24 @@ pub type LoginReport = alloc::boxed::Box<LoginFailure>;
 #[cfg(not(feature = "alloc"))]
 pub type LoginReport = LoginFailure;
 
-/// A connection was not authenticated. Tells no secret, whatever the server says.
+/// A connection was not authenticated. Contains no secret, even if the server sent one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoginFailure {
-    /// What it was to the check-out.
+    /// The error of the check-out.
     pub check_out: CheckOutError,
-    /// By which server.
+    /// The server.
     pub address: ServerAddress,
-    /// What went wrong.
+    /// The error of the authentication.
     pub error: AuthError,
-    /// What the server said of it, if it refused: at most 256 bytes on one line, and nothing if the password is in it.
+    /// The server's message, if it refused: at most 256 bytes on one line; `None` if it contains
+    /// the password.
     #[cfg(feature = "alloc")]
     pub message: Option<alloc::string::String>,
     /// The database that the user belongs to (`authSource`).
     #[cfg(feature = "alloc")]
     pub source: alloc::boxed::Box<str>,
-    /// The mechanism; `None` if it was left to the server, and not settled yet.
+    /// The mechanism; `None` if the server chooses it, and has not done so yet.
     #[cfg(feature = "alloc")]
     pub mechanism: Option<&'static str>,
 }
@@ -83,7 +85,8 @@ impl core::error::Error for LoginFailure {
     }
 }
 
-/// What a server has said of the last authentication that failed since one succeeded, for those who waited for its connection.
+/// The last authentication failure since the last success, for the check-outs that waited for the
+/// connection.
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) cause: poolhouse_core::Cause,
@@ -97,7 +100,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// The error of a check-out, if that is what it failed for.
+    /// The error of a check-out, if this refusal is its cause.
     pub(super) fn explain(&self, check_out: CheckOutError, address: &str) -> Option<LoginReport> {
         let CheckOutError::EstablishFailed { cause, .. } = check_out else { return None };
         if cause != self.cause {
@@ -121,7 +124,8 @@ impl Refusal {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Keeps why a connection was not established, for the operations that wait for it. Returns the error.
+    /// Stores why a connection was not established, for the operations that wait for it. Returns
+    /// the error.
     pub(super) fn note_refusal(
         &self,
         server: &R::ServerHandle,
@@ -154,7 +158,8 @@ impl<R: Runtime> Hub<R> {
         error
     }
 
-    /// What the server said, made harmless.
+    /// The server's message, on one line and without control characters; `None` if it contains the
+    /// password.
     #[cfg(feature = "alloc")]
     fn message(&self, connection: &Connection<R>, error: AuthError) -> Option<alloc::string::String> {
         if !matches!(error, AuthError::Refused { .. }) {
@@ -182,9 +187,9 @@ mod present {
     #[cfg(feature = "alloc")]
     type Kept = poolhouse_auth::OwnedCredential;
 
-    /// How the connections of an application prove who is calling. Monitors never do (MON-12).
+    /// How the connections of an application authenticate. Monitors never authenticate (MON-12).
     ///
-    /// `Debug` tells neither user nor password.
+    /// `Debug` shows neither user nor password.
     #[derive(Clone, Debug)]
     pub struct Login {
         credential: Kept,
@@ -193,30 +198,32 @@ mod present {
     }
 
     impl Login {
-        /// A login by this credential.
+        /// Creates a login with this credential.
         ///
         /// # Errors
         ///
-        /// [`AuthError`]: it can never be used, whatever the servers say.
+        /// [`AuthError`]: the credential is invalid for all servers.
         pub fn new(credential: impl Into<Kept>) -> Result<Self, AuthError> {
             let credential = credential.into();
             Authentication::check(&lend(&credential))?;
             Ok(Self { credential, allow_plain_without_tls: false, iterations_max: ITERATIONS_MAX })
         }
 
-        /// Lets PLAIN send the password over connections that are not private. Everybody on the way can read it then.
+        /// Allows PLAIN to send the password over connections that are not private. Everyone on the
+        /// network path can then read it.
         #[must_use]
         pub fn allow_plain_without_tls(self, allowed: bool) -> Self {
             Self { allow_plain_without_tls: allowed, ..self }
         }
 
-        /// With another limit than [`ITERATIONS_MAX`]: the most work that a server can demand of a connection.
+        /// Sets another limit than [`ITERATIONS_MAX`]: the maximum work that a server can request
+        /// for a connection.
         #[must_use]
         pub fn iterations_max(self, iterations: u32) -> Self {
             Self { iterations_max: iterations, ..self }
         }
 
-        /// Whether it is refused on a connection that is not private.
+        /// Whether this login is refused on a connection that is not private.
         #[must_use]
         pub fn needs_privacy(&self) -> bool {
             lend(&self.credential).mechanism == Some(Mechanism::Plain) && !self.allow_plain_without_tls
@@ -228,7 +235,7 @@ mod present {
             lend(&self.credential).source_database()
         }
 
-        /// How large a request can be that has the password in it, and what else it has.
+        /// The maximum size of a request with the password, in bytes.
         pub(in super::super) fn secret_bytes(&self) -> usize {
             const REST: usize = 512;
             let Credential { username, password, .. } = lend(&self.credential);
@@ -236,7 +243,7 @@ mod present {
             parts.saturating_add(REST)
         }
 
-        /// Whether a text of the server's has the password in it.
+        /// Whether a text of the server contains the password.
         #[cfg(feature = "alloc")]
         pub(in super::super) fn is_told_by(&self, text: &str) -> bool {
             lend(&self.credential).password.is_some_and(|password| poolhouse_wire::peer_text::reveals(text, password))
@@ -253,20 +260,20 @@ mod present {
         *kept
     }
 
-    /// Speaks for the application on one connection.
+    /// The authenticator of one connection.
     pub(in super::super) type Speaker<'a> = Option<Authentication<'a>>;
 
-    /// The name of the mechanism that is used, once it is settled.
+    /// The name of the mechanism, once it is chosen.
     #[cfg(feature = "alloc")]
     pub(in super::super) fn mechanism_of(speaker: &Speaker<'_>) -> Option<&'static str> {
         speaker.as_ref()?.mechanism().map(Mechanism::name)
     }
 
-    /// What all connections of a client know together.
+    /// Derived keys that all connections of a client share.
     pub(in super::super) type Keys<R> = <R as Runtime>::Lock<KeyRing>;
 
     impl<R: Runtime> Hub<R> {
-        /// Who speaks for the application on a new connection: put into its place, as it is large.
+        /// Creates the authenticator of a new connection in `place`, because it is large.
         #[inline(never)]
         pub(in super::super) fn bring_speaker<'a>(
             &'a self,
@@ -291,14 +298,14 @@ mod present {
             }
         }
 
-        /// Spares a connection the work that another has done.
+        /// Uses derived keys of an earlier connection, if there are any.
         pub(in super::super) fn spare_work(&self, speaker: &mut Speaker<'_>) {
             if let Some(authentication) = speaker {
                 self.keys().with(|keys| keys.spare(authentication));
             }
         }
 
-        /// Keeps what a connection has worked out, for those to come.
+        /// Stores the derived keys of a connection, for later ones.
         pub(in super::super) fn keep_keys(&self, speaker: &Speaker<'_>) {
             if let Some(authentication) = speaker {
                 self.keys().with(|keys| keys.keep(authentication));
@@ -315,7 +322,8 @@ mod absent {
     use poolhouse_wire::Unauthenticated;
     use poolhouse_wire::handshake::HandshakeError;
 
-    /// How the connections of an application prove who is calling: not at all in a build without the feature `auth`.
+    /// How the connections of an application authenticate. Without the feature `auth` there is no
+    /// login.
     #[derive(Clone, Debug)]
     pub struct Login {
         never: Infallible,

@@ -1,7 +1,8 @@
-//! Operations: a server, a connection, what is done with it, and perhaps all of it once more.
+//! Operations: selecting a server, checking a connection out, running a command, and retrying all
+//! of it.
 //!
-//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Server Selection, "Passing read preference
-//! to mongos and load balancers".
+//! Read first: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload
+//! retry policy"; Server Selection, "Passing read preference to mongos and load balancers".
 
 use super::error::OperationError;
 use super::guard::Guard;
@@ -14,25 +15,29 @@ use poolhouse_core::selection::{ReadMode, ReadPreference, SelectionCriteria};
 use poolhouse_core::topology::TopologyType;
 use poolhouse_core::{Instant, ServerId, ServerType};
 
-/// How one command is run. The default: on a server that accepts writes, in the client's time, and again only if it was never sent.
+/// The options of one command. By default the command runs on a server that accepts writes, within
+/// the client's time limits, and is retried only if it was certainly not sent.
 ///
-/// Of the client's own options only the time limits apply by themselves: a command does not inherit the read preference, nor a read or
-/// write concern.
+/// Of the client's options only the time limits apply automatically: a command does not inherit the
+/// read preference, nor a read or write concern.
 ///
 /// Source: Run Command, on inherited options.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CommandOptions<'a> {
-    /// Which members of a replica set may answer; `None` is the one that accepts writes, unless `client_read_preference` is set.
+    /// The members of a replica set that may run the command; `None` is the one that accepts
+    /// writes, unless `client_read_preference` is set.
     pub read_preference: Option<ReadPreference<'a>>,
-    /// Whether the client's read preference applies if there is none here.
+    /// Whether the client's read preference applies if `read_preference` is `None`.
     /// Default false.
     pub client_read_preference: bool,
-    /// How long it may take in all; `None` is as long as the client's options allow. With it neither those nor `socketTimeoutMS` apply:
-    /// [`Duration::MAX`] is no limit.
+    /// The time limit for all attempts; `None` is the limits of the client's options. If it is set,
+    /// neither those nor `socketTimeoutMS` apply: [`Duration::MAX`] is no limit.
     pub timeout: Option<Duration>,
-    /// Whether it does no harm to run the command twice: then it is run once more, preferably on another server, after a network error, an interruption,
-    /// the end of `socketTimeoutMS` or a change of the server's state too, and not only when it was certainly never sent. Default false.
+    /// Whether the command may be executed twice without harm. Then it is also retried once,
+    /// preferably on another server, after a network error, an interruption, the end of
+    /// `socketTimeoutMS` or a change of the server's state, and not only if it was certainly not
+    /// sent. Default false.
     pub idempotent: bool,
 }
 
@@ -68,12 +73,12 @@ impl<'a> CommandOptions<'a> {
     }
 }
 
-/// How an operation fails, and what may be done about it.
+/// Classifies the errors of an operation for retries.
 pub trait AttemptError: From<OperationError> {
-    /// Whether nothing can have happened at a server: see [`OperationError::is_retryable`].
+    /// Whether the operation was certainly not executed: see [`OperationError::is_retryable`].
     fn is_retryable(&self) -> bool;
 
-    /// Whether another attempt may well succeed: see [`OperationError::is_transient`].
+    /// Whether another attempt may succeed: see [`OperationError::is_transient`].
     fn is_transient(&self) -> bool;
 
     /// Whether an overloaded server refused it: see [`OperationError::is_overload`].
@@ -101,23 +106,27 @@ impl AttemptError for OperationError {
     }
 }
 
-/// When an operation is attempted again, and how often.
+/// When an operation is retried, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Whether it is attempted again at all.
+    /// Whether it is retried at all.
     pub enabled: bool,
-    /// Whether it does no harm to run it twice: then it is attempted once more after any transient error, and not only when it was certainly never
-    /// sent.
+    /// Whether it may be executed twice without harm: then it is retried once after any transient
+    /// error, and not only if it was certainly not sent.
     pub idempotent: bool,
-    /// `maxAdaptiveRetries`: how many further attempts there may be once one of them failed by [overload](OperationError::is_overload); more than 10 are
-    /// 10, as there is no backoff yet. A connection that was refused, reset or timed out before the reply to hello counts as overload.
+    /// `maxAdaptiveRetries`: the maximum number of retries after one attempt failed by
+    /// [overload](OperationError::is_overload). Values above 10 are 10, because there is no backoff
+    /// yet. A connection that was refused, reset or timed out before the reply to hello counts as
+    /// overload.
     pub max_adaptive_retries: u32,
-    /// `enableOverloadRetargeting`: whether an overloaded server is taken for a further attempt only if no other suits. An overloaded router always is.
+    /// `enableOverloadRetargeting`: whether a retry selects an overloaded server only if no other
+    /// is suitable. An overloaded router is always avoided in this way.
     pub enable_overload_retargeting: bool,
 }
 
 impl RetryPolicy {
-    /// One further attempt of what was never sent, two after an overload, on any server that suits.
+    /// One retry of an operation that was certainly not sent, two after an overload, on any
+    /// suitable server.
     pub const DEFAULT: Self =
         Self { enabled: true, idempotent: false, max_adaptive_retries: 2, enable_overload_retargeting: false };
 }
@@ -128,38 +137,40 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The most further attempts after an overload, as long as they follow without a pause.
+/// The maximum number of retries after an overload, while there is no backoff.
 const ADAPTIVE_RETRIES_MAX: u32 = 10;
 
-/// The number of servers that an operation avoids, if others suit.
+/// The maximum number of servers that an operation avoids if others are suitable.
 const DEPRIORITIZED_MAX: usize = 4;
 
-/// The attempts of one operation: two, or more after an overload. Each follows at once: there is no backoff yet.
+/// The attempts of one operation: two, or more after an overload. There is no pause between them,
+/// because there is no backoff yet.
 ///
-/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry policy"; Client Side Operations Timeout, "Server Selection"
-/// (CMAP-28, CMAP-67, CMAP-84).
+/// Source: Retryable Reads, "Implementing Retryable Reads"; Client Backpressure, "Overload retry
+/// policy"; Client Side Operations Timeout, "Server Selection" (CMAP-28, CMAP-67, CMAP-84).
 pub struct Attempts<'a, R: Runtime, E> {
     hub: &'a Hub<R>,
     criteria: SelectionCriteria<'a>,
     deadline: Option<Instant>,
     policy: RetryPolicy,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     failures: u32,
-    /// How many may fail before the last.
+    /// The number of attempts that may fail before the last.
     retries_max: u32,
-    /// Where the attempt under way is, or was.
+    /// The server of the current or last attempt.
     server: Option<ServerId>,
-    /// Servers that attempts failed on: the first ones, if more have failed.
+    /// The servers of failed attempts: the first ones, if there are more than fit.
     deprioritized: heapless::Vec<ServerId, DEPRIORITIZED_MAX, u8>,
-    /// How the attempt before this one ended.
+    /// The error of the previous attempt.
     failed: Option<E>,
 }
 
 impl<R: Runtime> Hub<R> {
-    /// The attempts of an operation that begins now.
+    /// Creates the attempts of an operation that begins now.
     ///
-    /// - `deadline`: the operation's own, for all its attempts. Without one, an [`OperationError::Timeout`] is the end of the time for one command,
-    ///   and so a network error.
+    /// - `deadline`: the operation's own, for all its attempts. Without one, an
+    ///   [`OperationError::Timeout`] is the end of the time limit for one command, and counts as a
+    ///   network error.
     pub const fn attempts<'a, E: AttemptError>(
         &'a self,
         criteria: SelectionCriteria<'a>,
@@ -182,11 +193,13 @@ impl<R: Runtime> Hub<R> {
 }
 
 impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
-    /// A connection for the next attempt. What comes of it is told to [`Attempts::failed`], if it is no success.
+    /// Returns a connection for the next attempt. If the attempt fails, its error must be passed to
+    /// [`Attempts::failed`].
     ///
     /// # Errors
     ///
-    /// The error of the last attempt; if no server suits a further attempt, the error of the attempt before, which names the fault.
+    /// The error of the last attempt. If no server is suitable for a retry, the error of the
+    /// previous attempt, which has the original cause.
     pub async fn next(&mut self) -> Result<Guard<'a, R>, E> {
         loop {
             let wanted = Wanted { criteria: self.criteria, deprioritized: &self.deprioritized };
@@ -203,11 +216,11 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
         }
     }
 
-    /// Whether there is another attempt after one that failed.
+    /// Records the error of an attempt, and returns `Ok` if there is another attempt.
     ///
     /// # Errors
     ///
-    /// The error itself, if there is none.
+    /// The same error, if there is none.
     pub fn failed(&mut self, error: E) -> Result<(), E> {
         let policy = self.policy;
         let is_overload = error.is_overload();
@@ -220,7 +233,8 @@ impl<'a, R: Runtime, E: AttemptError> Attempts<'a, R, E> {
             return Err(error);
         }
         self.failures += 1;
-        // Another router is as good. In a set, the application decides whether an overloaded member is avoided.
+        // Another router is equivalent. In a replica set, the application's option decides whether
+        // an overloaded member is avoided.
         let is_sharded = self.hub.topology_type() == TopologyType::Sharded;
         if !is_overload || policy.enable_overload_retargeting || is_sharded {
             let _ = self.server.map(|server| self.deprioritized.push(server));
@@ -237,8 +251,11 @@ impl<R: Runtime, E> fmt::Debug for Attempts<'_, R, E> {
 }
 
 impl<R: Runtime> Guard<'_, R> {
-    /// What the server is to be told of the read preference ([`append_read_preference`](super::append_read_preference)): nothing that it
-    /// does without, and on a direct connection to a member of a set that any member may answer.
+    /// Returns the read preference to send to the server
+    /// ([`append_read_preference`](super::append_read_preference)): `None` for a standalone server,
+    /// and for `primary`, which is the default. On a direct connection to a server that is not a
+    /// router, `primaryPreferred` replaces `primary`, to allow any member of a replica set to
+    /// reply.
     ///
     /// Source: Server Selection, "Passing read preference to mongos and load balancers".
     #[must_use]

@@ -1,4 +1,5 @@
-//! Compression of one connection. Without a feature that compresses it takes no room and does nothing.
+//! Compression of one connection. Without the feature of a compressor it occupies no memory and
+//! does nothing.
 
 use super::connection::ExchangeError;
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "zstd"))]
@@ -9,17 +10,17 @@ use poolhouse_wire::compress::Compressors;
 use poolhouse_wire::compress::{Packer, UnpackError, Unpacked};
 use poolhouse_wire::message::Limits;
 
-/// What is at the front of the received bytes.
+/// The message at the front of the received bytes.
 pub(super) enum Front {
-    /// To be decoded as it is.
+    /// Not compressed: decode the bytes themselves.
     Plain,
-    /// A compressed message that is not all there.
+    /// An incomplete compressed message.
     #[cfg_attr(
         not(any(feature = "snappy", feature = "zlib", feature = "zstd")),
         expect(dead_code, reason = "nothing compressed is understood")
     )]
     NeedMore { bytes_min: usize },
-    /// A compressed message of so many bytes; [`Packing::inflated`] is to be decoded in its place.
+    /// A compressed message of `length` bytes; decode [`Packing::inflated`] instead.
     #[cfg_attr(
         not(any(feature = "snappy", feature = "zlib", feature = "zstd")),
         expect(dead_code, reason = "nothing compressed is understood")
@@ -27,7 +28,7 @@ pub(super) enum Front {
     Inflated { length: usize },
 }
 
-/// Nothing, until compressors are offered. Apart from the connection, which moves with each check-out.
+/// Empty until compressors are offered. Boxed, because the connection is moved at each check-out.
 #[cfg(any(feature = "snappy", feature = "zlib", feature = "zstd"))]
 pub(super) struct Packing(Option<Box<Packer>>);
 
@@ -35,12 +36,12 @@ pub(super) struct Packing(Option<Box<Packer>>);
 impl Packing {
     pub(super) const NONE: Self = Self(None);
 
-    /// The connection's hello offers compressors.
+    /// Prepares for a hello that offers compressors.
     pub(super) fn offer(&mut self, offered: Compressors, zlib_level: Option<u32>) {
         self.0 = if offered.is_empty() { None } else { Some(Box::new(Packer::new(offered, zlib_level))) };
     }
 
-    /// The server has answered.
+    /// Sets the compressors that the server has agreed to.
     pub(super) fn agree(&mut self, agreed: Compressors) {
         match &mut self.0 {
             Some(packer) if !agreed.is_empty() => packer.agree(agreed),
@@ -48,7 +49,8 @@ impl Packing {
         }
     }
 
-    /// Compresses a message if it is to be; then [`Packing::packed`] is to be sent in its place.
+    /// Compresses a message if the connection compresses it; returns whether to send
+    /// [`Packing::packed`] instead.
     pub(super) fn pack(&mut self, message: &[u8], limits: &Limits) -> Result<bool, EncodeError> {
         self.0.as_mut().map_or(Ok(false), |packer| packer.pack(message, limits))
     }
@@ -73,7 +75,7 @@ impl Packing {
         self.0.as_ref().map_or(&[], |packer| packer.inflated())
     }
 
-    /// Forgets both messages, and gives back what is larger than `keep_bytes`.
+    /// Discards both messages, and frees buffers that are larger than `keep_bytes`.
     pub(super) fn trim(&mut self, keep_bytes: usize) {
         if let Some(packer) = &mut self.0 {
             packer.trim(keep_bytes);
@@ -81,7 +83,7 @@ impl Packing {
     }
 }
 
-/// Nothing.
+/// No compression.
 #[cfg(not(any(feature = "snappy", feature = "zlib", feature = "zstd")))]
 pub(super) struct Packing;
 

@@ -1,4 +1,4 @@
-//! `$readPreference`: telling a server what the client prefers.
+//! `$readPreference`: passing the client's preference to a server.
 
 use poolhouse_core::selection::{ReadMode, ReadPreference};
 use poolhouse_wire::bson::DocumentWriter;
@@ -38,7 +38,7 @@ pub fn append_read_preference<S: Sink>(
     written.map(drop)
 }
 
-/// The mode as commands spell it.
+/// The name of the mode in commands.
 const fn mode_name(mode: ReadMode) -> &'static str {
     match mode {
         ReadMode::Primary => "primary",

@@ -1,6 +1,8 @@
-//! News of servers on their way to the topology: of monitoring connections, of operations that failed, of establishments.
+//! Reports about servers to the topology: from monitor connections, failed operations, and the
+//! establishment of connections.
 //!
-//! Each is judged and carried out in one step of the hub, pools included (SDAM-64, MON-52, MON-53).
+//! Each report is evaluated and its consequences, pools included, are applied in one step of the
+//! client core (SDAM-64, MON-52, MON-53).
 
 use super::event::Tap;
 use super::hub::Hub;
@@ -18,7 +20,8 @@ use poolhouse_wire::handshake::HandshakeError;
 use poolhouse_wire::hello::HelloReply;
 
 impl<R: Runtime> Hub<R> {
-    /// An operation failed on a connection: the topology judges it, and the pool is cleared if it says so, before the connection returns.
+    /// Reports that an operation failed on a connection. If the topology decides so, the pool is
+    /// cleared before the connection is returned.
     pub(super) fn report_failure(&self, server: &R::ServerHandle, conn: ConnId, cause: Cause) {
         if !cause.is_network() {
             return;
@@ -27,7 +30,7 @@ impl<R: Runtime> Hub<R> {
         self.report(server, conn, kind);
     }
 
-    /// An operation's reply has an error in it.
+    /// Reports an operation's reply that contains an error.
     pub(super) fn report_reply(&self, server: &R::ServerHandle, conn: ConnId, reply: &CommandReply<'_>) {
         let command = (!reply.ok).then(|| ReplyError { code: reply.code, message: reply.message.unwrap_or_default() });
         let write_concern = reply
@@ -57,7 +60,8 @@ impl<R: Runtime> Hub<R> {
         });
     }
 
-    /// A connection could not be established: judged and told to the pool in one step.
+    /// Reports that a connection could not be established, to the topology and to the pool in one
+    /// step.
     pub(super) fn report_establish_failed(&self, server: &R::ServerHandle, conn: ConnId, error: &HandshakeError) {
         let reason = server.reason_of(error.cause);
         let _waker = self.step_state(|state, now, tap| {
@@ -81,10 +85,10 @@ impl<R: Runtime> Hub<R> {
         });
     }
 
-    /// The hello of an application's connection is news of the server, too (MON-20).
+    /// Reports the hello of an application's connection (MON-20).
     ///
-    /// Unless the pool was cleared since that connection was created: the server was marked after it was greeted, and only
-    /// a check can tell that it is well again.
+    /// Ignored if the pool was cleared since the connection was created: the server was marked as
+    /// unknown after that, and only a check can show that it is available again.
     pub(super) fn report_hello(&self, server: &R::ServerHandle, conn: ConnId, hello: &HelloReply<'_>) {
         self.step(|control, now, tap| {
             if server.origin(conn).is_some_and(|origin| origin.generation == origin.pool_generation) {
@@ -93,7 +97,7 @@ impl<R: Runtime> Hub<R> {
         });
     }
 
-    /// News of a monitoring connection.
+    /// Reports the outcome of an action on a monitor connection.
     pub(super) fn line_news<T>(
         &self,
         news: impl FnOnce(&mut Control<R::Topology>, Instant, &mut Tap<'_, R::Events>) -> T,
@@ -101,7 +105,7 @@ impl<R: Runtime> Hub<R> {
         self.step(news)
     }
 
-    /// What a line of a monitor is to do next; `None` once it has ended.
+    /// The next action of a monitor connection; `None` once it has ended.
     pub(super) fn poll_line(&self, server: ServerId, line: Line, waker: &Waker) -> Poll<Option<MonitorAction>> {
         let mut waker = Some(waker.clone());
         self.state.with(|state| {

@@ -1,4 +1,4 @@
-//! What an adapter supplies.
+//! The interface that a runtime adapter implements.
 
 #[cfg(test)]
 mod tests;
@@ -13,103 +13,115 @@ use poolhouse_core::storage::Full;
 use poolhouse_core::{Cause, HostAddress, Instant, Reason, topology};
 use poolhouse_wire::Sink;
 
-/// A runtime: its clock, its timers, its sockets, its lock, and where things are kept.
+/// A runtime: its clock, timers, sockets, locks and storage.
 ///
-/// Whether the futures of the shell are `Send` follows from these types.
+/// The futures of the driver are `Send` if these types allow it.
 pub trait Runtime: Sized + 'static {
-    /// A connected socket, TLS included. Dropping it closes it without waiting. With [`HubConfig::late_reply`](super::HubConfig::late_reply),
-    /// a read that is dropped before it is done must lose no bytes.
+    /// A connected socket, TLS included. Dropping it closes it without waiting. With
+    /// [`HubConfig::late_reply`](super::HubConfig::late_reply), a read that is dropped before it is
+    /// done must not lose bytes.
     type Stream: Read + Write;
-    /// What bytes are read into and written from.
+    /// The buffer of a socket, for received bytes or for bytes to send.
     type Buffer: Buffer;
-    /// A lock around a value. Held for short, never across an await.
+    /// A lock around a value. It is held briefly, never across an await.
     type Lock<T>: Lock<T>;
-    /// Where pools keep their slots, and the shell what belongs to them.
+    /// The storage of pools, and of the driver's state for each slot of a pool.
     type Memory: Memory;
-    /// Where the topology keeps its servers.
+    /// The storage of the topology's servers.
     type Topology: topology::Memory;
-    /// An address, or another short text.
+    /// An owned address, or another short text.
     type Text: AsRef<str> + for<'a> TryFrom<&'a str> + Clone;
-    /// What all handles of one server share: [`Runtime::Lock`], or a reference to a place in a static.
+    /// The state that all handles of one server share: [`Runtime::Lock`], or a reference to a slot
+    /// in a static.
     type ServerLock: Locked<ServerState<Self>>;
-    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` whose lock is itself a counted reference.
+    /// A shared server: `Arc<Server<Self>>`, or a `Server<Self>` with a lock that is a counted
+    /// reference.
     type ServerHandle: Deref<Target = Server<Self>> + Clone + Unpin;
-    /// Where events go.
+    /// The publisher of events.
     type Events: Publish;
 
-    /// Nanoseconds since an origin of the adapter's choice, on a clock that does not go back.
+    /// Returns the time in nanoseconds since an origin of the adapter's choice, on a monotonic
+    /// clock.
     fn now(&self) -> Instant;
 
-    /// Uniform random bits, for choices among equals; need not be secret.
+    /// Returns uniform random bits, for choices among equals; they need not be secret.
     fn entropy(&self) -> u32;
 
-    /// Random bytes that nobody can guess, for the nonces of authentication. `None`, the default, is that there are none:
-    /// then no connection is authenticated.
+    /// Returns unpredictable random bytes for the nonces of authentication. `None`, the default, if
+    /// there is no source of them: then no connection is authenticated.
     fn secret_entropy(&self) -> Option<[u8; 24]> {
         None
     }
 
-    /// Returns once `now()` is at least `at`; never earlier.
+    /// Returns when `now()` is at least `at`; never earlier.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()>;
 
-    /// Connects to an address, TLS included. The shell bounds the time, and drops the future when it gives up.
+    /// Connects to an address, TLS included. The driver bounds the time, and drops the future at
+    /// its deadline.
     ///
-    /// - `deadline`: when it will, as far as it says so. An address that is still being looked up then is for the runtime to give up, with
-    ///   [`Cause::Dns`]: only it knows that it was not the server that did not answer.
+    /// - `deadline`: that deadline, if there is one. If the address is still being resolved then,
+    ///   the runtime must return [`Cause::Dns`]: only the runtime can distinguish this from a
+    ///   server that does not respond.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and of TLS [`Cause::Certificate`] or [`Cause::Protocol`], with the
-    /// error itself as the reason on hosts with a heap.
+    /// [`ConnectError`] with the cause: [`Cause::Dns`], [`Cause::Network`], and for TLS
+    /// [`Cause::Certificate`] or [`Cause::Protocol`]. With a heap, its reason is the underlying
+    /// error.
     fn connect(
         &self,
         address: &HostAddress<'_>,
         deadline: Option<Instant>,
     ) -> impl Future<Output = Result<Self::Stream, ConnectError>>;
 
-    /// What an error of a stream is: [`Cause::Network`], unless the stream does TLS and it is of that.
+    /// Returns the cause of a stream's error: [`Cause::Network`], unless it is an error of TLS.
     fn stream_cause(_error: &<Self::Stream as ErrorType>::Error) -> Cause {
         Cause::Network
     }
 
-    /// An error of a stream as the reason of another one. [`Reason::NONE`], by default.
+    /// Converts a stream's error to the reason of another error. [`Reason::NONE`], by default.
     fn stream_reason(_error: <Self::Stream as ErrorType>::Error) -> Reason {
         Reason::NONE
     }
 
-    /// Whether only the server can read what a connection carries: TLS that verifies the server, or a Unix domain socket. No, by default: then
-    /// passwords are not sent as they are, unless [`Login`](super::Login) allows it.
+    /// Whether only the server can read the data on a connection: TLS that verifies the server, or
+    /// a Unix domain socket. False, by default: then passwords are not sent in plain text, unless
+    /// [`Login`](super::Login) allows it.
     fn is_private(&self, _stream: &Self::Stream) -> bool {
         false
     }
 
-    /// Whether a connection is encrypted, also to a server that is not verified, or is a Unix domain socket. If it is neither, an error gets the hint that the
-    /// server may require TLS. [`Runtime::is_private`], by default.
+    /// Whether a connection is encrypted, with or without verification of the server, or is a Unix
+    /// domain socket. If not, errors get the hint that the server may require TLS.
+    /// [`Runtime::is_private`], by default.
     fn is_encrypted(&self, stream: &Self::Stream) -> bool {
         self.is_private(stream)
     }
 
-    /// The buffers of a new connection: what it reads into, and what it writes from.
+    /// Returns the buffers of a new connection: for received bytes, and for bytes to send.
     ///
     /// # Errors
     ///
-    /// [`Full`] when there are none left.
+    /// [`Full`] when no buffer is free.
     fn buffers(&self, stream: &Self::Stream) -> Result<(Self::Buffer, Self::Buffer), Full>;
 
-    /// Runs what may panic; `None` if it did. That is caught at the seams to what is not the shell's: tasks of the background, wakers that are woken,
-    /// sockets that are dropped.
+    /// Runs code that may panic; returns `None` if it did. Called at the boundaries to foreign
+    /// code: background tasks, wakers that are woken, sockets that are dropped.
     ///
-    /// By default nothing is caught, for firmware. Whoever overrides it, with `std::panic::catch_unwind`, overrides [`Runtime::keep_up`] too.
+    /// By default, for firmware, panics are not caught. A runtime that overrides this, with
+    /// `std::panic::catch_unwind`, must override [`Runtime::keep_up`] too.
     #[inline]
     fn contain<T>(work: impl FnOnce() -> T) -> Option<T> {
         Some(work())
     }
 
-    /// Does work of the background until it comes to its own end. Whether it did: if not, the client is closed, see [`Attendance`](super::Attendance).
+    /// Runs background work until it completes. Returns whether it completed: if not, the client is
+    /// closed, see [`Attendance`](super::Attendance).
     ///
-    /// - `begin`: makes a future of the work.
+    /// - `begin`: creates the future of the work.
     ///
-    /// By default a panic of the work is one of the task that polls it. Where panics are caught, [`restart`](super::restart) is this method.
+    /// By default a panic of the work propagates to the task that polls it. A runtime that catches
+    /// panics uses [`restart`](super::restart) here.
     fn keep_up<F: Future<Output = ()>>(&self, mut begin: impl FnMut() -> F) -> impl Future<Output = bool> {
         async move {
             begin().await;
@@ -117,37 +129,43 @@ pub trait Runtime: Sized + 'static {
         }
     }
 
-    /// Whether there is a place for one more server. Asked before each; one that has none now has its turn with the next news of any other, and whenever
-    /// [`Hub::next_server`](super::Hub::next_server) is asked.
+    /// Whether there is a free slot for one more server. Called before each server is added. A
+    /// server without a slot is added later: this is called again at the next report about any
+    /// server, and when [`Hub::next_server`](super::Hub::next_server) is polled.
     fn has_place(&self) -> bool {
         true
     }
 
-    /// Whether this process is a fork of the one that the runtime was made in, so that its sockets and threads are another's. No, by default.
+    /// Whether this process was forked from the one that created the runtime: then its sockets and
+    /// threads belong to the parent. False, by default.
     ///
-    /// Asked at each poll: a load and a comparison, no system call. In such a child operations fail with
-    /// [`OperationError::Forked`](super::OperationError::Forked), and what they have is not returned. Left for the runtime to see to: a stream
-    /// that is dropped there says nothing and leaves its socket alone; the tasks of servers are neither polled nor dropped.
+    /// Called at each poll, so it should cost a load and a comparison, without a system call. In a
+    /// forked child operations fail with [`OperationError::Forked`](super::OperationError::Forked),
+    /// and their connections are not returned. The runtime must ensure the rest: a stream that is
+    /// dropped in the child sends nothing and leaves its socket untouched; the tasks of servers are
+    /// neither polled nor dropped.
     #[inline]
     fn is_inherited(&self) -> bool {
         false
     }
 
-    /// Puts a server where it can be shared: see [`NewServer::share`].
+    /// Moves a server to shared storage: see [`NewServer::share`].
     ///
     /// # Errors
     ///
-    /// [`Full`] when there is no place left.
+    /// [`Full`] when no slot is free.
     fn share_server(&self, server: NewServer<Self>) -> Result<Self::ServerHandle, Full>;
 }
 
 /// Mutual exclusion.
 pub trait Locked<T> {
-    /// Runs `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered before this one.
+    /// Calls `f` with the value. `f` is short, awaits nothing and takes no lock that is ordered
+    /// before this one.
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R;
 
-    /// The same if nobody holds the lock now; `None` if somebody does. For the child of a fork, where that may be a thread that is not there; a lock
-    /// that no fork can find held needs no other than this.
+    /// [`Locked::with`] if the lock is free; `None` if it is held. For a forked child, where the
+    /// holder may be a thread that does not exist. A lock that cannot be held at a fork needs only
+    /// this default.
     fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         Some(self.with(f))
     }
@@ -155,41 +173,42 @@ pub trait Locked<T> {
 
 /// A lock that holds its value: `std::sync::Mutex`, or a critical section.
 pub trait Lock<T>: Locked<T> {
-    /// A lock around `value`.
+    /// Creates a lock around `value`.
     fn new(value: T) -> Self;
 }
 
-/// Bytes of one connection: a [`Sink`] to encode into, and a place to read into.
+/// The bytes of one connection: a [`Sink`] to encode into, and a buffer to read into.
 pub trait Buffer: Sink {
-    /// Makes the written part exactly `len` bytes long; new bytes have any value.
+    /// Changes the length of the written part to `len` bytes; new bytes have any value.
     ///
     /// # Errors
     ///
-    /// [`Full`] when the buffer cannot become as long; it stays as it was.
+    /// [`Full`] when the buffer cannot become that long; it is unchanged then.
     fn resize(&mut self, len: usize) -> Result<(), Full>;
 
-    /// How long the written part can become without the buffer growing.
+    /// Returns the length that the written part can have without growing the buffer.
     fn capacity(&self) -> usize;
 
-    /// How long the written part can ever become.
+    /// Returns the maximum length of the written part.
     fn limit(&self) -> usize;
 
-    /// Gives memory back after an unusually large message.
+    /// Frees memory after an unusually large message.
     fn shrink(&mut self, _len: usize) {}
 }
 
-/// A connection could not be made: `could not connect: network error: Connection refused (os error 111)`.
+/// A connection was not established:
+/// `could not connect: network error: Connection refused (os error 111)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ConnectError {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// The error of the operating system, TLS or the resolver.
     pub reason: Reason,
 }
 
 impl ConnectError {
-    /// For this cause, with the error beneath it.
+    /// Creates the error with this cause and the underlying error.
     #[must_use]
     pub const fn new(cause: Cause, reason: Reason) -> Self {
         Self { cause, reason }
@@ -215,10 +234,11 @@ impl core::error::Error for ConnectError {
     }
 }
 
-/// Keeps the waker of one task under a lock, unless `place` has one of the same task.
+/// Stores the waker of a task under a lock, unless `place` has a waker of the same task.
 ///
-/// - `waker`: a clone that the caller made before it took the lock. Afterwards it is the waker that is not kept, which the caller drops when it has
-///   released the lock: `clone` and `drop` of a waker run code of the executor, which may panic or call the client.
+/// - `waker`: a clone that the caller made before it took the lock. Afterwards it is the waker that
+///   is not stored, and the caller drops it after it has released the lock: `clone` and `drop` of a
+///   waker run code of the executor, which may panic or call the client.
 #[inline]
 #[doc(hidden)]
 pub fn register(place: &mut Option<Waker>, waker: &mut Option<Waker>) {
@@ -237,7 +257,7 @@ impl<T> Lock<T> for std::sync::Mutex<T> {
 
 #[cfg(feature = "std")]
 impl<T> Locked<T> for std::sync::Mutex<T> {
-    /// A panic under the lock does not poison it: the machines change themselves in steps that leave them whole.
+    /// A panic under the lock does not poison it: each step of a machine leaves it consistent.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         f(&mut self.lock().unwrap_or_else(std::sync::PoisonError::into_inner))

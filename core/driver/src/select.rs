@@ -1,6 +1,7 @@
-//! Selection: which server an operation goes to, and waiting for one.
+//! Server selection: choosing a server for an operation, and waiting for one.
 //!
-//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+//! Read first: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
+//! MON-18).
 
 use super::error::{OperationError, SelectionReport};
 #[cfg(feature = "alloc")]
@@ -16,7 +17,7 @@ use poolhouse_core::selection::{
 use poolhouse_core::storage::Store;
 use poolhouse_core::{Instant, ServerId};
 
-/// The place of a task that waits for a suitable server, or for a new one.
+/// The slot of a task that waits for a suitable server, or for a new one.
 pub(super) enum Seat {
     Free,
     Waiting(Waker),
@@ -24,7 +25,7 @@ pub(super) enum Seat {
 }
 
 impl Seat {
-    /// The waker of one who waits, who then is woken.
+    /// Takes the waker of a waiting task, which then is woken.
     pub(super) fn take_waiting(&mut self) -> Option<Waker> {
         if !matches!(self, Self::Waiting(_)) {
             return None;
@@ -35,7 +36,8 @@ impl Seat {
         }
     }
 
-    /// Keeps the waker of the task that has the seat, as [`register`](super::runtime::register) does.
+    /// Stores the waker of the task that has the slot, as [`register`](super::runtime::register)
+    /// does.
     pub(super) fn wait(&mut self, waker: &mut Option<Waker>) {
         match (&mut *self, waker) {
             (Self::Waiting(kept), Some(waker)) if !kept.will_wake(waker) => core::mem::swap(kept, waker),
@@ -46,7 +48,7 @@ impl Seat {
 }
 
 impl<R: Runtime> State<R> {
-    /// The server of every write, if there is no choice; none once the client is closed.
+    /// The server for all writes, if there is exactly one; `None` once the client is closed.
     pub(super) fn find_suitable(&mut self) -> Option<R::ServerHandle> {
         if self.closed {
             return None;
@@ -65,7 +67,7 @@ impl<R: Runtime> State<R> {
         self.entry(id?).map(|entry| entry.server.clone())
     }
 
-    /// A server that suits, chosen by chance and load among those that are near.
+    /// Selects a suitable server in the latency window, by load among random candidates.
     fn select(&mut self, wanted: &Wanted<'_>, entropy: u32) -> Result<Option<R::ServerHandle>, SelectionError> {
         let Self { control, servers, .. } = self;
         let load = |id: ServerId| {
@@ -80,7 +82,7 @@ impl<R: Runtime> State<R> {
         Ok(id.and_then(|id| self.entry(id)).map(|entry| entry.server.clone()))
     }
 
-    /// A free place for a selector, which is to be filled in the same step.
+    /// Takes a free selector slot, which the caller must fill in the same step.
     fn take_selector(&mut self) -> Option<usize> {
         let mut place = self.selectors_taken;
         while let Some(selector) = self.selectors.slots().get(place) {
@@ -98,21 +100,24 @@ impl<R: Runtime> State<R> {
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Waits until a server suits, and gives it.
+    /// Waits until a server is suitable, and returns it.
     ///
-    /// - `wanted`: what the operation wants of its server.
-    /// - `deadline`: the operation's own, or its [`Hub::check_out_limit`]; `serverSelectionTimeoutMS` applies besides.
+    /// - `wanted`: the operation's requirements for the server.
+    /// - `deadline`: the operation's own, or its [`Hub::check_out_limit`];
+    ///   `serverSelectionTimeoutMS` applies too.
     ///
-    /// Several that suit are chosen from by chance: of two in the latency window, the one with fewer operations.
-    /// While none suits, every change of the topology and every finished check is a new attempt, and checks are asked for.
+    /// If several servers are suitable, two of those in the latency window are chosen at random,
+    /// and the one with fewer operations is returned. While none is suitable, checks are requested,
+    /// and each change of the topology and each finished check starts another attempt.
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`]: the time is over, or none will ever suit.
+    /// [`OperationError::ServerSelection`]: the time is over, or no server can become suitable.
     /// [`OperationError::Closed`] or [`OperationError::Abandoned`] once the client is closed.
     /// [`OperationError::Forked`] in the child of a fork.
     ///
-    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85, MON-18).
+    /// Source: Server Selection, "Multi-threaded or asynchronous server selection" (SDAM-85,
+    /// MON-18).
     pub async fn select_server(
         &self,
         wanted: &Wanted<'_>,
@@ -124,7 +129,7 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// The server that suits, if it is known without a look at any.
+    /// Returns the suitable server if it is cached, without searching.
     #[inline]
     pub(super) fn suitable_server(&self, wanted: &Wanted<'_>) -> Result<Option<R::ServerHandle>, OperationError> {
         self.check_fork()?;
@@ -146,7 +151,7 @@ impl<R: Runtime> Hub<R> {
             self.check_fork()?;
             let selected = place.poll_select(wanted, &selector, context.waker());
             if selected.is_pending() && expiry.as_mut().poll(context).is_ready() {
-                // The last look, which finds a server or says what there was instead.
+                // The last attempt, which finds a server or reports the topology's state.
                 return place.poll_select(wanted, &selector, context.waker());
             }
             selected
@@ -166,12 +171,12 @@ const fn report<R: Runtime>(error: &SelectionError, _now: Instant, _state: &Stat
     *error
 }
 
-/// What an operation wants of its server.
+/// An operation's requirements for its server.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'a> {
-    /// Whether it reads or writes, and what it prefers.
+    /// Whether the operation reads or writes, and its read preference.
     pub criteria: SelectionCriteria<'a>,
-    /// Servers that are taken only if no other suits: those that a first attempt failed on.
+    /// Servers that are selected only if no other is suitable: those of failed attempts.
     pub deprioritized: &'a [ServerId],
 }
 
@@ -179,14 +184,14 @@ impl Wanted<'_> {
     /// A server that accepts writes.
     pub const WRITE: Self = Self { criteria: SelectionCriteria::write(), deprioritized: &[] };
 
-    /// Whether any server that accepts writes will do.
+    /// Whether the only requirement is that the server accepts writes.
     fn is_plain(&self) -> bool {
         let primary = self.criteria.read_preference().options().mode == ReadMode::Primary;
         self.deprioritized.is_empty() && (primary || self.criteria.operation() == Operation::Write)
     }
 }
 
-/// The place of a selection in the hub's table; left when it ends or is dropped.
+/// A selection's slot in the client core; freed when the selection ends or is dropped.
 struct SelectorPlace<'h, R: Runtime> {
     hub: &'h Hub<R>,
     index: Option<usize>,
@@ -216,7 +221,7 @@ impl<R: Runtime> SelectorPlace<'_, R> {
                 let report = report(&error, now, state);
                 return ready(Err(OperationError::ServerSelection(report)));
             }
-            // Nobody suits: look at every server as soon as may be (SDAM-85).
+            // No server is suitable: check all servers as soon as possible (SDAM-85).
             state.control.request_check(now);
             let place = match *index {
                 Some(place) => place,

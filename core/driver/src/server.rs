@@ -1,8 +1,10 @@
-//! One server: its pool behind a lock, the sockets of its connections, and the wakers of those who wait.
+//! One server: its pool behind a lock, the sockets of its connections, and the wakers of its
+//! waiters.
 //!
-//! Every change goes through [`Server::step`]: the machine is changed under the lock; sockets are dropped and tasks woken
-//! after it is released. Nothing is awaited under the lock. Callers that hold the hub's lock use [`Server::change`], and
-//! [`Server::settle`] once they have released it.
+//! All changes use [`Server::step`]: the machine is changed under the lock; after the lock is
+//! released, sockets are dropped and tasks woken. Nothing is awaited under the lock. Callers that
+//! hold the client core's lock use [`Server::change`], and [`Server::settle`] after they have
+//! released it.
 
 mod fork;
 mod new;
@@ -47,53 +49,60 @@ impl<R: Runtime<ServerLock: Clone>> Clone for Server<R> {
     }
 }
 
-/// What is behind the lock of a server: its pool, its sockets, and the wakers of those who wait.
+/// The state behind the lock of a server: its pool, its sockets, and the wakers of its waiters.
 pub struct ServerState<R: Runtime> {
     pub(super) pool: Pool<R::Memory>,
     cells: <R::Memory as Memory>::PerConn<Cell<R>>,
     waiters: <R::Memory as Memory>::PerWaiter<Option<Waker>>,
     workers: <R::Memory as Memory>::PerConn<Worker>,
-    /// How many of them are called: each will establish one of the connections that are owed.
+    /// The number of workers in state `Worker::Called`: each will establish one of the
+    /// connections that are owed.
     called: u32,
-    /// Those who wait until the pool is filled; as many as connections can be.
+    /// Tasks that wait until the pool is filled; at most as many as there can be connections.
     pub(super) warmers: <R::Memory as Memory>::PerConn<Warmer>,
-    /// How many of them there are.
+    /// The number of tasks in `warmers`.
     pub(super) warming: u32,
     pub(super) clock: Option<Waker>,
-    /// What the clock task sleeps for; `None` when it sleeps until it is woken.
+    /// The instant until which the clock task sleeps; `None` if it sleeps until it is woken.
     armed: Option<Instant>,
-    /// Why a connection was not authenticated, the last of them; until one is established.
+    /// The last reason why a connection was not authenticated; cleared when a connection is
+    /// established.
     refusal: Option<Refusal>,
-    /// Why the server could not be reached the last time, for an operation or by the monitor; until a connection for an operation is established.
+    /// The last reason why the server could not be reached, for an operation or by the monitor;
+    /// cleared when a connection for an operation is established.
     #[cfg(feature = "alloc")]
     pub(super) failure: Option<ConnectError>,
     /// Whether there may be effects that were not found yet.
     unsettled: bool,
-    /// Where the waking of operations that were found overdue has come to; `None` when it is done.
+    /// The index of the next cell to search for an overdue operation; `None` when all were
+    /// searched.
     overdue: Option<usize>,
-    /// Where the waking of operations has come to once the pool is closed. From then on none is added.
+    /// The index of the next cell to search for an operation to wake, after the pool was closed.
+    /// From then on cells get no deadlines.
     closing: usize,
     #[cfg(feature = "alloc")]
     pub(super) late: Late<R>,
 }
 
-/// What belongs to the place of a connection.
+/// State of a connection slot.
 pub(super) struct Cell<R: Runtime> {
     owner: Option<ConnId>,
     pub(super) interrupted: bool,
     socket: Option<Held<R>>,
-    /// What hello told. Here and not with the socket, which moves with each check-out.
+    /// The server's hello. It is here and not with the socket, because the socket is moved at each
+    /// check-out.
     known: Option<Established>,
-    /// Who performs I/O on it.
+    /// The waker of the task that performs I/O on the connection.
     pub(super) waker: Option<Waker>,
-    /// Until when that may take. Kept by the clock task, so that an operation in time needs no timer of its own.
+    /// The deadline of this I/O. The clock task watches it, so an operation that ends in time needs
+    /// no timer.
     pub(super) deadline: Option<Instant>,
-    /// The last such deadline that has passed.
+    /// The last deadline that has passed.
     expired: Option<Instant>,
 }
 
 impl<R: Runtime> Cell<R> {
-    /// Who is to be woken because its time is over.
+    /// Takes the waker of the operation if its deadline has passed.
     fn take_overdue(&mut self) -> Option<Waker> {
         if self.deadline.is_none() || self.deadline != self.expired {
             return None;
@@ -107,19 +116,19 @@ impl<R: Runtime> Cell<R> {
     }
 }
 
-/// The place of a task that establishes connections.
+/// The slot of a task that establishes connections.
 enum Worker {
-    /// Nobody's.
+    /// No task has the slot.
     Free,
-    /// It is at work, or about to look for some.
+    /// The worker establishes a connection, or is about to poll for one.
     Busy,
     Waiting(Waker),
-    /// It was woken, and has not looked yet.
+    /// The worker was woken, and has not polled since.
     Called,
 }
 
 impl Worker {
-    /// The waker of one that waits, which then is called.
+    /// Takes the waker of a waiting worker, which then is called.
     fn take_waiting(&mut self) -> Option<Waker> {
         if !matches!(self, Self::Waiting(_)) {
             return None;
@@ -131,7 +140,7 @@ impl Worker {
     }
 }
 
-/// What follows from a change, and runs once the lock is released.
+/// An effect of a change, which runs after the lock is released.
 enum Effect<R: Runtime> {
     Wake(Waker),
     Drop(Held<R>),
@@ -146,18 +155,19 @@ impl<R: Runtime> Effect<R> {
     }
 }
 
-/// The next two effects. Most changes have one, and the lock need not be taken again to find that out.
+/// The next two effects. Most changes have one: the empty second slot shows this without taking the
+/// lock again.
 type Effects<R> = [Option<Effect<R>>; 2];
 
 impl<R: Runtime> ServerState<R> {
-    /// Whether there are no effects of the changes so far.
+    /// Whether the changes so far have no effects.
     #[inline]
     fn is_settled(&mut self) -> bool {
         self.unsettled |= self.pool.take_changed();
         !self.unsettled
     }
 
-    /// The next effects of the changes so far.
+    /// Returns the next effects of the changes so far.
     fn effects(&mut self) -> Effects<R> {
         let first = self.effect();
         let second = if first.is_some() { self.effect() } else { None };
@@ -165,7 +175,7 @@ impl<R: Runtime> ServerState<R> {
         [first, second]
     }
 
-    /// The next effect of the changes so far.
+    /// Returns the next effect of the changes so far.
     fn effect(&mut self) -> Option<Effect<R>> {
         while let Some(action) = self.pool.poll_prompt() {
             let found = match action {
@@ -193,7 +203,8 @@ impl<R: Runtime> ServerState<R> {
             self.overdue = None;
         }
         if self.pool.state() == PoolState::Closed {
-            // Workers and the clock end with the pool. Operations under way see to the time themselves from now on.
+            // Workers and the clock task end with the pool. From now on operations in progress use
+            // their own timers.
             let timed = |cell: &mut Cell<R>| cell.deadline.take().and(cell.waker.take());
             if let Some(waker) = take_from(self.cells.slots_mut(), &mut self.closing, timed) {
                 return Some(Effect::Wake(waker));
@@ -211,29 +222,31 @@ impl<R: Runtime> ServerState<R> {
         None
     }
 
-    /// The waker of a worker that has nothing to do.
+    /// Takes the waker of a worker that waits for a connection to establish.
     fn call_worker(&mut self) -> Option<Waker> {
         let waker = self.workers.slots_mut().iter_mut().find_map(Worker::take_waiting)?;
         self.called += 1;
         Some(waker)
     }
 
-    /// A worker's place becomes `now`. Gives what it was, to be dropped without the lock.
+    /// Sets a worker's slot to `now`. Returns the former value, which must be dropped without the
+    /// lock.
     fn replace_worker(&mut self, worker: usize, now: Worker) -> Option<Worker> {
         let before = core::mem::replace(self.workers.slots_mut().get_mut(worker)?, now);
         let was_called = matches!(before, Worker::Called);
         self.called -= u32::from(was_called);
-        // Another worker may have to be called in its place.
+        // Another worker may have to be called instead.
         self.unsettled |= was_called;
         Some(before)
     }
 
-    /// The cell of a connection, unless the place is another's by now.
+    /// The cell of a connection; `None` if the slot is used by another connection now.
     pub(super) fn cell(&mut self, id: ConnId) -> Option<&mut Cell<R>> {
         self.cells.slots_mut().get_mut(id.index() as usize).filter(|cell| cell.owner == Some(id))
     }
 
-    /// A fresh cell for a connection that is about to be established. Cold: may allocate.
+    /// Initializes the cell of a connection that is about to be established; false if there is no
+    /// memory. Cold: may allocate.
     fn occupy(&mut self, id: ConnId) -> bool {
         while self.cells.slots().len() <= id.index() as usize {
             if self.cells.try_push(Cell::new(None)).is_err() {
@@ -246,7 +259,8 @@ impl<R: Runtime> ServerState<R> {
         true
     }
 
-    /// A connection could not be established. Late news of one that the pool gave up changes nothing.
+    /// Reports to the pool that a connection could not be established. Nothing changes if the pool
+    /// has abandoned the connection.
     fn fail_establish(&mut self, now: Instant, id: ConnId, error: EstablishError, observer: &mut Tap<'_, R::Events>) {
         let failed = CheckOutError::EstablishFailed { cause: error.cause, overloaded: error.overloaded };
         if self.pool.handle_establish_failed(now, id, error, observer).is_ok() && self.warming > 0 {
@@ -254,7 +268,7 @@ impl<R: Runtime> ServerState<R> {
         }
     }
 
-    /// Marks the operations whose time is over, and tells when the next one's will be.
+    /// Marks the overdue operations, and returns the earliest deadline of the others.
     fn expire(&mut self, now: Instant) -> Option<Instant> {
         let mut next = None;
         for cell in self.cells.slots_mut() {
@@ -269,7 +283,7 @@ impl<R: Runtime> ServerState<R> {
         next
     }
 
-    /// Where a connection comes from; `None` once it is gone.
+    /// The generation and the service of a connection; `None` if it no longer exists.
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
         let service_id = self.pool.conn_service(id);
         let pool_generation = match service_id {
@@ -285,12 +299,12 @@ impl<R: Runtime> ServerState<R> {
         PoolSnapshot { state: pool.state(), generation: pool.generation().get(), counts: pool.counts() }
     }
 
-    /// Makes room for the waker of a waiter.
+    /// Adds a slot for the waker of a waiter.
     #[inline(never)]
     fn seat(&mut self, id: WaiterId, observer: &mut Tap<'_, R::Events>) -> Result<Begun<R>, CheckOutError> {
         while self.waiters.slots().len() <= id.index() as usize {
             if self.waiters.try_push(None).is_err() {
-                // A time in the past is held at that of the check-out.
+                // The pool replaces a time in the past by that of the check-out.
                 self.pool.cancel(Instant::ORIGIN, id, observer);
                 let waiting = self.pool.counts().waiting;
                 return Err(CheckOutError::Busy { waiting });
@@ -308,7 +322,8 @@ impl<R: Runtime> ServerState<R> {
     }
 }
 
-/// What the next of `items` gives that gives something, from the one at `place` on; `place` is then behind it.
+/// Returns the first result of `take` that is not `None`, beginning with the item at `place`;
+/// `place` then is the index of the next item.
 fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut T) -> Option<U>) -> Option<U> {
     while let Some(item) = items.get_mut(*place) {
         *place += 1;
@@ -320,7 +335,7 @@ fn take_from<T, U>(items: &mut [T], place: &mut usize, mut take: impl FnMut(&mut
     None
 }
 
-/// Whether `one` comes before `other`; none is never.
+/// Whether `one` is before `other`; `None` is after all instants.
 pub(super) const fn is_earlier(one: Option<Instant>, other: Option<Instant>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => one.as_nanos() < other.as_nanos(),
@@ -340,12 +355,12 @@ impl<R: Runtime> Server<R> {
         self.address.as_ref()
     }
 
-    /// What the pool is doing, at one instant.
+    /// The pool at one instant.
     pub fn pool_snapshot(&self) -> PoolSnapshot {
         self.state.with(|state| state.snapshot())
     }
 
-    /// Changes the pool under its lock, then runs the effects of that.
+    /// Changes the pool under its lock, then runs the effects.
     #[inline]
     pub(super) fn step<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         let mut tap = Tap::of_server(&self.events, self.address());
@@ -365,7 +380,8 @@ impl<R: Runtime> Server<R> {
             let [first, second] = self.state.with(ServerState::effects);
             let is_last = second.is_none();
             for effect in [first, second].into_iter().flatten() {
-                // Wakers and sockets run code of others: a panic of theirs must not lose the result of the step.
+                // Wakers and sockets run foreign code: a panic there must not lose the result of
+                // the step.
                 let _ = R::contain(|| effect.run());
             }
             if is_last {
@@ -374,7 +390,8 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// Changes the pool under its lock only, for callers that hold the hub's lock and call [`Server::settle`] after it.
+    /// Changes the pool under its lock, without running effects. For callers that hold the client
+    /// core's lock and call [`Server::settle`] afterwards.
     fn change<T>(&self, change: impl FnOnce(&mut ServerState<R>, &mut Tap<'_, R::Events>) -> T) -> T {
         self.state.with(|state| change(state, &mut Tap::of_server(&self.events, self.address())))
     }
@@ -384,7 +401,7 @@ impl<R: Runtime> Server<R> {
         self.step(|_, _| ());
     }
 
-    /// Carries out a command of the topology, under the hub's lock.
+    /// Executes a command of the topology, under the client core's lock.
     pub(super) fn command(&self, now: Instant, command: PoolCommand) {
         match command {
             PoolCommand::Ready => self.change(|state, observer| state.pool.ready(now, observer)),
@@ -394,13 +411,13 @@ impl<R: Runtime> Server<R> {
         }
     }
 
-    /// Clears the pool, under the hub's lock.
+    /// Clears the pool, under the client core's lock.
     pub(super) fn clear(&self, now: Instant, clear: Clear, cause: Cause) {
         let cleared = self.change(|state, observer| state.pool.clear(now, clear, Some(cause), observer));
         debug_assert!(cleared.is_ok(), "the topology judges by its pools' mode");
     }
 
-    /// Puts other options in force, under the hub's lock.
+    /// Changes the pool's options, under the client core's lock.
     pub(super) fn reconfigure(&self, now: Instant, config: PoolConfig) {
         self.change(|state, observer| {
             state.pool.reconfigure(now, config, observer);
@@ -410,12 +427,13 @@ impl<R: Runtime> Server<R> {
         });
     }
 
-    /// Closes the pool, under the hub's lock.
+    /// Closes the pool, under the client core's lock.
     pub(super) fn close(&self, now: Instant) {
         self.change(|state, observer| state.pool.close(now, observer));
     }
 
-    /// Checks a connection out. A check-out that waits has no waker yet: [`Server::poll_claim`] registers it.
+    /// Checks a connection out. If the check-out must wait, it has no waker yet:
+    /// [`Server::poll_claim`] registers it.
     ///
     /// - `clock`: read under the lock, and only if the time matters.
     #[inline]
@@ -430,8 +448,8 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// The outcome of a check-out that waits. If there is none yet, `waker` is woken when there is. The outcome is decided
-    /// elsewhere, so the clock is not read.
+    /// The outcome of a waiting check-out. While there is none, registers `waker`, which is woken
+    /// when there is. The clock is not read, because other calls decide the outcome.
     pub(super) fn poll_claim(&self, id: WaiterId, waker: &Waker) -> Poll<Claimed<R>> {
         let mut waker = Some(waker.clone());
         let (claimed, _left) = self.step(|state, _| {
@@ -441,7 +459,7 @@ impl<R: Runtime> Server<R> {
                 (Claim::Waiting, Some(slot)) => register(slot, &mut waker),
                 // The claim revokes the waking that is owed.
                 (Claim::Granted(_) | Claim::Failed(_), Some(slot)) => left = slot.take(),
-                // The slot is another waiter's.
+                // The slot belongs to another waiter now.
                 (Claim::Stale, _) | (_, None) => {}
             }
             let claimed = match claim {
@@ -462,7 +480,7 @@ impl<R: Runtime> Server<R> {
         });
     }
 
-    /// Notes what a connection that is checked out is used for.
+    /// Stores how a connection that is checked out is used.
     pub(super) fn pin(&self, lease: &Lease, pinned: Pinned) {
         let pinned = self.state.with(|state| state.pool.pin(lease, pinned));
         debug_assert!(pinned.is_ok(), "a guard has a lease of its own server");
@@ -470,7 +488,8 @@ impl<R: Runtime> Server<R> {
 
     /// Puts the socket back into its slot, and returns the lease.
     ///
-    /// - `clock`: as in [`Server::check_out`]. - `connection`: is taken; without one the connection is broken.
+    /// - `clock`: as in [`Server::check_out`].
+    /// - `connection`: taken; if it is `None`, the connection is broken.
     #[inline]
     pub(super) fn check_in(
         &self,
@@ -493,7 +512,8 @@ impl<R: Runtime> Server<R> {
         });
     }
 
-    /// Whether the connection was interrupted; if not, wakes `waker` when it is.
+    /// Ready if the connection was interrupted; otherwise registers `waker`, which is woken when it
+    /// is.
     pub(super) fn poll_interrupted(&self, id: ConnId, waker: &Waker) -> Poll<()> {
         let mut waker = Some(waker.clone());
         self.state.with(|state| match state.cell(id) {
@@ -505,9 +525,10 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// Whether an operation on the connection may go on; if so, wakes `waker` when that changes.
+    /// Returns whether an operation on the connection may continue; if it may, registers `waker`,
+    /// which is woken when that changes.
     ///
-    /// - `deadline`: the operation's; `None` is for ever.
+    /// - `deadline`: the operation's; `None` is no deadline.
     pub(super) fn watch(&self, id: ConnId, deadline: Option<Instant>, waker: &Waker) -> Watch {
         let mut waker = Some(waker.clone());
         let (watch, clock) = self.state.with(|state| {
@@ -534,7 +555,8 @@ impl<R: Runtime> Server<R> {
         watch
     }
 
-    /// A place for one more worker; `None` when there are as many as connections can be.
+    /// Takes a slot for one more worker; `None` if there are as many workers as there can be
+    /// connections.
     pub(super) fn join_workers(&self) -> Option<usize> {
         self.state.with(|state| {
             let free = state.workers.slots().iter().position(|worker| matches!(worker, Worker::Free));
@@ -550,7 +572,7 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// A worker ends. What it may have been woken for is another's.
+    /// Frees a worker's slot. If the worker had been called, another one is called.
     pub(super) fn leave_workers(&self, worker: usize) {
         let _left = self.step(|state, _| state.replace_worker(worker, Worker::Free));
     }
@@ -578,12 +600,14 @@ impl<R: Runtime> Server<R> {
         polled
     }
 
-    /// The deadline of the operation that waits for a connection that is being established; `None` if none waits, or one without a deadline.
+    /// The deadline of the operation that waits for a connection that is being established; `None`
+    /// if no operation waits, or if the one that waits has no deadline.
     pub(super) fn waiter_deadline(&self, now: Instant, id: ConnId) -> Option<Instant> {
         self.step(|state, observer| state.pool.waiter_deadline(now, id, observer))
     }
 
-    /// News of a worker: the connection is there. Gives the socket back when it came too late.
+    /// Reports to the pool that a connection is established. Returns the socket if the pool has
+    /// abandoned the connection.
     pub(super) fn established(
         &self,
         now: Instant,
@@ -593,7 +617,7 @@ impl<R: Runtime> Server<R> {
     ) -> Option<Held<R>> {
         self.forget_failure();
         let (late, _waker, _refusal) = self.step(|state, observer| {
-            // The socket is in its place before anybody can be granted the connection.
+            // The socket must be in its slot before the connection can be granted.
             let Some(cell) = state.cell(id) else { return (Some(connection), None, None) };
             let waker = cell.waker.take();
             cell.known = Some(known);
@@ -606,18 +630,20 @@ impl<R: Runtime> Server<R> {
         late
     }
 
-    /// What hello told when the connection was established; `None` once it is gone.
+    /// The server's hello when the connection was established; `None` if the connection no longer
+    /// exists.
     pub(super) fn known(&self, id: ConnId) -> Option<Established> {
         self.state.with(|state| state.cell(id).and_then(|cell| cell.known))
     }
 
-    /// Notes the service of a connection, in load-balanced mode.
+    /// Stores the service of a connection, in load-balanced mode.
     pub(super) fn note_service(&self, id: ConnId, service_id: ObjectId) -> Result<Generation, ServiceError> {
         self.step(|state, _| state.pool.handle_service(id, service_id))
     }
 
-    /// Why a connection is about to be reported as not established, for those who wait for it. Other failures do not hide it
-    /// from those who have not asked yet.
+    /// Stores why a connection was not authenticated, for the check-outs that wait for it. Failures
+    /// of another kind do not replace it, so check-outs that have not polled yet can still report
+    /// it.
     pub(super) fn note_refusal(&self, refusal: Refusal) {
         let _before = self.state.with(|state| state.refusal.replace(refusal));
     }
@@ -636,7 +662,8 @@ impl<R: Runtime> Server<R> {
         OperationError::CheckOut(failure)
     }
 
-    /// A connection could not be established, under the hub's lock. Returns a waker that must be dropped without a lock.
+    /// Reports to the pool that a connection could not be established, under the client core's
+    /// lock. Returns a waker that must be dropped without a lock.
     pub(super) fn fail_establish(&self, now: Instant, id: ConnId, error: EstablishError) -> Option<Waker> {
         self.change(|state, observer| {
             let waker = state.cell(id).and_then(|cell| cell.waker.take());
@@ -645,12 +672,14 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// Where a connection comes from, for judging its errors; `None` once it is gone.
+    /// The generation and the service of a connection, to judge its errors; `None` if the
+    /// connection no longer exists.
     pub(super) fn origin(&self, id: ConnId) -> Option<Origin> {
         self.state.with(|state| state.origin(id))
     }
 
-    /// What the clock task waits for.
+    /// Runs expired timeouts of the pool, registers the clock task's waker, and returns the next
+    /// deadline.
     pub(super) fn poll_clock(&self, now: Instant, waker: &Waker) -> ClockState {
         let mut waker = Some(waker.clone());
         self.step(|state, observer| {
@@ -668,7 +697,8 @@ impl<R: Runtime> Server<R> {
         })
     }
 
-    /// Whether the pool or an operation wants the clock earlier than its task knows.
+    /// Whether the pool or an operation has an earlier deadline than the one until which the clock
+    /// task sleeps.
     pub(super) fn clock_is_late(&self, waker: &Waker) -> bool {
         let mut waker = Some(waker.clone());
         self.state.with(|state| {
@@ -698,9 +728,9 @@ impl<R: Runtime> fmt::Debug for Server<R> {
     }
 }
 
-/// What the clock task of a server is to do.
+/// The next step of a server's clock task.
 pub(super) enum ClockState {
-    /// Call again at this instant, or when woken.
+    /// Poll again at this instant, or when woken.
     Armed(Option<Instant>),
     /// The pool is closed.
     Ended,
@@ -708,30 +738,31 @@ pub(super) enum ClockState {
 
 /// Whether an operation may go on.
 pub(super) enum Watch {
-    /// Yes. Its task is woken when it is interrupted, or its time is over.
+    /// It may. Its task is woken when it is interrupted, or when its deadline has passed.
     Going,
-    /// Yes, but nobody watches the time any more: the pool is closed, and its clock has ended.
+    /// It may, but it must watch its deadline itself: the pool is closed, and its clock task has
+    /// ended.
     WithoutClock,
-    /// No: the connection was interrupted, or is gone.
+    /// It must end: the connection was interrupted, or no longer exists.
     Interrupted,
-    /// No: its time is over.
+    /// It must end: its deadline has passed.
     TimedOut,
 }
 
-/// What a check-out has begun as.
+/// The state of a check-out after its first step.
 pub(super) enum Begun<R: Runtime> {
     Granted(Option<Held<R>>, Lease),
     Queued(WaiterId),
 }
 
-/// How a check-out that waited ended.
+/// The outcome of a check-out that waited.
 pub(super) type Claimed<R> = Result<(Option<Held<R>>, Lease), CheckOutError>;
 
-/// Where a connection comes from.
+/// The generation and the service of a connection.
 pub(super) struct Origin {
-    /// Its generation.
+    /// The connection's generation.
     pub(super) generation: u64,
-    /// The generation of its pool, or of its service, now.
+    /// The current generation of its pool, or of its service.
     pub(super) pool_generation: u64,
     pub(super) service_id: Option<ObjectId>,
 }

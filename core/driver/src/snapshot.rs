@@ -1,13 +1,13 @@
-//! The deployment at one instant, to be kept.
+//! An owned copy of the deployment's description.
 
 use super::hub::Hub;
 use super::runtime::Runtime;
 use poolhouse_core::topology::{OwnedTopologyDescription, Topology};
 
 impl<R: Runtime> Hub<R> {
-    /// A copy of what is known of the deployment.
+    /// Returns a copy of the deployment's description.
     ///
-    /// Cost: O(servers) under the hub's lock; four allocations.
+    /// Cost: O(servers) under the client core's lock; four allocations.
     pub fn topology(&self) -> OwnedTopologyDescription {
         let seen = self.look(|state| state.control.topology().description().to_owned());
         seen.unwrap_or_else(|| Topology::<R::Topology>::vacant().description().to_owned())

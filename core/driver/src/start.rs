@@ -1,4 +1,4 @@
-//! Starting the tasks of servers: who waits for a server of which none runs yet.
+//! Starting the tasks of new servers.
 
 use super::hub::{Hub, State};
 use super::runtime::{Locked, Runtime};
@@ -8,24 +8,27 @@ use core::task::{Poll, Waker};
 use poolhouse_core::storage::Store;
 
 impl<R: Runtime> State<R> {
-    /// The waker of one who waits for a new server.
+    /// Takes the waker of a task that waits for a new server.
     pub(super) fn take_starter(&mut self) -> Option<Waker> {
         self.starters.slots_mut().iter_mut().find_map(Seat::take_waiting)
     }
 }
 
 impl<R: Runtime> Hub<R> {
-    /// The next server of which tasks are to be started: see [`Hub::server_tasks`] and [`Hub::run_server_task`]. Perhaps one that was given before.
-    /// `None` once the client is closed. Several tasks may wait for one, as many as there can be servers.
+    /// Returns the next server with tasks to start: see [`Hub::server_tasks`] and
+    /// [`Hub::run_server_task`]. The same server may be returned more than once. `None` once the
+    /// client is closed. At most as many tasks as there can be servers may wait at the same time;
+    /// further ones are never woken.
     ///
-    /// To drop this is no harm, as another may take its place. Who waits for new servers for the client's life holds an [`Attendance`](super::Attendance).
+    /// Dropping the future is safe, because another call can follow. A task that starts the tasks
+    /// of new servers for the client's lifetime holds an [`Attendance`](super::Attendance).
     pub async fn next_server(&self) -> Option<R::ServerHandle> {
         let mut place = StarterPlace { hub: self, index: None };
         poll_fn(|context| place.poll_next(context.waker())).await
     }
 }
 
-/// The place of one who waits for a new server; left when that is there, or who waits is dropped.
+/// The slot of a task that waits for a new server; freed when the task has a server or is dropped.
 struct StarterPlace<'h, R: Runtime> {
     hub: &'h Hub<R>,
     index: Option<usize>,
@@ -33,7 +36,8 @@ struct StarterPlace<'h, R: Runtime> {
 
 impl<R: Runtime> StarterPlace<'_, R> {
     fn poll_next(&mut self, waker: &Waker) -> Poll<Option<R::ServerHandle>> {
-        // Who asks has perhaps left the place of a server that is gone.
+        // The caller may have freed the slot of a removed server: a server without a slot can be
+        // added now.
         if self.hub.state.with(|state| state.unplaced) {
             self.hub.step(|_, _, _| ());
         }
@@ -50,7 +54,7 @@ impl<R: Runtime> StarterPlace<'_, R> {
             }
             let free = || state.starters.slots().iter().position(|seat| matches!(seat, Seat::Free));
             let place = index.or_else(free).unwrap_or(state.starters.slots().len());
-            // Beyond the most servers that there can be, there is none that it could start.
+            // More tasks wait than there can be servers: this one would never receive a server.
             if place == state.starters.slots().len() && state.starters.try_push(Seat::Free).is_err() {
                 return Poll::Pending;
             }

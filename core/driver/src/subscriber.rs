@@ -1,7 +1,8 @@
-//! Subscriptions: events in order, to whoever listens, in bounded memory.
+//! Subscriptions: events in order, for observers, in bounded memory.
 //!
-//! Each subscription has a queue of its own, bounded in events and in their bytes. One that is not read fills up and then loses the newest events, which
-//! [`Notice::Lost`] says in their place; nobody else is held up.
+//! Each subscription has its own queue, bounded in events and in their bytes. If the queue is full,
+//! new events are dropped, and [`Notice::Lost`] is at their position; publishing and other
+//! subscriptions are not delayed.
 
 #[cfg(test)]
 mod tests;
@@ -21,14 +22,15 @@ use poolhouse_core::observe::contain;
 use poolhouse_core::topology::OwnedTopologyDescription;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How many events a subscription keeps for a reader that is behind, unless it asks for another number.
+/// The default number of events that a subscription keeps for a reader that lags.
 pub const SUBSCRIPTION_EVENTS: usize = 1024;
 
-/// The limit on the heap memory of the events that a subscription keeps for a reader that is behind: 4 MiB, some two thousand changes of a set of three. Only
-/// events of the topology have such memory: descriptions and addresses.
+/// The limit on the heap memory of the events that a subscription keeps for a reader that lags: 4
+/// MiB, some two thousand changes of a replica set of three. Only events of the topology have heap
+/// memory: descriptions and addresses.
 pub const SUBSCRIPTION_BYTES: usize = 4 << 20;
 
-/// All subscriptions of a client. Clones are of the same.
+/// All subscriptions of a client. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Subscribers {
     shared: Arc<Shared>,
@@ -38,7 +40,7 @@ pub struct Subscribers {
 struct Shared {
     birth: Birth,
     active: AtomicBool,
-    /// Something was published since readers were last woken.
+    /// An event was published since readers were last woken.
     unread: AtomicBool,
     list: Mutex<List>,
 }
@@ -48,7 +50,7 @@ struct List {
     queues: Vec<Weak<Mutex<Queue>>>,
     /// The topology's last description that was copied: consecutive events share it.
     last: Option<OwnedTopologyDescription>,
-    /// Nothing will ever be published again.
+    /// No event will be published any more.
     closed: bool,
 }
 
@@ -60,29 +62,30 @@ struct Queue {
     waker: Option<Waker>,
 }
 
-/// What a subscription yields.
+/// An item of a subscription.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// Something happened.
+    /// An event.
     Event {
-        /// When, on the runtime's clock.
+        /// The time of the event, on the runtime's clock.
         at: Instant,
-        /// What.
+        /// The event.
         event: Event,
     },
-    /// The subscription was not read for so long that events after this point are missing.
+    /// The reader lagged: events after this point were dropped.
     Lost {
-        /// How many.
+        /// The number of dropped events.
         count: u64,
     },
 }
 
-/// A stream of events, from the moment of subscribing until the client is closed or dropped, or the filter panics. In the child of a fork it has ended.
+/// A stream of events, from the subscription until the client is closed or dropped, or the filter
+/// panics. In the child of a fork it has ended.
 #[derive(Debug)]
 pub struct Subscription {
     birth: Birth,
     queue: Arc<Mutex<Queue>>,
-    /// Keeps the list that this subscription leaves when it is dropped.
+    /// The list from which this subscription removes itself on drop.
     shared: Weak<Shared>,
 }
 
@@ -91,10 +94,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Subscribers {
-    /// Begins to listen to what passes a filter. After [`Subscribers::close`] that is nothing, nor is it in the child of a fork.
+    /// Subscribes to the events that pass a filter. After [`Subscribers::close`], and in the child
+    /// of a fork, the subscription has no events.
     ///
-    /// - `limit`: how many events are kept for a reader that is behind; at least 1. Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
-    /// - `filter`: called under the lock of what is being changed, so it only looks. If it panics, the subscription ends before that event.
+    /// - `limit`: the maximum number of events that are kept for a reader that lags; at least 1.
+    ///   Fewer are kept if their memory would exceed [`SUBSCRIPTION_BYTES`].
+    /// - `filter`: called under the lock of the state that is being changed, so it must only
+    ///   inspect the event. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe(
         &self,
@@ -117,7 +123,7 @@ impl Subscribers {
         Subscription { birth, queue, shared: Arc::downgrade(&self.shared) }
     }
 
-    /// Ends every subscription once it is read to its end.
+    /// Ends all subscriptions. Events that are already queued can still be read.
     pub fn close(&self) {
         if self.shared.birth.is_inherited() {
             return;
@@ -141,7 +147,7 @@ fn end(queues: &[Weak<Mutex<Queue>>]) {
             queue.waker.take()
         };
         if let Some(waker) = waker {
-            // The others hear of it whatever this one does.
+            // A panic of this waker must not prevent the others from being woken.
             let _ = contain(|| waker.wake());
         }
     }
@@ -202,7 +208,7 @@ impl Publish for Subscribers {
 }
 
 impl Shared {
-    /// The waker of a reader that waits although there is something to read.
+    /// Takes the waker of a reader that waits although its queue has items.
     fn next_reader(&self) -> Option<Waker> {
         let list = lock(&self.list);
         let waker = list.queues.iter().filter_map(Weak::upgrade).find_map(|queue| {
@@ -210,7 +216,7 @@ impl Shared {
             if queue.notices.is_empty() && !queue.closed { None } else { queue.waker.take() }
         });
         if waker.is_none() {
-            // Under the lock, which publishing takes: nothing that is published now is missed.
+            // Under the lock that publishing takes, so no event is missed.
             self.unread.store(false, Ordering::Release);
         }
         waker
@@ -228,12 +234,13 @@ impl Drop for Shared {
 }
 
 impl Subscription {
-    /// The next notice; `None` after the last one, when the client is gone. Cancel-safe.
+    /// Returns the next notice; `None` after the last one, when the client is closed or dropped.
+    /// Cancel-safe.
     pub async fn next(&mut self) -> Option<Notice> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// The next notice, if there is one now.
+    /// Returns the next notice, if one is available.
     pub fn try_next(&mut self) -> Option<Notice> {
         if self.birth.is_inherited() { None } else { lock(&self.queue).pop() }
     }
@@ -275,7 +282,8 @@ impl Queue {
 impl Drop for Subscription {
     fn drop(&mut self) {
         if self.birth.is_inherited() {
-            // A lock may be held by a thread that is not there, and a waker take one.
+            // A lock may be held by a thread that does not exist here, and dropping a waker may
+            // take a lock.
             core::mem::forget(Arc::clone(&self.queue));
             return;
         }

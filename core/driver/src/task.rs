@@ -1,4 +1,5 @@
-//! The tasks of one server: two lines of its monitor, the clock of its pool, and the workers that establish connections.
+//! The tasks of one server: two monitor connections, the clock of its pool, and the workers that
+//! establish connections.
 
 use super::connection::{Connection, ExchangeError, Shaken, hold, yield_now};
 #[cfg(feature = "alloc")]
@@ -29,26 +30,29 @@ pub enum ServerTask {
     Check,
     /// The monitor's measurements of round-trip time.
     Rtt,
-    /// The pool's deadlines and background work, and replies that come late.
+    /// The pool's deadlines and background work, and late replies.
     Clock,
-    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at most 128.
+    /// One of the workers that establish connections; there are as many as `maxConnecting`, and at
+    /// most 128.
     Worker,
 }
 
 /// The largest number of workers of a server.
 const WORKERS_MAX: u32 = 128;
 
-/// How many workers have something to do at once.
+/// The number of workers that can have work at the same time.
 pub(super) fn workers_of(options: &PoolOptions) -> u32 {
     let conns_max = if options.max_pool_size == 0 { WORKERS_MAX } else { options.max_pool_size };
     options.max_connecting.min(conns_max).min(WORKERS_MAX)
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Runs one task of a server until the server leaves the topology or the client is closed. Dropping it before closes the client, also if it is one
-    /// of several workers: see [`Attendance`](super::Attendance).
+    /// Runs one task of a server until the server leaves the topology or the client is closed.
+    /// Dropping the future earlier closes the client, also if it is one of several workers: see
+    /// [`Attendance`](super::Attendance).
     ///
-    /// Its future is as large as that of the largest task. A host that runs a fixed number calls those below.
+    /// The future is as large as that of the largest task. A host with a fixed number of tasks can
+    /// call the methods below instead.
     pub fn run_server_task(&self, server: &R::ServerHandle, task: ServerTask) -> impl Future<Output = ()> {
         Self::attend(self, Some(server.id()), move |hub| hub.work(server, task))
     }
@@ -63,7 +67,7 @@ impl<R: Runtime> Hub<R> {
         Self::attend(self, Some(server.id()), |hub| hub.keep_line(server, Line::Rtt))
     }
 
-    /// [`ServerTask::Clock`]: calls the pool when it wants to be called.
+    /// [`ServerTask::Clock`]: calls the pool at its deadlines.
     pub fn run_pool_clock(&self, server: &R::ServerHandle) -> impl Future<Output = ()> {
         Self::attend(self, Some(server.id()), |hub| hub.keep_pool_clock(server))
     }
@@ -73,7 +77,7 @@ impl<R: Runtime> Hub<R> {
         Self::attend(self, Some(server.id()), |hub| hub.keep_establishing(server))
     }
 
-    /// [`Hub::run_server_task`] once it is attended.
+    /// [`Hub::run_server_task`] without its task guard.
     #[doc(hidden)]
     pub async fn work(&self, server: &R::ServerHandle, task: ServerTask) {
         match task {
@@ -84,7 +88,7 @@ impl<R: Runtime> Hub<R> {
         }
     }
 
-    /// Does what the monitor asks of one of its connections.
+    /// Executes the monitor's actions on one of its connections.
     async fn keep_line(&self, server: &R::ServerHandle, line: Line) {
         let mut connection = None;
         let mut asked = None;
@@ -105,7 +109,7 @@ impl<R: Runtime> Hub<R> {
                         return Poll::Ready(Interrupted::No);
                     }
                     waited = true;
-                    // What is asked for meanwhile is to hang up: the work in flight is pointless.
+                    // Only a hangup can be requested meanwhile: the work in progress is obsolete.
                     self.poll_line(server.id(), line, context.waker()).map(|asked| match asked {
                         Some(action) => Interrupted::By(action),
                         None => Interrupted::Ended,
@@ -115,7 +119,8 @@ impl<R: Runtime> Hub<R> {
             };
             performing.line = None;
             match outcome {
-                // A server whose replies are always there must not keep the thread for itself.
+                // If the server's replies are always available, the task must not occupy the
+                // thread.
                 Interrupted::No if !waited => yield_now().await,
                 Interrupted::No => {}
                 Interrupted::By(next) => {
@@ -135,11 +140,12 @@ impl<R: Runtime> Hub<R> {
             MonitorAction::Hangup(_) => *connection = None,
             MonitorAction::Dial(line) => {
                 *connection = None;
-                // Its time is kept by the monitor itself.
+                // The monitor itself bounds the time.
                 match self.dial(server.address(), None).await {
                     Ok(fresh) => {
                         *connection = Some(fresh);
-                        // News of a connection that was given up meanwhile: a Hangup follows.
+                        // Stale if the monitor has abandoned the connection meanwhile: a hangup
+                        // follows.
                         let _ = self.line_news(|control, now, tap| control.handle_dialed(now, id, line, tap));
                     }
                     Err(error) => self.check_failed(server, line, error),
@@ -178,7 +184,7 @@ impl<R: Runtime> Hub<R> {
         let body = connection.reply()?;
         let hello = HelloReply::parse(body).map_err(ExchangeError::Wire)?;
         let id = server.id();
-        // Late news changes nothing.
+        // A stale reply changes nothing.
         let _ = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reply(body));
             control.handle_reply(now, id, line, &hello, matched, &mut tap)
@@ -187,12 +193,12 @@ impl<R: Runtime> Hub<R> {
         if hello.ok && line.line() == Line::Check {
             self.note_reply(server, &hello);
         }
-        // The next hello may be a whole heartbeat away.
+        // The next hello may be a heartbeat interval away.
         connection.rest_at_start_size();
         Ok(())
     }
 
-    /// - `first`: the connection, if it has never had a reply.
+    /// - `first`: the connection, if it has never received a reply.
     fn note_failure(
         &self,
         server: &R::ServerHandle,
@@ -213,7 +219,8 @@ impl<R: Runtime> Hub<R> {
         self.check_failed(server, line, failure);
     }
 
-    /// A monitor's connection has failed. That of its checks is why the server cannot be reached.
+    /// Reports a failure of a monitor connection. A failure of a check is also stored as the reason
+    /// why the server cannot be reached.
     fn check_failed(&self, server: &R::ServerHandle, line: LineId, error: ConnectError) {
         if line.line() == Line::Check {
             server.note_failure(error.clone());
@@ -222,14 +229,14 @@ impl<R: Runtime> Hub<R> {
     }
 
     fn line_failed(&self, server: ServerId, line: LineId, cause: Cause, reason: &Reason) {
-        // Late news changes nothing.
+        // A stale report changes nothing.
         let _ = self.line_news(|control, now, tap| {
             let mut tap = Within::new(tap, EventContext::NONE.with_reason(reason));
             control.handle_failed(now, server, line, cause, &mut tap)
         });
     }
 
-    /// Connects, and gives the socket its buffers.
+    /// Connects, and allocates the buffers of the socket.
     async fn dial(&self, address: &str, deadline: Option<Instant>) -> Result<Connection<R>, ConnectError> {
         let address = HostAddress::parse(address).ok_or(Cause::Dns)?;
         let stream = self.runtime().connect(&address, deadline).await?;
@@ -257,7 +264,7 @@ impl<R: Runtime> Hub<R> {
     }
 
     pub(super) async fn keep_establishing(&self, server: &R::ServerHandle) {
-        // There is nothing to do for more workers than connections.
+        // There is no work for more workers than connections.
         let Some(index) = server.join_workers() else { return };
         let place = WorkerPlace::<R> { server, index };
         while let Some(conn) = poll_fn(|context| server.poll_establish(self.now(), place.index, context.waker())).await
@@ -268,19 +275,20 @@ impl<R: Runtime> Hub<R> {
             match established {
                 Some(Ok((connection, known))) => drop(server.established(self.now(), conn, hold(connection), known)),
                 Some(Err(error)) => self.report_establish_failed(server, conn, &error),
-                // The pool gave it up: nothing is reported.
+                // The pool has abandoned the connection: nothing is reported.
                 None => {}
             }
             establishing.conn = None;
         }
     }
 
-    /// When something that begins now has taken too long.
+    /// The deadline of an action that begins now.
     fn time_limit(&self, limit: Option<Duration>) -> Option<Instant> {
         limit.map(|limit| self.now().saturating_add(limit))
     }
 
-    /// Establishes a connection unless its deadline passes, a command takes too long, or the pool gives it up (`None`).
+    /// Establishes a connection, unless its deadline passes, a command times out, or the pool
+    /// abandons the connection (`None`).
     async fn establish_by(
         &self,
         server: &R::ServerHandle,
@@ -322,7 +330,7 @@ impl<R: Runtime> Hub<R> {
         if let Some(login) = &self.config().login {
             connection.expect_secrets(login.secret_bytes());
         }
-        // Only the one server of a direct connection may be an arbiter.
+        // Arbiters are exempt from authentication only on a direct connection.
         let is_direct = self.topology_type() == TopologyType::Single;
         let mut handshake = Handshake::with_authenticator(hello, &mut speaker).with_arbiters_exempt(is_direct);
         let mut next = Shaken::Command;
@@ -334,9 +342,10 @@ impl<R: Runtime> Hub<R> {
                     return Some(Ok((connection, known)));
                 }
                 Shaken::Command => {
-                    // A command of the handshake has the time that the client's options give it (CMAP-60), or that of the operation that waits for the
-                    // connection, if that is longer (CMAP-28). A shorter one ends the operation, but not the connection: the next operation can use it,
-                    // and the server is not to blame.
+                    // The time limit for a command of the handshake is that of the client's options
+                    // (CMAP-60), or the deadline of the operation that waits for the connection, if
+                    // that is later (CMAP-28). An earlier deadline ends the operation, but not the
+                    // connection: the next operation can use it, and the server did not fail.
                     let limit = self.time_limit(self.config().command_timeout);
                     let limit_of = |waiter: Option<Instant>| {
                         let limit = if waiter.is_some() && is_earlier(limit, waiter) { waiter } else { limit };
@@ -345,7 +354,7 @@ impl<R: Runtime> Hub<R> {
                     let mut command = pin!(connection.shake_hands(&mut handshake, &mut told));
                     let mut passed = Some(Instant::ORIGIN);
                     loop {
-                        // Another operation may wait for the connection by now, and have more time.
+                        // Another operation may wait for the connection now, with a later deadline.
                         let at = limit_of(server.waiter_deadline(self.now(), conn));
                         if !is_earlier(passed, at) {
                             break Err(Cause::NetworkTimeout);
@@ -370,7 +379,9 @@ impl<R: Runtime> Hub<R> {
         Some(Err(self.note_refusal(server, &connection, handshake.authenticator(), failed)))
     }
 
-    /// Does some work of establishing, which is pinned where it is, as moving it would make this future twice as large: `None` when the pool gives the connection up, an error at the deadline.
+    /// Polls a step of establishing until it is done: `None` if the pool abandons the connection,
+    /// an error at the deadline. The step is pinned by the caller, because moving it would double
+    /// the size of this future.
     async fn within<T>(
         &self,
         server: &R::ServerHandle,
@@ -392,7 +403,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// The place of a worker among those of its server; left when its task ends, is dropped or panics.
+/// A worker's slot in its server; freed when the task ends, is dropped or panics.
 struct WorkerPlace<'s, R: Runtime> {
     server: &'s R::ServerHandle,
     index: usize,
@@ -404,11 +415,12 @@ impl<R: Runtime> Drop for WorkerPlace<'_, R> {
     }
 }
 
-/// A connection that is being established. The pool hears of its end also when the worker is dropped or panics.
+/// A connection that is being established. Reports to the pool that it failed if the worker is
+/// dropped or panics.
 struct Establishing<'s, R: Runtime> {
     hub: &'s Hub<R>,
     server: &'s R::ServerHandle,
-    /// `None` once the worker sees to it.
+    /// `None` once the worker has reported the outcome.
     conn: Option<ConnId>,
 }
 
@@ -421,7 +433,7 @@ impl<R: Runtime> Drop for Establishing<'_, R> {
     }
 }
 
-/// The connection of which news is wanted after this.
+/// The monitor connection that must have a report after this action.
 const fn line_of(action: MonitorAction) -> Option<LineId> {
     match action {
         MonitorAction::Dial(line) | MonitorAction::SendHello { line, .. } | MonitorAction::ReadNext { line } => {
@@ -431,11 +443,12 @@ const fn line_of(action: MonitorAction) -> Option<LineId> {
     }
 }
 
-/// Work on a monitor's connection. The monitor hears that it failed also when the task is dropped or panics.
+/// An action on a monitor connection. Reports to the monitor that it failed if the task is dropped
+/// or panics.
 struct Performing<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: ServerId,
-    /// `None` when there is nothing to tell, or no more.
+    /// `None` if no report is needed, or no longer.
     line: Option<LineId>,
 }
 
@@ -447,7 +460,7 @@ impl<R: Runtime> Drop for Performing<'_, R> {
     }
 }
 
-/// Whether work on a line was cut short.
+/// The reason why work on a monitor connection ended.
 enum Interrupted {
     No,
     By(MonitorAction),

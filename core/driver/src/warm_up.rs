@@ -1,7 +1,9 @@
-//! Connections before they are needed.
+//! Establishing connections before they are needed.
 //!
-//! Who warms a pool up holds nothing of it: the pool fills itself in the background, to the most that anybody waits for, and operations
-//! come first. Those who wait are on a list of the server, and woken when their number is there, or will not be.
+//! A warm-up does not check connections out: the pool fills itself in the background, to the
+//! largest number that a task waits for, and operations have priority. Waiting tasks have slots in
+//! the server's state. They are woken when the pool has their number of connections, or when
+//! filling has ended or failed.
 
 use super::error::OperationError;
 use super::event::Tap;
@@ -16,44 +18,55 @@ use poolhouse_core::Instant;
 use poolhouse_core::pool::{CheckOutError, PoolConfig, PoolState};
 use poolhouse_core::storage::Store;
 
-/// The place of a task that waits until a pool is filled.
+/// The slot of a task that waits until a pool is filled.
 pub(super) enum Warmer {
-    /// Nobody's.
+    /// No task has the slot.
     Free,
     Waits {
-        /// `None` is `minPoolSize`.
+        /// The number of connections; `None` is `minPoolSize`.
         count: Option<u32>,
         waker: Option<Waker>,
-        /// What became of the first connection that was not established meanwhile.
+        /// The error of the first connection that was not established meanwhile.
         failed: Option<CheckOutError>,
     },
 }
 
-/// How many connections that are.
+/// The number of connections that `count` stands for.
 fn goal(count: Option<u32>, config: &PoolConfig) -> u32 {
     count.unwrap_or(config.options().min_pool_size)
 }
 
 impl<R: Runtime> Hub<R> {
-    /// Waits until a server suits and its pool has so many connections established, so that the first operations find them.
+    /// Waits until a suitable server is found and its pool has the given number of established
+    /// connections, so the first operations find connections available.
     ///
-    /// - `wanted`: which server. `conns`: how many connections, in use or available; no more than `maxPoolSize`. `None` is `minPoolSize`.
-    ///   Both are those of the time: [`Hub::reconfigure_pools`] may change them meanwhile.
-    /// - `deadline`: `None` is for ever; serverSelectionTimeoutMS applies besides to the wait for the server.
+    /// - `wanted`: the requirements for the server.
+    /// - `conns`: the number of connections, in use or available; at most `maxPoolSize`. `None` is
+    ///   `minPoolSize`. The pool's current options apply: [`Hub::reconfigure_pools`] may change
+    ///   them meanwhile.
+    /// - `deadline`: `None` is no deadline; serverSelectionTimeoutMS also bounds the wait for the
+    ///   server.
     ///
-    /// What is missing is established in the background, one connection at a time, and whatever operations establish counts too.
-    /// Operations are not kept waiting, and waitQueueTimeoutMS is nothing to it. If the pool is cleared, this goes on when the server is
-    /// well again. Connections beyond `minPoolSize` perish by `maxIdleTimeMS` like any other. When the last one who waits has given up, the pool
-    /// is filled no further. Cost: no allocation but for the connections, and for a place among those who wait. Events: `ConnectionCreated` and
-    /// `ConnectionReady`.
+    /// Missing connections are established in the background, one at a time; connections that
+    /// operations establish count too. Operations are not delayed, and waitQueueTimeoutMS does not
+    /// apply. If the pool is cleared, filling continues when the server is available again.
+    /// `maxIdleTimeMS` also applies to connections beyond `minPoolSize`. When no task waits any
+    /// more, the pool stops filling.
+    ///
+    /// Cost: allocates only for connections and for the slot of the waiting task.
+    /// Events: `ConnectionCreated` and `ConnectionReady`.
     ///
     /// # Errors
     ///
-    /// [`OperationError::ServerSelection`], [`OperationError::Closed`], [`OperationError::Abandoned`]: no server in time, or none any more.
-    /// [`OperationError::Timeout`]: not so many connections in time. [`OperationError::CheckOut`], [`OperationError::Authentication`]:
-    /// a connection to the server, of this or of an operation, could not be established meanwhile, as a check-out would be told; nothing is tried again, that is for the
-    /// caller to say. Or the server has gone or the client was closed ([`CheckOutError::PoolClosed`]), or there is no place to wait
-    /// ([`CheckOutError::Busy`]). It is no error if there are as many connections all the same.
+    /// [`OperationError::ServerSelection`], [`OperationError::Closed`],
+    /// [`OperationError::Abandoned`]: no server in time, or the client is closed.
+    /// [`OperationError::Timeout`]: too few connections in time. [`OperationError::CheckOut`],
+    /// [`OperationError::Authentication`]: while this waited, a connection to the server could not
+    /// be established, for this or for an operation; the error is that of a check-out. The warm-up
+    /// does not retry. [`OperationError::CheckOut`] is also returned if the server was
+    /// removed or the client was closed ([`CheckOutError::PoolClosed`]), and if there is no free
+    /// slot to wait in ([`CheckOutError::Busy`]). If the number of connections is reached, these
+    /// errors are not returned.
     pub async fn warm_up(
         &self,
         wanted: &Wanted<'_>,
@@ -84,7 +97,7 @@ impl<R: Runtime> Hub<R> {
     }
 }
 
-/// The place of somebody who waits; left when that ends or is dropped.
+/// The slot of a waiting task; freed on drop.
 struct WarmerPlace<'h, R: Runtime> {
     hub: &'h Hub<R>,
     server: &'h R::ServerHandle,
@@ -102,9 +115,10 @@ impl<R: Runtime> Drop for WarmerPlace<'_, R> {
 }
 
 impl<R: Runtime> Server<R> {
-    /// Whether so many connections are there; if not, has the pool filled, and wakes `waker` when there is news.
+    /// Ready if the pool has `count` connections; otherwise raises the pool's fill target and
+    /// registers `waker`, which is woken when that may have changed.
     ///
-    /// - `place`: where the caller waits, once it does.
+    /// - `place`: the caller's slot, `None` until it has one.
     fn poll_warm(
         &self,
         now: Instant,
@@ -166,7 +180,7 @@ impl<R: Runtime> ServerState<R> {
         Some(index)
     }
 
-    /// Has the pool filled to the most that anybody waits for.
+    /// Sets the pool's fill target to the largest number that a task waits for.
     pub(super) fn retarget(&mut self, now: Instant, observer: &mut Tap<'_, R::Events>) {
         let config = *self.pool.config();
         let goals = self.warmers.slots().iter().filter_map(|warmer| match warmer {
@@ -179,7 +193,7 @@ impl<R: Runtime> ServerState<R> {
         }
     }
 
-    /// Tells those who wait of a connection that was not established.
+    /// Stores the error of a connection that was not established, for all waiting tasks.
     pub(super) fn fail_warmers(&mut self, error: CheckOutError) {
         for warmer in self.warmers.slots_mut() {
             if let Warmer::Waits { failed, .. } = warmer {
@@ -188,7 +202,8 @@ impl<R: Runtime> ServerState<R> {
         }
     }
 
-    /// Who is to look again: there are as many connections as they wait for, or the pool is filled no further, or one was not established.
+    /// Takes the waker of a task that must poll again: the pool has its number of connections, or
+    /// stopped filling, or failed to establish a connection.
     pub(super) fn take_warmer(&mut self) -> Option<Waker> {
         if self.warming == 0 {
             return None;

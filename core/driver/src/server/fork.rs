@@ -6,22 +6,23 @@ use crate::runtime::{Locked, Runtime};
 use poolhouse_core::storage::Store;
 
 impl<R: Runtime> Server<R> {
-    /// Gives up all connections; false if the lock is held.
+    /// Abandons all connections; false if the lock is held.
     pub(in super::super) fn reset_after_fork(&self) -> bool {
         let reset = self.state.try_with(|state| {
             let pool = state.pool.start_over();
             let mut left = core::mem::replace(state, ServerState::of(pool));
-            // Buffers are freed; the runtime's sockets know what not to do.
+            // Frees the buffers. In a child, dropping the runtime's stream does not touch the
+            // socket.
             for cell in left.cells.slots_mut() {
                 drop(cell.socket.take());
             }
-            // With the wakers of those who wait: to drop one may do anything.
+            // Leaks the wakers of the waiters too: dropping a waker may run any code.
             core::mem::forget(left);
         });
         reset.is_some()
     }
 
-    /// What the pool is doing; in the child of a fork nothing, if it cannot be looked at.
+    /// The pool at one instant; an empty one if this is the child of a fork and the lock is held.
     pub(in super::super) fn snapshot_in(&self, hub: &Hub<R>) -> PoolSnapshot {
         if !hub.is_inherited() {
             return self.pool_snapshot();

@@ -1,4 +1,4 @@
-//! How a server comes to be: on the heap, or in the place of one that is gone.
+//! Creating a server: on the heap, or in the slot of a removed one.
 
 #[cfg(feature = "alloc")]
 use super::Late;
@@ -7,7 +7,7 @@ use core::fmt;
 use poolhouse_core::storage::{Full, Store};
 use poolhouse_core::{Instant, ServerId};
 
-/// A server that nobody shares yet.
+/// A server that is not shared yet.
 pub struct NewServer<R: Runtime> {
     id: ServerId,
     address: R::Text,
@@ -18,27 +18,29 @@ pub struct NewServer<R: Runtime> {
 }
 
 impl<R: Runtime> NewServer<R> {
-    /// Its pool: empty and paused.
+    /// Its pool, empty and paused.
     fn pool(&self) -> Pool<R::Memory> {
         Pool::new(self.now, self.pool, self.config, &mut Tap::of_server(&self.events, self.address.as_ref()))
     }
 
-    /// The server, once its state is where its handles find it.
+    /// Creates the server, with its state in shared storage.
     ///
-    /// - `keep`: puts the state behind a lock.
+    /// - `keep`: moves the state behind a lock.
     ///
     /// # Errors
     ///
-    /// What `keep` returns.
+    /// The error that `keep` returned.
     pub fn share(self, keep: impl FnOnce(ServerState<R>) -> Result<R::ServerLock, Full>) -> Result<Server<R>, Full> {
         let state = keep(ServerState::of(self.pool()))?;
         let Self { id, address, events, .. } = self;
         Ok(Server { id, address, events, state })
     }
 
-    /// The server in the place of one that nobody has a handle of, nor a connection in its place ([`ServerState::take_left`]).
+    /// Creates the server in the slot of a removed one. No handle of that may exist, and its
+    /// connections must have been taken ([`ServerState::take_left`]).
     ///
-    /// - `lock`: gives that place.
+    /// - `place`: the state in the slot.
+    /// - `lock`: the reference to the slot.
     #[inline(never)]
     pub fn settle(self, place: &mut ServerState<R>, lock: R::ServerLock) -> Server<R> {
         place.reset(self.pool());
@@ -57,9 +59,9 @@ impl<R: Runtime> fmt::Debug for NewServer<R> {
 }
 
 impl<R: Runtime> Server<R> {
-    /// A server with an empty, paused pool.
+    /// Creates a server with an empty, paused pool.
     ///
-    /// - `pool`: different for any two pools of the process.
+    /// - `pool`: unique among the pools of the process.
     pub(in super::super) fn create(
         now: Instant,
         id: ServerId,
@@ -73,18 +75,20 @@ impl<R: Runtime> Server<R> {
 }
 
 impl<R: Runtime> ServerState<R> {
-    /// The state of no server: its pool is closed. For places that are not taken.
+    /// Creates the state of a free slot: its pool is closed.
     #[must_use]
     pub fn vacant() -> Self {
         Self::of(Pool::closed())
     }
 
-    /// A connection that is still here when nobody has a handle of the server any more, to be dropped without the lock. Afterwards the place may be another's.
+    /// Takes a remaining connection after the last handle of the server was dropped; the caller
+    /// drops it without the lock. When this returns `None`, the slot can be reused.
     pub fn take_left(&mut self) -> Option<impl Sized + use<R>> {
         self.cells.slots_mut().iter_mut().find_map(|cell| cell.socket.take())
     }
 
-    /// What [`ServerState::of`] makes, in the place of what was: on the stack it would be large.
+    /// Overwrites the state with that of [`ServerState::of`]. A new state would be large on the
+    /// stack.
     fn reset(&mut self, pool: Pool<R::Memory>) {
         let Self { cells, waiters, workers, warmers, .. } = self;
         while cells.pop().is_some() || waiters.pop().is_some() || workers.pop().is_some() || warmers.pop().is_some() {}
