@@ -416,7 +416,7 @@ impl Drop for CloseOnDrop<'_> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         if self.hub.runtime().is_inherited() {
-            // Leak what both own: it includes tasks, and wakers of tasks that belong to threads
+            // Leak both: they own task handles, and wakers of tasks that belong to threads
             // which do not exist in the child.
             core::mem::forget((Arc::clone(&self.hub), Arc::clone(&self.tasks)));
             return;
