@@ -90,7 +90,7 @@ use tasks::Tasks;
 /// let client = Client::new("mongodb://localhost:27017/shop").await?;
 /// client.database("shop").run_command(doc! { "insert": "orders", "documents": [{ "what": "tea" }] }).await?;
 ///
-/// // Several commands on one connection; a drop returns it.
+/// // Several commands on one connection; dropping it returns it to the pool.
 /// let mut connection = client.check_out().await?;
 /// connection.run_command("shop", doc! { "find": "orders" }).await?;
 /// ```

@@ -164,7 +164,7 @@ impl<P: Platform> Runtime for Net<P> {
 
     async fn sleep_until(&self, at: Instant) {
         if Bound::new(self.platform.sleep_until(at)).await.is_none() {
-            // The child of a fork stays pending: no operation continues there.
+            // In the child of a fork, the timer never fires: no operation continues there.
             pending().await
         }
     }

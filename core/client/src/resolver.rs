@@ -260,7 +260,7 @@ async fn both_families<P: Platform>(
 }
 
 /// Polls a future until `at`; returns `None` if it is still pending then. Each poll also compares
-/// the clock, so a timer that fires late does not extend the limit.
+/// the clock, so the result does not depend on the timer alone.
 pub(super) async fn before<P: Platform, T>(platform: &P, at: Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut expiry = pin!(platform.sleep_until(at));
