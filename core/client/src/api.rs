@@ -1,5 +1,6 @@
-//! What an application names besides its client: every adapter has all of it at its root, next to aliases of its own for [`Client`],
-//! [`Connection`], [`Database`] and [`DnsResolver`]. So an application changes its runtime by the name of a crate.
+//! The types that an application uses in addition to its client. Every adapter crate re-exports all
+//! of them at its root, next to its aliases for [`Client`], [`Connection`], [`Database`] and
+//! [`DnsResolver`]. An application therefore changes its runtime by changing the name of one crate.
 //!
 //! [`Client`]: super::Client
 //! [`Connection`]: super::Connection

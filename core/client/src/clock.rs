@@ -1,4 +1,5 @@
-//! The clock of hosted platforms: the system's, which does not go back, since the process first asked.
+//! The default clock of hosted platforms: the system's monotonic clock. Its origin is the first
+//! time that this process reads it.
 
 use core::time::Duration;
 use poolhouse_core::Instant;
@@ -6,14 +7,16 @@ use std::sync::LazyLock;
 
 static ORIGIN: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
-/// The time now. What [`Platform::now`](super::Platform::now) gives unless the platform has another clock.
+/// Returns the current time. This is the default implementation of
+/// [`Platform::now`](super::Platform::now).
 #[inline]
 #[must_use]
 pub fn now() -> Instant {
     Instant::ORIGIN.saturating_add(ORIGIN.elapsed())
 }
 
-/// An instant of [`now`]'s as the standard library has it, for timers; `None` for one that is too late to be said, which is never.
+/// Converts an instant of [`now`] to one of the standard library, for timers. `None` if the
+/// standard library cannot represent it.
 #[must_use]
 pub fn to_std(at: Instant) -> Option<std::time::Instant> {
     ORIGIN.checked_add(Duration::from_nanos(at.as_nanos()))

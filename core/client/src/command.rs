@@ -1,4 +1,4 @@
-//! Running commands.
+//! Commands on a connection that the client selects.
 //!
 //! Read first: Run Command, "Implementation requirements".
 
@@ -13,28 +13,34 @@ use poolhouse_driver::{Guard, RetryPolicy, Wanted};
 use poolhouse_wire::bson::RawDocument;
 
 impl<P: Platform> Client<P> {
-    /// Runs a command on a server that accepts writes, and gives the reply if it says `ok`.
+    /// Runs a command on a server that accepts writes, and returns the reply if its `ok` is 1.
     ///
-    /// The command is sent as it is; `$db` is added, and `$readPreference` where the server must be told of one. A command is not looked
-    /// into: what becomes of one that has these two already is undefined, and servers refuse a key that comes twice. It inherits
-    /// nothing from the client's options but the time limits: see [`CommandOptions`].
+    /// The command is sent unchanged, except that `$db` is added, and `$readPreference` where the
+    /// server requires it. The command is not inspected: if it already has one of these two fields,
+    /// the result is undefined, and servers refuse duplicate fields. Of the client's options, only
+    /// the time limits apply: see [`CommandOptions`].
     ///
-    /// The operation may take as long as [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that failed
-    /// before it was sent is attempted once more. After an overload (the server refused it, or the connection for it was refused, reset or timed out before the
-    /// reply to hello) it is attempted again as often as [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) says, at once, as
-    /// there is no backoff yet. With `retryReads=false` or `retryWrites=false` it is never attempted again.
+    /// The operation may take as long as
+    /// [`ClientOptions::timeout`](super::ClientOptions#structfield.timeout) allows. A command that
+    /// failed before it was sent is retried once. After an overload error (the server refused the
+    /// command, or the connection for it was refused, reset or timed out before the reply to
+    /// hello), it is retried up to
+    /// [`max_adaptive_retries`](super::ClientOptions#structfield.max_adaptive_retries) times,
+    /// without a pause, because backoff is not implemented yet. With `retryReads=false` or
+    /// `retryWrites=false`, it is never retried.
     ///
     /// # Errors
     ///
-    /// [`Error::Command`] when the server refuses; [`Error::Operation`] when none is reached or none answers;
-    /// [`Error::Bson`] for a document that cannot be encoded, or is empty.
+    /// [`Error::Command`] if the server refuses the command; [`Error::Operation`] if no server can
+    /// be selected, no connection is available, or no reply is received; [`Error::Bson`] if a
+    /// document cannot be encoded or is empty.
     ///
     /// Source: Run Command.
     pub async fn run_command(&self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         self.run_command_with(database, command, CommandOptions::new()).await
     }
 
-    /// [`Client::run_command`] with options of its own.
+    /// Runs a command as [`Client::run_command`] does, with options for this command.
     ///
     /// # Errors
     ///
@@ -49,7 +55,8 @@ impl<P: Platform> Client<P> {
         self.run(database, &bytes, options, connection::to_document).await
     }
 
-    /// [`Client::run_command`] without taking documents apart: the bytes are sent, and the reply is given, as they are.
+    /// Runs a command as [`Client::run_command`] does, without decoding documents: the bytes are
+    /// sent, and the reply is returned, unchanged.
     ///
     /// Cost: one allocation, for the reply.
     ///
@@ -64,7 +71,7 @@ impl<P: Platform> Client<P> {
         self.run_raw_command_with(database, command, CommandOptions::new()).await
     }
 
-    /// [`Client::run_raw_command`] with options of its own.
+    /// Runs a command as [`Client::run_raw_command`] does, with options for this command.
     ///
     /// # Errors
     ///
@@ -85,7 +92,7 @@ impl<P: Platform> Client<P> {
         options: CommandOptions<'_>,
         read: fn(RawDocument<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        // Before any server is looked for.
+        // An invalid command fails before a server is selected.
         let command = connection::checked(command)?;
         let inherited = (options.client_read_preference && options.read_preference.is_none())
             .then_some(&self.options().read_preference);
@@ -111,8 +118,9 @@ impl<P: Platform> Client<P> {
         }
     }
 
-    /// A command that may run twice is retried as a read is. The client does not know whether any other command reads or writes, and retries such a
-    /// command only if both options are on.
+    /// Returns the retry policy of a command. An idempotent command is retried in the same cases as
+    /// a read. For any other command, the client does not know whether it reads or writes, and
+    /// retries it only if both `retryReads` and `retryWrites` are enabled.
     ///
     /// Source: Client Backpressure, "Overload retry policy", on runCommand.
     fn retry_policy(&self, idempotent: bool) -> RetryPolicy {
@@ -125,7 +133,7 @@ impl<P: Platform> Client<P> {
         }
     }
 
-    /// What an operation wants of its server.
+    /// Returns the criteria by which an operation selects a server.
     pub(super) fn criteria<'a>(&self, read_preference: Option<ReadPreference<'a>>) -> SelectionCriteria<'a> {
         let criteria = read_preference.map_or(SelectionCriteria::write(), SelectionCriteria::read);
         criteria
@@ -137,22 +145,23 @@ impl<P: Platform> Client<P> {
         Wanted { criteria: self.criteria(read_preference), deprioritized: &[] }
     }
 
-    /// When the time of an operation that begins now is over.
+    /// Returns the deadline of an operation that starts now.
     pub(super) fn deadline(&self, timeout: Option<Duration>) -> Option<Instant> {
         timeout.map(|timeout| self.now().saturating_add(timeout))
     }
 
-    /// The same by the client's options.
+    /// Returns the deadline that the client's own `timeoutMS` sets for an operation that starts
+    /// now.
     pub(super) fn own_deadline(&self) -> Option<Instant> {
         self.deadline(self.options().timeout)
     }
 
-    /// Whether `socketTimeoutMS` limits each command: where no deadline does.
+    /// Whether `socketTimeoutMS` limits each command, which is the case only without a deadline.
     pub(super) fn is_paced(&self, deadline: Option<Instant>) -> bool {
         deadline.is_none() && self.options().socket_timeout.is_some()
     }
 
-    /// Lets the time of `socketTimeoutMS` begin.
+    /// Starts the `socketTimeoutMS` of the next command.
     pub(super) fn pace(&self, guard: &mut Guard<'_, Net<P>>) {
         guard.set_deadline(self.deadline(self.options().socket_timeout));
     }

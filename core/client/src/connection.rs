@@ -1,4 +1,4 @@
-//! Connections in the hands of the application.
+//! Connections checked out by the application.
 
 use super::options::tag_sets;
 use super::{Client, CommandError, Error, Net, OwnedReadPreference, Platform};
@@ -19,16 +19,18 @@ use poolhouse_wire::bson::{DocumentWriter, RawDocument};
 impl<P: Platform> Client<P> {
     /// Checks out a connection to a server that accepts writes. Dropping the connection returns it.
     ///
-    /// The time of [`ClientOptions::timeout`](super::ClientOptions::timeout) begins now, for this and for everything done with the connection.
+    /// The deadline of [`ClientOptions::timeout`](super::ClientOptions::timeout) starts now and
+    /// covers the check-out and every use of the connection.
     ///
     /// # Errors
     ///
-    /// [`Error::Operation`]: no server, or no connection in time.
+    /// [`Error::Operation`]: no server could be selected, or no connection was available in time.
     pub async fn check_out(&self) -> Result<Connection<'_, P>, Error> {
         self.check_out_until(None, self.own_deadline(), true).await
     }
 
-    /// [`Client::check_out`] with a time limit of its own; `None` is no limit, zero is at once or not at all. `socketTimeoutMS`
+    /// Checks out a connection as [`Client::check_out`] does, with another time limit. `None` is no
+    /// limit; with zero, the call fails unless a connection is available at once. `socketTimeoutMS`
     /// does not apply.
     ///
     /// # Errors
@@ -38,8 +40,9 @@ impl<P: Platform> Client<P> {
         self.check_out_until(None, self.deadline(timeout.into()), false).await
     }
 
-    /// [`Client::check_out`] of a connection to a server of the user's choice. The server is told of the read preference with each
-    /// command, where it must be: without that, a member that is no primary does not answer.
+    /// Checks out a connection as [`Client::check_out`] does, to a server that matches a read
+    /// preference. Each command carries the read preference where the server requires it: a member
+    /// that is not the primary refuses commands without one.
     ///
     /// # Errors
     ///
@@ -48,7 +51,7 @@ impl<P: Platform> Client<P> {
         self.check_out_until(Some(read_preference), self.own_deadline(), true).await
     }
 
-    /// `may_pace`: whether `socketTimeoutMS` applies if there is no deadline.
+    /// - `may_pace`: whether `socketTimeoutMS` applies if there is no deadline.
     async fn check_out_until(
         &self,
         read_preference: Option<ReadPreference<'_>>,
@@ -56,17 +59,18 @@ impl<P: Platform> Client<P> {
         may_pace: bool,
     ) -> Result<Connection<'_, P>, Error> {
         let guard = self.inner.hub.check_out(&self.wanted(read_preference), deadline).await?;
-        // Of a primary nobody is told.
+        // The mode `primary` is the servers' default and is not sent.
         let kept = read_preference.filter(|preference| preference.options().mode != ReadMode::Primary);
         let read_preference = kept.map(|preference| Box::new(OwnedReadPreference::from(preference)));
         Ok(Connection { guard, client: self, is_paced: may_pace && self.is_paced(deadline), read_preference })
     }
 
-    /// Runs `work` with a connection of its own, which goes back to the pool whatever happens.
+    /// Checks out a connection, runs `work` with it, and returns the connection to its pool in all
+    /// cases.
     ///
     /// # Errors
     ///
-    /// Those of [`Client::check_out`], and those of `work`.
+    /// The errors of [`Client::check_out`], and those of `work`.
     pub async fn with_connection<T, E: From<Error>>(
         &self,
         work: impl AsyncFnOnce(&mut Connection<'_, P>) -> Result<T, E>,
@@ -76,34 +80,37 @@ impl<P: Platform> Client<P> {
     }
 }
 
-/// A connection that is checked out. Dropping it returns it to its pool. One that is dropped after an error is closed; one that is dropped
-/// while a reply is outstanding, or after its time was over, is kept if the reply comes soon: see
+/// A checked-out connection. Dropping it returns it to its pool. If it is dropped after an error,
+/// it is closed. If it is dropped while a reply is outstanding, or after its deadline, it is kept
+/// if the reply arrives within the drain timeout: see
 /// [`ClientOptions::late_reply`](super::ClientOptions::late_reply).
 pub struct Connection<'c, P: Platform> {
     guard: Guard<'c, Net<P>>,
     client: &'c Client<P>,
     /// Whether `socketTimeoutMS` limits each command.
     is_paced: bool,
-    /// What it was checked out by, unless that is what servers do without. Apart, as most have none, and the connection moves.
+    /// The read preference of the check-out; `None` for `primary`, the servers' default. Boxed
+    /// because most connections have none, and a smaller `Connection` is cheaper to move.
     read_preference: Option<Box<OwnedReadPreference>>,
 }
 
 impl<'c, P: Platform> Connection<'c, P> {
     /// Runs a command on this connection.
     ///
-    /// As by [`Client::run_command`], `$db` is added; and the read preference that the connection was
-    /// [checked out](Client::check_out_preferring) by, where the server must be told of one.
+    /// `$db` is added, as in [`Client::run_command`]. The read preference that the connection was
+    /// [checked out](Client::check_out_preferring) with is added where the server requires it.
     ///
     /// # Errors
     ///
-    /// As [`Client::run_command`]. After an [`Error::Operation`] the connection is of no further use, unless nothing had been sent: see
-    /// [`Guard::run_command`]. After an [`Error::Command`] it is as good as before.
+    /// As [`Client::run_command`]. After an [`Error::Operation`], the connection cannot be used any
+    /// more, unless the command was not sent: see [`Guard::run_command`]. After an
+    /// [`Error::Command`], it stays usable.
     pub async fn run_command(&mut self, database: &str, command: bson::Document) -> Result<bson::Document, Error> {
         let bytes = command.to_vec().map_err(|error| Error::Bson(error.to_string()))?;
         self.run(database, &bytes, to_document).await
     }
 
-    /// [`Connection::run_command`] without taking documents apart.
+    /// Runs a command as [`Connection::run_command`] does, without decoding documents.
     ///
     /// # Errors
     ///
@@ -133,13 +140,14 @@ impl<'c, P: Platform> Connection<'c, P> {
         exchange(&mut self.guard, database, command, told.as_ref(), read).await
     }
 
-    /// The guard beneath, which writes commands and reads replies without the bson crate's documents. It tells the server of no read
-    /// preference: [`append_read_preference`](poolhouse_driver::append_read_preference) does.
+    /// Returns the driver's guard of the connection, which writes commands and reads replies
+    /// without the bson crate's documents. It adds no read preference to a command: use
+    /// [`append_read_preference`](poolhouse_driver::append_read_preference).
     pub const fn raw(&mut self) -> &mut Guard<'c, Net<P>> {
         &mut self.guard
     }
 
-    /// The specification's id of the connection: its number in the pool.
+    /// Returns the connection id of the CMAP specification: the connection's number in its pool.
     #[must_use]
     pub fn connection_id(&self) -> u64 {
         self.guard.connection_id()
@@ -152,7 +160,7 @@ impl<P: Platform> fmt::Debug for Connection<'_, P> {
     }
 }
 
-/// The command that these bytes are, if they can be one.
+/// Checks that the bytes are a BSON document that is not empty, and returns them as a command.
 pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
     let command = RawDocument::new(command).map_err(|error| Error::Bson(error.to_string()))?;
     if command.is_empty() {
@@ -163,7 +171,8 @@ pub(super) fn checked(command: &[u8]) -> Result<RawDocument<'_>, Error> {
 
 /// Sends a command and reads the reply.
 ///
-/// - `command`: [`checked`]. `told`: the read preference that the server is told.
+/// - `command`: the result of [`checked`].
+/// - `told`: the read preference to add to the command.
 pub(super) async fn exchange<P: Platform, T>(
     guard: &mut Guard<'_, Net<P>>,
     database: &str,

@@ -1,53 +1,56 @@
-//! A database of the deployment.
+//! Handles of the deployment's databases.
 
 use super::{Client, CommandOptions, Error, Platform};
 use alloc::sync::Arc;
 use core::fmt;
 
 impl<P: Platform> Client<P> {
-    /// The database of this name. Performs no I/O: that it exists, or that the name is a good one, is for servers to say.
+    /// Returns a handle of the database with this name. Performs no I/O: the server checks the name
+    /// when a command runs.
     #[must_use]
     pub fn database(&self, name: &str) -> Database<P> {
         Database { client: self.clone(), name: name.into() }
     }
 
-    /// The database that the connection string or [`ClientOptions::default_database`](super::ClientOptions#structfield.default_database)
-    /// names; `None` if they name none.
+    /// Returns a handle of the database named in the connection string or in
+    /// [`ClientOptions::default_database`](super::ClientOptions#structfield.default_database);
+    /// `None` if neither names one.
     #[must_use]
     pub fn default_database(&self) -> Option<Database<P>> {
         self.options().default_database.as_deref().map(|name| self.database(name))
     }
 }
 
-/// A database of a client: a handle that is cheap to clone and share. The client lives as long as one of its handles.
+/// A database of a client: a handle that is cheap to clone and share. The handle keeps the client
+/// open.
 pub struct Database<P: Platform> {
     client: Client<P>,
     name: Arc<str>,
 }
 
 impl<P: Platform> Database<P> {
-    /// Its name.
+    /// Returns the database's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its client.
+    /// Returns the client of this handle.
     #[must_use]
     pub const fn client(&self) -> &Client<P> {
         &self.client
     }
 
-    /// [`Client::run_command`] on this database.
+    /// Runs a command on this database, as [`Client::run_command`] does.
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As [`Client::run_command`].
     pub async fn run_command(&self, command: bson::Document) -> Result<bson::Document, Error> {
         self.client.run_command(&self.name, command).await
     }
 
-    /// [`Client::run_command_with`] on this database.
+    /// Runs a command with options on this database, as [`Client::run_command_with`] does.
     ///
     /// # Errors
     ///
@@ -60,7 +63,7 @@ impl<P: Platform> Database<P> {
         self.client.run_command_with(&self.name, command, options).await
     }
 
-    /// [`Client::run_raw_command`] on this database.
+    /// Runs a raw command on this database, as [`Client::run_raw_command`] does.
     ///
     /// # Errors
     ///
@@ -69,7 +72,7 @@ impl<P: Platform> Database<P> {
         self.client.run_raw_command(&self.name, command).await
     }
 
-    /// [`Client::run_raw_command_with`] on this database.
+    /// Runs a raw command with options on this database, as [`Client::run_raw_command_with`] does.
     ///
     /// # Errors
     ///

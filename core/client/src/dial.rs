@@ -1,4 +1,4 @@
-//! Connecting to a host that has several addresses, of which some may be dead.
+//! Connecting to a host with several addresses, some of which may be unreachable.
 //!
 //! Read first: RFC 8305 (Happy Eyeballs Version 2), "Sorting Addresses" and "Connection Attempts".
 
@@ -16,12 +16,12 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::io;
 
-/// How long an attempt is alone before the next one begins beside it.
+/// The time before the next attempt starts in parallel with the pending ones.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of a host beyond these are not tried.
+/// The maximum number of addresses of a host that are tried; further ones are ignored.
 const ATTEMPTS_MAX: usize = 64;
 
-/// The addresses of a host; that of one which is an address itself needs nobody to resolve it.
+/// Returns the addresses of a host. An IP address needs no lookup.
 pub(super) async fn addresses<P: Platform>(platform: &P, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     let addresses = match host.parse::<IpAddr>() {
         Ok(ip) => vec![SocketAddr::new(ip, port)],
@@ -33,14 +33,16 @@ pub(super) async fn addresses<P: Platform>(platform: &P, host: &str, port: u16) 
     Ok(addresses)
 }
 
-/// Connects to one of these addresses, whichever answers first.
+/// Connects to the address that accepts a connection first.
 ///
-/// Tries them in turn, the two families alternating, and begins with the next one when one fails, or has not answered
-/// for 250 ms; those that are under way go on beside it. The first that is connected wins, the others are dropped.
+/// The attempts alternate between the two address families. The next attempt starts when an attempt
+/// fails, or 250 ms after the previous attempt started; pending attempts continue in parallel. The
+/// first connection is returned, and the other attempts are dropped.
 ///
 /// # Errors
 ///
-/// All have failed: that of the last. That this machine has no way to an address is reported only if it has none to any of them.
+/// The last error, if all attempts failed. An error that means "no route to this address" is
+/// returned only if all attempts failed with such an error.
 pub(super) async fn connect_any<P: Platform>(platform: &P, addresses: &[SocketAddr]) -> io::Result<P::Tcp> {
     let mut waiting = interleaved(addresses).take(ATTEMPTS_MAX).peekable();
     let mut attempts = Vec::new();
@@ -73,7 +75,8 @@ pub(super) async fn connect_any<P: Platform>(platform: &P, addresses: &[SocketAd
     }
 }
 
-/// The first success there is, else the last failure. Attempts that have failed are removed.
+/// Polls the attempts and returns the first success, or else the last failure. Removes finished
+/// attempts.
 fn poll_first<T, F>(attempts: &mut Vec<Pin<Box<F>>>, context: &mut Context<'_>) -> Poll<io::Result<T>>
 where
     F: Future<Output = io::Result<T>>,
@@ -93,13 +96,15 @@ where
     outcome
 }
 
-/// Whether this machine has no route to the address. Often it has IPv4 only, and the host also has an IPv6 address.
+/// Whether this machine has no route to the address. Common for an IPv6 address of a host when this
+/// machine has IPv4 only.
 fn is_unreachable(error: &io::Error) -> bool {
     use io::ErrorKind as E;
     matches!(error.kind(), E::NetworkUnreachable | E::HostUnreachable | E::AddrNotAvailable | E::Unsupported)
 }
 
-/// The families in turn, beginning with that of the first address; within one, the order that is given.
+/// Alternates between the address families, beginning with the family of the first address. Keeps
+/// the order within a family.
 fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let of =

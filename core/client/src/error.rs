@@ -1,4 +1,4 @@
-//! How a client's calls fail.
+//! Errors of a client.
 
 #[cfg(test)]
 mod tests;
@@ -19,56 +19,60 @@ use poolhouse_uri::dns::{LookupError, SeedlistError};
 use poolhouse_wire::hello::MetadataError;
 use poolhouse_wire::{AuthError, Labels};
 
-/// A call of a client failed.
+/// The error of a client's function.
 ///
-/// The text is complete. [`source`](core::error::Error::source) leads to the errors beneath, the last of which is the operating system's [`std::io::Error`],
-/// TLS's or the resolver's, if one of these was the cause.
+/// The `Display` text is complete. [`source`](core::error::Error::source) leads to the underlying
+/// errors. The last one is the [`std::io::Error`] of the operating system, or the error of TLS or
+/// the resolver, if one of these was the cause.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A connection string or options cannot be used, or there is no memory for the client. Nothing was started or changed.
+    /// A connection string or options cannot be used, or memory for the client ran out. Nothing was
+    /// started or changed.
     Setup(SetupError),
     /// The operation failed.
     Operation(OperationError),
     /// The server refused the command.
     Command(Box<CommandError>),
-    /// A document cannot be encoded, or a reply is no document that the bson crate knows.
+    /// A document cannot be encoded, or the bson crate cannot decode a reply.
     Bson(String),
 }
 
-/// A client or session was not made, or its options were not changed.
+/// An error that prevented creating a client or session, or changing its options.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The connection string is wrong. Says what and where, never the string.
+    /// The connection string is malformed. The error describes the fault and its position, and does
+    /// not contain the string.
     Uri(Box<UriError>),
-    /// A `mongodb+srv://` string where nothing is looked up.
+    /// A `mongodb+srv://` string was passed to a function that performs no lookup.
     LookupNeeded,
-    /// The hosts of a `mongodb+srv://` string were not found, or must not be used.
+    /// The hosts of a `mongodb+srv://` string were not found, or the records found are not allowed.
     Seedlist(Box<SeedlistError>),
-    /// The connection string asks for what is not implemented yet: this.
+    /// The connection string requires a feature that is not implemented or not compiled in; holds
+    /// its name.
     Unsupported(&'static str),
-    /// An option is out of its range.
+    /// A numeric option is out of its range.
     Config(ConfigError),
-    /// An option that is a text breaks its rule; a host that is none, for example.
+    /// A text option violates its rule; for example, a host is malformed.
     Option(Box<OptionError>),
     /// Options that contradict each other.
     Topology(TopologyConfigError),
-    /// TLS cannot be configured as asked.
+    /// TLS cannot be configured with these options.
     #[cfg(feature = "tls")]
     Tls(TlsError),
-    /// The credential cannot be used, or would be given away.
+    /// The credential cannot be used, or would be sent without protection.
     Credential(AuthError),
-    /// What the client says of itself is too long.
+    /// The client metadata of the handshake is too long.
     Metadata(MetadataError),
-    /// The process was forked from one that had used this runtime, which does not survive that. (An operation of a client that was
-    /// inherited fails with [`OperationError::Forked`].)
+    /// This process was forked from a process that had used this runtime, which does not survive a
+    /// fork. (An operation of an inherited client fails with [`OperationError::Forked`].)
     Forked,
-    /// No memory for the client.
+    /// Memory for the client ran out.
     OutOfMemory,
 }
 
-/// An option that is a text breaks its rule: `replicaSet is "", but must not be empty`.
+/// A text option violates its rule: `replicaSet is "", but must not be empty`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionError {
     option: &'static str,
@@ -81,19 +85,20 @@ impl OptionError {
         Self { option, value: value.into(), rule }
     }
 
-    /// The option: its standard name, or that of the field of [`ClientOptions`](super::ClientOptions).
+    /// Returns the option's name: its standard name, or its field in
+    /// [`ClientOptions`](super::ClientOptions).
     #[must_use]
     pub const fn option(&self) -> &'static str {
         self.option
     }
 
-    /// The value that was given; `[redacted]` if there may be a password in it.
+    /// Returns the rejected value; `[redacted]` if it may contain a password.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value
     }
 
-    /// What the value must satisfy: a phrase that follows "must".
+    /// Returns the rule that the value violates: a phrase that follows "must".
     #[must_use]
     pub const fn rule(&self) -> &'static str {
         self.rule
@@ -108,15 +113,15 @@ impl fmt::Display for OptionError {
 
 impl core::error::Error for OptionError {}
 
-/// A server's refusal of a command.
+/// The error reply of a server to a command.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CommandError {
-    /// The numeric error code; 0 when it gave none.
+    /// The numeric error code; 0 if the reply has none.
     pub code: i32,
-    /// The code's name, if it gave one.
+    /// The name of the code, if the reply has one.
     pub code_name: Option<String>,
-    /// The message, if it gave one.
+    /// The error message, if the reply has one.
     pub message: Option<String>,
     /// The error labels.
     pub labels: Vec<String>,
@@ -127,13 +132,14 @@ pub struct CommandError {
 }
 
 impl Error {
-    /// The check-out's error, if it was one.
+    /// Returns the error of the check-out, if the check-out failed.
     #[must_use]
     pub const fn check_out(&self) -> Option<&CheckOutError> {
         if let Self::Operation(error) = self { error.check_out() } else { None }
     }
 
-    /// Whether nothing can have happened at a server yet, so that any operation may be tried once more.
+    /// Whether the server cannot have executed anything, in which case any operation may be
+    /// retried.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -143,8 +149,8 @@ impl Error {
         }
     }
 
-    /// Whether another server, or the same one a moment later, may well do what this one did not. What was asked for may have
-    /// happened all the same.
+    /// Whether a retry on another server, or later on the same server, is likely to succeed. The
+    /// server may have executed the command nevertheless.
     #[must_use]
     pub const fn is_transient(&self) -> bool {
         match self {
@@ -162,8 +168,8 @@ impl Error {
             || matches!(self, Self::Command(error) if has(error, "SystemOverloadedError") && has(error, "RetryableError"))
     }
 
-    /// Whether a deadline or a time limit had passed: the operation's own, that of selecting a server, of waiting for a connection, of
-    /// establishing one, or of a lookup.
+    /// Whether a deadline or time limit expired: that of the operation, of server selection, of the
+    /// wait for a connection, of connection establishment, or of a lookup.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match self {
@@ -201,10 +207,10 @@ impl fmt::Display for Error {
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // A group adds no text of its own, so it is no link of the chain.
+            // `Setup` adds no text to the inner error, so it is not a link of the source chain.
             Self::Setup(error) => error.source(),
             Self::Operation(error) => Some(error),
-            // The value and not its box: a caller can downcast to its type.
+            // The value, not its box, so a caller can downcast to the value's type.
             Self::Command(error) => Some(&**error),
             Self::Bson(_) => None,
         }
@@ -236,7 +242,7 @@ impl fmt::Display for SetupError {
 impl core::error::Error for SetupError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // The values and not their boxes: a caller can downcast to their types.
+            // The values, not their boxes, so a caller can downcast to the values' types.
             Self::Uri(error) => Some(&**error),
             Self::Seedlist(error) => Some(&**error),
             Self::Config(error) => Some(error),

@@ -1,4 +1,4 @@
-//! Where the events of a client go.
+//! The observer of a client's events.
 
 use super::ClientOptions;
 #[cfg(feature = "tracing")]
@@ -9,7 +9,8 @@ use poolhouse_core::Instant;
 use poolhouse_core::observe::EventContext;
 use poolhouse_driver::{EventRef, Publish, Subscribers};
 
-/// Where the events of a client go: to its subscribers, with the feature `tracing` to the log, with `metrics` to a recorder.
+/// Forwards the events of a client to its subscribers, with the feature `tracing` also to the log,
+/// and with `metrics` also to a metrics recorder.
 #[derive(Clone, Debug)]
 pub struct Events {
     subscribers: Subscribers,
@@ -31,13 +32,13 @@ impl Events {
         }
     }
 
-    /// Where log messages go that are of no event.
+    /// Returns the log for messages that do not belong to an event.
     #[cfg(feature = "tracing")]
     pub(super) const fn logs(&self) -> &Logs {
         self.logs.logs()
     }
 
-    /// The subscribers.
+    /// Returns the subscribers.
     #[must_use]
     pub const fn subscribers(&self) -> &Subscribers {
         &self.subscribers

@@ -1,10 +1,11 @@
-//! The child of a fork: what a client has inherited there it leaves alone.
+//! Protection of a client's sockets and futures in the child of a fork.
 //!
 //! Read first: CMAP, "Forking" (CMAP-30, CMAP-100).
 //!
-//! A reactor such as async-io's is one for the process, and its child's copy still waits with the parent's descriptor, so that a socket must not even be
-//! dropped there. Sockets and futures of a platform are therefore kept in what knows where it was made: a [`Socket`], a [`Bound`]. In
-//! a child neither is polled, and both are forgotten when they are dropped.
+//! A reactor such as async-io's is a singleton of the process. Its copy in the child still polls
+//! through the parent's descriptor, so a socket must not even be dropped in the child. Each socket
+//! and future of a platform is therefore wrapped in a type that detects a fork: [`Socket`] or
+//! [`Bound`]. In a child, the wrapped value is not polled, and dropping the wrapper leaks it.
 
 use super::{Error, Platform, SetupError};
 use alloc::boxed::Box;
@@ -18,10 +19,11 @@ use poolhouse_driver::Birth;
 use std::io;
 use std::sync::OnceLock;
 
-/// The process that was the first to begin with a platform that does not survive a fork. One for all platforms, as they may share a reactor.
+/// The fork guard of the first process that used a platform which does not survive a fork. All
+/// platforms share it, because they may share a reactor.
 static FIRST: OnceLock<Birth> = OnceLock::new();
 
-/// Whether the platform is of use in this process.
+/// Checks that the platform can be used in this process.
 ///
 /// # Errors
 ///
@@ -31,7 +33,7 @@ pub(super) fn check<P: Platform>() -> Result<(), Error> {
     if forked { Err(SetupError::Forked.into()) } else { Ok(()) }
 }
 
-/// The same, for who begins with it now.
+/// Checks that the platform can be used in this process, and records its first use.
 ///
 /// # Errors
 ///
@@ -43,9 +45,10 @@ pub(super) fn begin<P: Platform>() -> Result<(), Error> {
     check::<P>()
 }
 
-/// A socket of a platform, as the shell and TLS read and write it. In the child of a fork it fails, and its drop leaves the socket as it is.
+/// A socket of a platform, as the driver and TLS read and write it. In the child of a fork, I/O
+/// fails with `NotConnected`, and dropping it does not close the socket.
 pub struct Socket<S> {
-    /// Until it is dropped.
+    /// `None` only after the drop in the child of a fork.
     io: Option<S>,
     birth: Birth,
 }
@@ -55,7 +58,7 @@ impl<S> Socket<S> {
         Self { io: Some(io), birth: Birth::default() }
     }
 
-    /// The socket, for its options; `None` in the child of a fork.
+    /// Returns the socket, for access to its options; `None` in the child of a fork.
     #[must_use]
     pub fn get_ref(&self) -> Option<&S> {
         self.io.as_ref().filter(|_| !self.birth.is_inherited())
@@ -90,7 +93,7 @@ impl<S: AsyncWrite + Unpin> Write for Socket<S> {
         poll_fn(|context| Pin::new(self.get_mut()?).poll_write(context, buf)).await
     }
 
-    /// Nothing is held back between this and the socket.
+    /// Does nothing, because writes are not buffered.
     async fn flush(&mut self) -> Result<(), io::Error> {
         Ok(())
     }
@@ -102,9 +105,10 @@ impl<S> fmt::Debug for Socket<S> {
     }
 }
 
-/// A future that is the process's in which it was made: `None` in a child, at once, and there it is not dropped either. Costs an allocation.
+/// A future that runs only in the process that created it. In a child, it returns `None` at once,
+/// and dropping it leaks the inner future. Costs an allocation.
 pub(super) struct Bound<F> {
-    /// Until it is dropped.
+    /// `None` only after the drop in the child of a fork.
     work: Option<Pin<Box<F>>>,
     birth: Birth,
 }

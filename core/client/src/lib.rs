@@ -1,10 +1,12 @@
-//! The hosted client, written once for every runtime that has threads, sockets and a heap.
+//! The client for hosted platforms, written once for every runtime that has threads, sockets and a
+//! heap.
 //!
-//! A [`Client`] keeps a pool and a monitor for each server of its deployment. What a runtime supplies is its [`Platform`]: an
-//! adapter such as `poolhouse-smol` implements it and names the client after itself. [`Net`] makes of it the
-//! `Runtime` of the [driver](poolhouse_driver).
+//! A [`Client`] keeps a pool and a monitor for each server of its deployment. Each runtime supplies
+//! a [`Platform`]: an adapter crate such as `poolhouse-smol` implements it and exports type aliases
+//! such as `poolhouse_smol::Client`. [`Net`] implements the `Runtime` trait of the
+//! [driver](poolhouse_driver) on top of a `Platform`.
 //!
-//! Dropping any future of a client is safe at any point.
+//! Every future of a client is cancel-safe.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -79,20 +81,22 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tasks::Tasks;
 
-/// A MongoDB client: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
+/// A MongoDB client: a handle that is cheap to clone and share. Dropping the last clone closes the
+/// client and stops its background tasks.
 ///
-/// An adapter names it after its platform, as `poolhouse_smol::Client`:
+/// Each adapter crate exports an alias for its platform, such as `poolhouse_smol::Client`:
 ///
 /// ```ignore
 /// let client = Client::new("mongodb://localhost:27017/shop").await?;
 /// client.database("shop").run_command(doc! { "insert": "orders", "documents": [{ "what": "tea" }] }).await?;
 ///
-/// // Several commands on one connection; a drop returns it.
+/// // Several commands on one connection; dropping it returns it to the pool.
 /// let mut connection = client.check_out().await?;
 /// connection.run_command("shop", doc! { "find": "orders" }).await?;
 /// ```
 ///
-/// Not for use on both sides of a `fork`: see the guide [`forking`](crate::guide::forking).
+/// A client must not be used on both sides of a `fork`: see the guide
+/// [`forking`](crate::guide::forking).
 pub struct Client<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -103,25 +107,28 @@ struct Inner<P: Platform> {
     tasks: Arc<Tasks<P>>,
 }
 
-/// The number of the next client of the process.
+/// The number of the next client that this process creates.
 static NEXT_CLIENT: AtomicU32 = AtomicU32::new(0);
 
 impl<P: Platform + Default> Client<P> {
-    /// A client for the deployment of a connection string. Starts its background tasks and returns; the first operation
-    /// waits for a server.
+    /// Creates a client for the deployment of a connection string. Starts its background tasks and
+    /// returns without waiting for a server; the first operation waits for one.
     ///
-    /// The hosts of a `mongodb+srv://` string are looked up first, by a [`DnsResolver`] that asks the system's name servers. With
-    /// anything else only files are waited for, as by [`Client::with_options`].
+    /// For a `mongodb+srv://` string, the hosts are looked up before the client is created, by a
+    /// [`DnsResolver`] that queries the system's name servers. For any other string, the only wait
+    /// is for file reads, as in [`Client::with_options`].
     ///
     /// # Errors
     ///
-    /// Those of [`ClientOptions::resolve`]: [`SetupError::Uri`], [`SetupError::Unsupported`], [`SetupError::Credential`], [`SetupError::Seedlist`]; and those of
+    /// The errors of [`ClientOptions::resolve`]: [`SetupError::Uri`], [`SetupError::Unsupported`],
+    /// [`SetupError::Credential`], [`SetupError::Seedlist`]; and the errors of
     /// [`Client::with_options`].
     pub async fn new(uri: &str) -> Result<Self, Error> {
         Self::new_with(uri, |options| options).await
     }
 
-    /// [`Client::new`] with further options: `Client::new_with(uri, |options| options.timeout(limit)).await`.
+    /// Creates a client as [`Client::new`] does, with further options: `Client::new_with(uri,
+    /// |options| options.timeout(limit)).await`.
     ///
     /// - `change`: called with the options of the connection string, after the lookup.
     ///
@@ -132,26 +139,33 @@ impl<P: Platform + Default> Client<P> {
         fork::check::<P>()?;
         let platform = P::default();
         let mut options = ClientOptions::resolve(uri, Arc::new(DnsResolver::new(platform.clone()))).await?;
-        // This resolver does not look up addresses, so it is needed only to look up the hosts again.
+        // This resolver returns no host addresses, so the client needs it only to repeat SRV
+        // lookups.
         options.resolver = options.resolver.filter(|_| options.srv.is_some());
         Self::with_platform(platform, change(options), Subscribers::default())
     }
 
-    /// A client with these options. Its tasks run on the platform's executor; whom they speak to is not waited for.
+    /// Creates a client with these options. Its background tasks run on the platform's executor;
+    /// the call does not wait for any server.
     ///
-    /// It looks at files, on the thread that calls it: whether this is a container is told by one; with TLS it reads those that the options
-    /// name, or the platform's store of certificates, which may take some milliseconds.
+    /// It reads files on the calling thread: it checks for `/.dockerenv` to detect a container.
+    /// With TLS, it also reads the files named in the options, or the platform's certificate store,
+    /// which may take some milliseconds.
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::validate`]: [`SetupError::Config`], [`SetupError::Option`], [`SetupError::Topology`], [`SetupError::Metadata`], [`SetupError::Credential`];
-    /// with the feature `tls`, `SetupError::Tls` for options that contradict each other and for a file that cannot be read or used.
-    /// [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of a fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
+    /// As [`ClientOptions::validate`]: [`SetupError::Config`], [`SetupError::Option`],
+    /// [`SetupError::Topology`], [`SetupError::Metadata`], [`SetupError::Credential`]; with the
+    /// feature `tls`, `SetupError::Tls` for options that contradict each other and for a file that
+    /// cannot be read or used. [`SetupError::OutOfMemory`]. [`SetupError::Forked`] in the child of
+    /// a fork: see the guide [`forking`](crate::guide::forking). After an error, no task was
+    /// started.
     pub fn with_options(options: ClientOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
 
-    /// [`Client::with_options`] with a subscription that misses nothing: it begins with the events of the client's own making.
+    /// Creates a client as [`Client::with_options`] does, with a subscription that receives every
+    /// event, including those emitted while the client is created.
     ///
     /// # Errors
     ///
@@ -164,7 +178,8 @@ impl<P: Platform + Default> Client<P> {
 }
 
 impl<P: Platform> Client<P> {
-    /// A client on this platform, whose events go to `events` from the first.
+    /// Creates a client on this platform. `events` receives every event, including those emitted
+    /// while the client is created.
     ///
     /// # Errors
     ///
@@ -231,20 +246,24 @@ impl<P: Platform> Client<P> {
         Ok(Self { inner: Arc::new(Inner { hub, options, tasks }) })
     }
 
-    /// The options that it was made with, its credential and the password of its TLS key among them, so that a client of a copy of them
-    /// gets in as this one does; their `Debug` tells no secret. Those of its pools may have changed since: [`Client::pool_options`].
+    /// Returns the options that the client was created with. They include its credential and the
+    /// password of its TLS key, so a client created from a copy can authenticate in the same way;
+    /// their `Debug` output contains no secret. The pool options may have changed since: see
+    /// [`Client::pool_options`].
     #[must_use]
     pub fn options(&self) -> &ClientOptions {
         &self.inner.options
     }
 
-    /// What is known of the deployment: its type, and each server's last answer. A copy, which stays as it is.
+    /// Returns a copy of the topology description: the topology type and the last known description
+    /// of each server. Later changes do not affect the copy.
     #[must_use]
     pub fn topology(&self) -> OwnedTopologyDescription {
         self.inner.hub.topology()
     }
 
-    /// What is known of each server and its pool. What is said of the servers is of one instant; their pools are looked at one after the other.
+    /// Returns the status of each server and its pool. The server descriptions are of the same
+    /// instant; the pools are read one after the other.
     #[must_use]
     pub fn servers(&self) -> Vec<ServerStatus> {
         let mut servers = Vec::new();
@@ -260,53 +279,63 @@ impl<P: Platform> Client<P> {
         servers
     }
 
-    /// Listens to everything that happens from now on. For a reader that is behind up to 1,024 events are kept
-    /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of descriptions of servers ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)).
+    /// Subscribes to all events from now on. The subscription buffers up to 1,024 events
+    /// ([`SUBSCRIPTION_EVENTS`]), with up to 4 MiB of server descriptions
+    /// ([`SUBSCRIPTION_BYTES`](poolhouse_driver::SUBSCRIPTION_BYTES)), for a reader that falls
+    /// behind.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.subscribe_where(|_| true)
     }
 
-    /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
+    /// Subscribes to the events for which `filter` returns true. The filter runs under the client's
+    /// locks, so it must only inspect the event. If it panics, the subscription ends before that
+    /// event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.hub.events().subscribers().subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
-    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS. With the feature `tracing` it has been logged.
+    /// Returns the warnings about the TLS options, which an application should show prominently;
+    /// empty without TLS. With the feature `tracing`, they were logged when the client was created.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
         self.inner.hub.runtime().tls().map_or(&[], TlsConfig::warnings)
     }
 
-    /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections established, one at least, so
-    /// that the first operations find them. Whether it is worth failing over is for the caller to say.
+    /// Waits until a server that accepts writes is known and its pool has `minPoolSize` connections
+    /// established (at least 1), so the first operations need not wait for them. The caller decides
+    /// whether a failure is fatal.
     ///
-    /// - `timeout`: `None` is no limit; `serverSelectionTimeoutMS` limits the wait for the server besides.
+    /// - `timeout`: limits the whole call; `None` is no limit. The wait for the server is also
+    ///   limited by `serverSelectionTimeoutMS`.
     ///
     /// # Errors
     ///
-    /// [`Error::Operation`]: no server or not so many connections in time, or a connection to it could not be established meanwhile:
-    /// see [`Hub::warm_up`].
+    /// [`Error::Operation`]: no server was found, too few connections were established in time, or
+    /// establishing a connection to the server failed during the wait: see [`Hub::warm_up`].
     pub async fn warm_up(&self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let connections = self.pool_options().min_pool_size.max(1);
         let deadline = self.deadline(timeout.into());
         Ok(self.inner.hub.warm_up(&self.wanted(None), Some(connections), deadline).await?)
     }
 
-    /// The options of its pools that are in force.
+    /// Returns the pool options that are in force.
     #[must_use]
     pub fn pool_options(&self) -> PoolOptions {
         *self.inner.hub.pool_config().options()
     }
 
-    /// Puts other options in force for the pools of all servers, those that will be found later too. `load_balanced` and `background`
-    /// stay as they are. What follows at once, and what later: [`Pool::reconfigure`](poolhouse_core::pool::Pool::reconfigure).
+    /// Changes the options of the pools of all servers, including servers that are found later.
+    /// `load_balanced` and `background` keep their values.
+    /// [`Pool::reconfigure`](poolhouse_core::pool::Pool::reconfigure) documents which changes take
+    /// effect at once and which later.
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`Error::Operation`] in the child of a fork.
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed.
+    /// [`Error::Operation`] in the child of a fork.
     pub fn set_pool_options(&self, options: PoolOptions) -> Result<(), Error> {
         if self.is_inherited() {
             return Err(Error::Operation(OperationError::Forked));
@@ -315,21 +344,23 @@ impl<P: Platform> Client<P> {
         Ok(())
     }
 
-    /// The clock of events and deadlines.
+    /// Returns the current time on the clock of events and deadlines.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.inner.hub.runtime().platform().now()
     }
 
-    /// The shell beneath, for what this crate does not wrap.
+    /// Returns the client core of the driver, for functions that this crate does not wrap.
     #[must_use]
     pub fn hub(&self) -> &Hub<Net<P>> {
         &self.inner.hub
     }
 
-    /// Closes the client: operations that wait fail at once, idle connections are closed, connections in use are
-    /// closed when they are returned. Returns when all background tasks have ended, and ends the subscriptions; if it is dropped before,
-    /// those end at once, and the tasks by themselves. In the child of a fork it returns, and nothing is closed.
+    /// Closes the client: pending operations fail at once, idle connections are closed, and
+    /// connections in use are closed when they are returned. Returns when all background tasks have
+    /// ended, and ends the subscriptions. If the returned future is dropped earlier, the
+    /// subscriptions end at once and the tasks end in the background. In the child of a fork, it
+    /// returns at once and closes nothing.
     pub async fn close(&self) {
         if self.is_inherited() {
             return;
@@ -341,12 +372,15 @@ impl<P: Platform> Client<P> {
 }
 
 impl<P: Platform> Client<P> {
-    /// For the child of a fork: gives up all connections of an inherited client, so that its pools are empty. Elsewhere it does nothing, and says
-    /// so. The client is of no more use afterwards than before: see the guide [`forking`](crate::guide::forking).
+    /// Abandons all connections of an inherited client in the child of a fork, which empties its
+    /// pools. In any other process it does nothing and returns [`ForkReset::NotForked`]. The client
+    /// stays unusable in the child: see the guide [`forking`](crate::guide::forking).
     ///
-    /// The first operation that fails there, and the first look at the servers, do the same by themselves.
+    /// The first failing operation in the child, and the first call there that reads the client's
+    /// state, perform this reset implicitly.
     ///
-    /// Cost: O(servers + connections) the first time; no system call, and no lock is waited for. Events: none.
+    /// Cost: O(servers + connections) the first time; it makes no system call and waits for no
+    /// lock. Events: none.
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     pub fn reset_after_fork(&self) -> ForkReset {
@@ -382,7 +416,8 @@ impl Drop for CloseOnDrop<'_> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         if self.hub.runtime().is_inherited() {
-            // What they hold is kept for ever: tasks, and the wakers of those who wait, are other threads'.
+            // Leak both: they own task handles, and wakers of tasks that belong to threads
+            // which do not exist in the child.
             core::mem::forget((Arc::clone(&self.hub), Arc::clone(&self.tasks)));
             return;
         }
@@ -391,7 +426,7 @@ impl<P: Platform> Drop for Inner<P> {
     }
 }
 
-/// Notifies all who listen when it is dropped.
+/// Notifies all listeners when it is dropped.
 struct NotifyOnDrop(Arc<Event>);
 
 impl Drop for NotifyOnDrop {
@@ -400,7 +435,8 @@ impl Drop for NotifyOnDrop {
     }
 }
 
-/// Starts the tasks of each new server, and more workers when they are asked for, until the client is closed or gone.
+/// Starts the tasks of each new server, and further workers when the client core requests them,
+/// until the client is closed or dropped.
 async fn start_servers<P: Platform>(hub: Arc<Hub<Net<P>>>, tasks: Weak<Tasks<P>>) {
     while let Some(server) = hub.next_server().await {
         let Some(tasks) = tasks.upgrade() else { return };
@@ -419,18 +455,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One server at one instant.
+/// The status of a server at one instant.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Its address.
+    /// The server's address.
     pub address: String,
-    /// What it was at its last check.
+    /// The server's type as of its last check.
     pub server_type: ServerType,
-    /// The moving average of its round-trip time; `None` while it is unknown.
+    /// The moving average of the server's round-trip time; `None` while it is unknown.
     pub round_trip_average: Option<Duration>,
     /// The minimum of its last ten round-trip times; `None` while there are fewer than two.
     pub round_trip_minimum: Option<Duration>,
-    /// Its pool.
+    /// A snapshot of the server's pool.
     pub pool: PoolSnapshot,
 }

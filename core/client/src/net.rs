@@ -1,4 +1,4 @@
-//! A hosted platform as the shell sees it: [`Net`].
+//! The driver's runtime for a hosted platform: [`Net`].
 
 use super::fork::{Bound, Socket};
 use super::resolver::before;
@@ -24,11 +24,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// The shell's runtime on a hosted platform: its sockets and timers, memory on the heap, events to subscribers.
+/// The driver's runtime on a hosted platform: its sockets and timers, memory on the heap, and
+/// events for subscribers.
 #[derive(Clone)]
 pub struct Net<P> {
     platform: P,
-    /// Where it was made.
+    /// Detects that this process is a fork of the one that created the value.
     birth: Birth,
     resolver: Option<Arc<dyn Resolver>>,
     #[cfg(feature = "tls")]
@@ -36,11 +37,11 @@ pub struct Net<P> {
 }
 
 impl<P: Platform> Net<P> {
-    /// The runtime on this platform, of this process.
+    /// Creates the runtime of this process on a platform.
     ///
     /// # Panics
     ///
-    /// The first time in a process, if the system has no memory left to tell of forks.
+    /// On its first call in a process, if the system has no memory for fork detection.
     pub fn new(platform: P) -> Self {
         Self {
             platform,
@@ -51,38 +52,40 @@ impl<P: Platform> Net<P> {
         }
     }
 
-    /// The same, with addresses of hosts by this resolver, as far as it gives any.
+    /// Sets the resolver for host addresses. The platform resolves the hosts for which the resolver
+    /// returns `None`, and all hosts if there is no resolver.
     #[must_use]
     pub fn with_resolver(self, resolver: Option<Arc<dyn Resolver>>) -> Self {
         Self { resolver, ..self }
     }
 
-    /// The same, with TCP connections that are encrypted; `None`: with those that are not.
+    /// Sets the TLS configuration of TCP connections; with `None`, they are not encrypted.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn with_tls(self, tls: Option<TlsConfig>) -> Self {
         Self { tls, ..self }
     }
 
-    /// What TCP connections are encrypted with.
+    /// Returns the TLS configuration of TCP connections.
     #[cfg(feature = "tls")]
     pub const fn tls(&self) -> Option<&TlsConfig> {
         self.tls.as_ref()
     }
 
-    /// The platform.
+    /// Returns the platform.
     pub const fn platform(&self) -> &P {
         &self.platform
     }
 
-    /// The addresses of a host: by the resolver, if it has something to say of hosts.
+    /// Returns the addresses of a host: from the resolver if it handles hosts, else from the
+    /// platform.
     async fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, ConnectError> {
-        // One that is an address itself, perhaps with a zone, needs nobody to resolve it.
+        // An IP address, which may have a zone, needs no resolver.
         if let Some(resolver) =
             self.resolver.as_ref().filter(|_| !host.contains(':') && host.parse::<IpAddr>().is_err())
         {
             if let Some(found) = resolver.lookup_addresses(host).await {
-                // That there are none means the same as for the platform: the name is not resolved.
+                // An empty result means the same as from the platform: the name is not resolved.
                 let found = match found {
                     Ok(found) if found.is_empty() => Err(LookupError::NoRecords),
                     found => found,
@@ -94,7 +97,7 @@ impl<P: Platform> Net<P> {
         dial::addresses(&self.platform, host, port).await.map_err(|error| io_error(Cause::Dns, error))
     }
 
-    /// A socket that is connected to the address, and nothing more.
+    /// Connects a socket to the address, without TLS.
     async fn dial(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
         match *address {
             HostAddress::Tcp { host, port } => {
@@ -161,7 +164,7 @@ impl<P: Platform> Runtime for Net<P> {
 
     async fn sleep_until(&self, at: Instant) {
         if Bound::new(self.platform.sleep_until(at)).await.is_none() {
-            // In the child of a fork, where nobody asks for more.
+            // In the child of a fork, the timer never fires: no operation continues there.
             pending().await
         }
     }
@@ -171,7 +174,8 @@ impl<P: Platform> Runtime for Net<P> {
         self.birth.is_inherited()
     }
 
-    /// Dials; what is spoken beneath the wire protocol begins here. A Unix domain socket does not leave this machine, and carries no TLS.
+    /// Connects a socket, with TLS where it is configured. A Unix domain socket stays on this
+    /// machine and never uses TLS.
     async fn connect(&self, address: &HostAddress<'_>, deadline: Option<Instant>) -> Result<Stream<P>, ConnectError> {
         let stream = self.dial(address, deadline).await?;
         #[cfg(feature = "tls")]
@@ -268,7 +272,7 @@ impl<P: Platform> Write for Stream<P> {
         }
     }
 
-    /// Nothing is held back between this and a plain socket.
+    /// Flushes TLS. Plain sockets have no write buffer.
     async fn flush(&mut self) -> Result<(), io::Error> {
         match self {
             Self::Tcp(_) | Self::Unix(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! What a client is told.
+//! Options of a client.
 
 mod build;
 mod metadata;
@@ -39,100 +39,122 @@ use poolhouse_wire::compress::Compressors;
 
 /// The options of a [`Client`](super::Client).
 ///
-/// Begun from an address ([`ClientOptions::new`]) or a connection string ([`ClientOptions::parse`]), changed by chained methods or
-/// through the fields, and checked when the client is made, or before by [`ClientOptions::validate`]. Whatever a connection string can
-/// say can be said by methods, which are named after the standard names in snake case and without their units: `max_pool_size` for
-/// `maxPoolSize`, `timeout` for `timeoutMS`.
+/// Options are created from an address ([`ClientOptions::new`]) or a connection string
+/// ([`ClientOptions::parse`]), and changed by chained methods or through the fields. They are
+/// validated when the client is created, or earlier by [`ClientOptions::validate`]. Every option of
+/// a connection string has a method. Its name is the standard name in snake case, without the unit:
+/// `max_pool_size` for `maxPoolSize`, `timeout` for `timeoutMS`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The servers to begin with: `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. One of a replica set
-    /// will do, the others are found.
+    /// The seed servers: `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket.
+    /// One member of a replica set is enough; the client discovers the other members.
     pub hosts: Vec<String>,
-    /// `replicaSet`: the name that the set must have.
+    /// `replicaSet`: the required name of the replica set.
     pub replica_set: Option<String>,
-    /// `directConnection`: speak to the one host whatever it is, and look for no others. Default false.
+    /// `directConnection`: use only the one host, whatever its server type, and discover no others.
+    /// Default false.
     pub direct_connection: bool,
-    /// `appName`: what the server's logs call this client; 1 to 128 bytes.
+    /// `appName`: the name of this client in the server's logs; 1 to 128 bytes.
     pub app_name: Option<String>,
-    /// Libraries on top of this one, which servers are told of: from the innermost to the outermost. 200 bytes of names and versions
-    /// fit in any case, more if `app_name` is short; a platform that does not fit is cut off.
+    /// Libraries on top of this one, for the client metadata that servers receive: from the
+    /// innermost to the outermost. 200 bytes of names and versions always fit, and more if
+    /// `app_name` is short; a platform that does not fit is truncated.
     pub driver_info: Vec<DriverInfo>,
-    /// The database of [`Client::default_database`](super::Client::default_database): of a connection string what follows the hosts,
-    /// up to a dot.
+    /// The database of [`Client::default_database`](super::Client::default_database). In a
+    /// connection string, it follows the hosts and ends before the first dot.
     pub default_database: Option<String>,
     /// `readPreference`, `readPreferenceTags`, `maxStalenessSeconds`. Default primary.
     ///
-    /// Commands go to a server that accepts writes all the same unless their own options say otherwise; see
+    /// Commands go to a server that accepts writes regardless of this option, unless their own
+    /// options specify otherwise; see
     /// [`CommandOptions::client_read_preference`](super::CommandOptions::client_read_preference).
     pub read_preference: OwnedReadPreference,
     /// `readConcernLevel`, for libraries on top: the client adds no read concern to a command.
     pub read_concern_level: Option<String>,
     /// `w`, `journal` and `wTimeoutMS`, for libraries on top: the client adds no write concern to a command.
     pub write_concern: WriteConcern,
-    /// `retryReads`: whether a command that may run [twice](super::CommandOptions::idempotent) is attempted again. Another command, of which the
-    /// client does not know whether it reads or writes, is attempted again only with both this and `retry_writes`, and only if it was never sent or
-    /// an overloaded server refused it. Default true.
+    /// `retryReads`: whether an [idempotent](super::CommandOptions::idempotent) command is retried.
+    /// For any other command, the client does not know whether it reads or writes: it is retried
+    /// only if both this option and `retry_writes` are set, and only if it was not sent or an
+    /// overloaded server refused it. Default true.
     pub retry_reads: bool,
     /// `retryWrites`: see `retry_reads`. Default true.
     pub retry_writes: bool,
-    /// `maxAdaptiveRetries`: how often a command is attempted again once an overloaded server has refused it or the connection for it (labels
-    /// `SystemOverloadedError` and `RetryableError`), if `retry_reads` and `retry_writes` allow it. A connection that was refused, reset or timed out before
-    /// the reply to hello counts as overload. There is no backoff yet: each attempt follows at once, and more than 10 are 10. Default 2.
+    /// `maxAdaptiveRetries`: the maximum number of retries of a command after an overloaded server
+    /// refused it or the connection for it (labels `SystemOverloadedError` and `RetryableError`),
+    /// if `retry_reads` and `retry_writes` permit retries. A connection that was refused, reset or
+    /// timed out before the reply to hello counts as overload. Backoff is not implemented yet:
+    /// retries follow at once, and their number is limited to 10. Default 2.
     pub max_adaptive_retries: u32,
-    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. In a sharded cluster it
-    /// always does. Default false.
+    /// `enableOverloadRetargeting`: whether a retry after an overload goes to a server other than
+    /// the overloaded one, if another is suitable. In a sharded cluster it always does. Default
+    /// false.
     pub enable_overload_retargeting: bool,
     /// The options of every pool.
     pub pool: PoolOptions,
-    /// The options of every monitor. Its `connect_timeout` is the pools' connections' too.
+    /// The options of every monitor. Its `connect_timeout` also applies to connections of the
+    /// pools.
     pub monitor: MonitorOptions,
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; if its time is limited, for that and a
-    /// connection together. Default 30 s.
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a suitable server. If the
+    /// operation has a time limit, this timeout covers server selection and check-out together.
+    /// Default 30 s.
     pub server_selection_timeout: Duration,
-    /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
+    /// `localThresholdMS`: how much slower than the nearest server a server may be and still be
+    /// chosen. Default 15 ms.
     pub local_threshold: Duration,
-    /// `timeoutMS`: how long an operation may take in all, unless it has a timeout of its own; more than zero. `None`, the default, is no
-    /// limit. Where this or the operation's own timeout is set, `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply: [`Duration::MAX`], which is
-    /// what a connection string's `timeoutMS=0` is, switches those off.
+    /// `timeoutMS`: the time limit of each operation without its own timeout; more than zero.
+    /// `None`, the default, is no limit. If this or the operation's own timeout is set,
+    /// `waitQueueTimeoutMS` and `socketTimeoutMS` do not apply; [`Duration::MAX`], to which
+    /// `timeoutMS=0` in a connection string is converted, disables them.
     pub timeout: Option<Duration>,
-    /// `tls` and the options that begin so: how TCP connections are encrypted; `None` if they are not. A Unix domain socket never is.
+    /// `tls` and the options with the prefix `tls`: the encryption of TCP connections; `None`
+    /// disables it. Unix domain sockets are never encrypted.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
-    /// Who the client says that it is, to every server; `None`, the default, is nobody. `Debug` tells neither user nor password. A client
-    /// keeps it for its life, because every new connection needs it; it is wiped when it is dropped.
+    /// The credential with which the client authenticates to every server; `None`, the default,
+    /// disables authentication. `Debug` shows neither user nor password. A client keeps the
+    /// credential until it is dropped, because every new connection needs it; its memory is wiped
+    /// on drop.
     #[cfg(feature = "auth")]
     pub credential: Option<OwnedCredential>,
-    /// Lets the mechanism PLAIN send the password without TLS, where anyone on the path can read it, or with TLS that does not
-    /// verify the server (`tlsInsecure` and the like), where any server receives it. Default false.
+    /// Permits the mechanism PLAIN to send the password without TLS, where anyone on the network
+    /// path can read it, or with TLS that does not verify the server (`tlsInsecure` and the like),
+    /// where any server can receive it. Default false.
     #[cfg(feature = "auth")]
     pub allow_plain_without_tls: bool,
-    /// Who is asked for the addresses of hosts, and again for the hosts of a `mongodb+srv://` string; `None`, or one that gives no
-    /// addresses, leaves hosts to the platform.
+    /// The resolver for host addresses, and for repeated lookups of the hosts of a `mongodb+srv://`
+    /// string. The platform resolves host addresses if this is `None` or returns none.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if neither `timeout` nor the operation sets
-    /// a limit; more than zero. `None` is no limit. `timeout` is the better one. Either bounds each command of a connection's handshake too, unless an operation
-    /// with a longer time limit waits for the connection: then that limit does.
+    /// `socketTimeoutMS`: the time limit of each command, from when it is sent, if neither
+    /// `timeout` nor the operation sets a limit; more than zero. `None` is no limit. `timeout` is
+    /// preferable. `timeout`, or else this option, also limits each command of a connection's
+    /// handshake, unless an operation with a longer time limit waits for the connection: then that
+    /// limit applies.
     pub socket_timeout: Option<Duration>,
-    /// How long the reply to an operation that ran out of time or was given up is waited for in the background, so that its
-    /// connection need not be closed; zero is not at all. At most 64 at a time of a server. Default 1 s.
+    /// The drain timeout: how long the client waits in the background for the reply to an operation
+    /// that timed out or was cancelled, to avoid closing its connection. Zero disables the wait. At
+    /// most 64 connections of a server are drained at a time. Default 1 s.
     pub late_reply: Duration,
-    /// What is logged, and how. Default what the environment says: see [`LogOptions::from_environment`].
+    /// Which events are logged, and how. The default is read from the environment: see
+    /// [`LogOptions::from_environment`].
     #[cfg(feature = "tracing")]
     pub log: LogOptions,
-    /// `compressors`: what messages may be compressed with, best first. The first that the server has as well is used, and none if there is none.
-    /// Those that this build does not have (features `snappy`, `zlib`, `zstd`) are left out. Default none.
+    /// `compressors`: the compressors for messages, in order of preference. The first one that the
+    /// server also supports is used; without one, messages are not compressed. Compressors that are
+    /// not compiled in (features `snappy`, `zlib`, `zstd`) are ignored. Default none.
     pub compressors: Compressors,
-    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` leaves it to zlib.
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best); `None` is zlib's default.
     pub zlib_compression_level: Option<u32>,
-    /// The parts of a connection string that were ignored, each with the reason. With the feature `tracing` they are logged at *warn* when a client is made.
+    /// The ignored parts of a connection string, each with the reason. With the feature `tracing`,
+    /// they are logged at *warn* when a client is created.
     pub warnings: Vec<UriWarning>,
-    /// What is looked up again.
+    /// The SRV query to repeat; `None` without a `mongodb+srv://` string.
     pub(super) srv: Option<Srv>,
 }
 
 impl ClientOptions {
-    /// The defaults, for the server at this address.
+    /// Creates options with default values for the server at this address.
     #[must_use]
     pub fn new(address: impl Into<String>) -> Self {
         Self {
@@ -172,31 +194,37 @@ impl ClientOptions {
         }
     }
 
-    /// The options of a `mongodb://` string.
+    /// Parses the options of a `mongodb://` string.
     ///
-    /// Options that are unknown, deprecated or out of range are left out, and told in [`ClientOptions::warnings`]. One has no effect
-    /// by its nature: `serverSelectionTryOnce` is for clients without monitors.
+    /// Unknown, deprecated and out-of-range options are ignored and reported in
+    /// [`ClientOptions::warnings`]. `serverSelectionTryOnce` has no effect, because it applies only
+    /// to clients without monitors.
     ///
     /// # Errors
     ///
-    /// [`SetupError::Uri`]: the string is wrong. [`SetupError::Credential`]: it lacks a password, or names a mechanism that is not supported.
-    /// [`SetupError::LookupNeeded`]: it is a `mongodb+srv://` string, see [`ClientOptions::resolve`].
-    /// [`SetupError::Unsupported`]: it asks for what is not implemented yet (a proxy), for TLS without the feature `tls`, or for
-    /// credentials without the feature `auth`, so that nothing is silently left out.
+    /// [`SetupError::Uri`]: the string is malformed. [`SetupError::Credential`]: it lacks a
+    /// password, or names a mechanism that is not supported. [`SetupError::LookupNeeded`]: it is a
+    /// `mongodb+srv://` string, see [`ClientOptions::resolve`]. [`SetupError::Unsupported`]: it
+    /// requires a proxy, which is not implemented, TLS in a build without the feature `tls`, or
+    /// credentials in a build without the feature `auth`. These options are never silently
+    /// ignored.
     pub fn parse(uri: &str) -> Result<Self, Error> {
         Self::of(&ConnectionString::parse(uri).map_err(|error| SetupError::Uri(Box::new(error)))?, uri)
     }
 
-    /// The options of any connection string: the hosts and the rest of a `mongodb+srv://` one are looked up.
+    /// Parses the options of any connection string. For a `mongodb+srv://` string, the hosts and
+    /// the TXT record options are looked up.
     ///
-    /// While the deployment is a sharded cluster, or not known yet, the client looks its hosts up again: every 60 s, or less often
-    /// if the records' time to live is longer, but at least once a day.
+    /// While the topology is sharded or unknown, the client repeats the lookup of the hosts: every
+    /// 60 s, or less often if the records' time to live is longer, but at least once a day.
     ///
-    /// - `resolver`: who is asked, by the client too; becomes [`ClientOptions::resolver`].
+    /// - `resolver`: performs the lookups, also the later ones of the client; becomes
+    ///   [`ClientOptions::resolver`].
     ///
     /// # Errors
     ///
-    /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or found what may not be used.
+    /// As [`ClientOptions::parse`]; [`SetupError::Seedlist`]: the lookup failed, or its result is
+    /// not allowed.
     ///
     /// Source: Initial DNS Seedlist Discovery, "Connection String Format"; Polling SRV Records for mongos Discovery, "Implementation".
     pub async fn resolve(uri: &str, resolver: Arc<dyn Resolver>) -> Result<Self, Error> {
@@ -213,7 +241,9 @@ impl ClientOptions {
         Ok(Self { resolver: Some(resolver), srv, ..Self::of(&uri, text)? })
     }
 
-    /// The options of a string that was parsed, and whose hosts are there. `text`: as it was written.
+    /// Converts a parsed connection string with known hosts.
+    ///
+    /// - `text`: the string as written.
     fn of(uri: &ConnectionString, text: &str) -> Result<Self, Error> {
         if uri.scheme() == Scheme::MongodbSrv {
             return Err(SetupError::LookupNeeded.into());
@@ -231,7 +261,7 @@ impl ClientOptions {
         }
         let mut warnings = uri.warnings().to_vec();
         for compressor in uri.compressors().iter().filter(|compressor| !compressor.is_available()) {
-            // Without a copy of the text, which has a password in it.
+            // Searches without a copy of the text, because it may contain a password.
             let is_option = |window: &[u8]| window.eq_ignore_ascii_case(b"compressors=");
             let offset = text.as_bytes().windows("compressors=".len()).rposition(is_option).unwrap_or_default();
             let option = "compressors";
@@ -279,7 +309,7 @@ impl ClientOptions {
         })
     }
 
-    /// The credential as the shell takes it.
+    /// Converts the credential for the driver.
     #[cfg(feature = "auth")]
     pub(super) fn login(&self) -> Result<Option<Login>, Error> {
         let Some(credential) = self.credential.clone() else { return Ok(None) };
@@ -290,19 +320,20 @@ impl ClientOptions {
         Ok(Some(login))
     }
 
-    /// Without the feature `auth` there is none.
+    /// Returns `None`: the feature `auth` is disabled.
     #[cfg(not(feature = "auth"))]
     #[expect(clippy::unnecessary_wraps, reason = "the same with the feature")]
     pub(super) const fn login(&self) -> Result<Option<Login>, Error> {
         Ok(None)
     }
 
-    /// How long each command of a connection's handshake may take (CMAP-60).
+    /// Returns the time limit of each command of a connection's handshake (CMAP-60).
     pub(super) fn handshake_command_timeout(&self) -> Option<Duration> {
         self.timeout.or(self.socket_timeout)
     }
 
-    /// Whether only these hosts can read what is sent to them.
+    /// Whether only the configured hosts can read data sent to them: verified TLS, or only Unix
+    /// domain sockets.
     #[cfg(feature = "auth")]
     fn is_private(&self) -> bool {
         #[cfg(feature = "tls")]
@@ -318,50 +349,51 @@ fn environment_log() -> LogOptions {
     LogOptions::from_environment(|name| std::env::var(name).ok())
 }
 
-/// A namespace is a database, a dot and a collection.
+/// Returns the database of a namespace, which is a database, a dot and a collection.
 fn database_of(uri: &ConnectionString) -> Option<String> {
     let name = uri.database()?.split('.').next()?;
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A library on top of the client, as it is told to servers.
+/// A library on top of the client, for the client metadata that servers receive.
 ///
 /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DriverInfo {
-    /// Its name.
+    /// The library's name.
     pub name: String,
-    /// Its version.
+    /// The library's version.
     pub version: Option<String>,
-    /// What it says of its platform.
+    /// The library's description of its platform.
     pub platform: Option<String>,
 }
 
 impl DriverInfo {
-    /// A library of this name. No text here may have a `|`, which separates them from each other.
+    /// Creates the metadata of a library with this name. No text of it may contain `|`, which
+    /// separates libraries.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), version: None, platform: None }
     }
 
-    /// With a version.
+    /// Sets the version.
     #[must_use]
     pub fn version(self, version: impl Into<String>) -> Self {
         Self { version: Some(version.into()), ..self }
     }
 
-    /// With what it says of its platform.
+    /// Sets the description of the platform.
     #[must_use]
     pub fn platform(self, platform: impl Into<String>) -> Self {
         Self { platform: Some(platform.into()), ..self }
     }
 }
 
-/// A write concern; what is `None` was not said.
+/// A write concern; `None` means that the field was not specified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteConcern {
-    /// `w`: how many members, or which.
+    /// `w`: the number of members, or the name of a rule that selects them.
     pub w: Option<W>,
     /// `journal`.
     pub journal: Option<bool>,

@@ -1,4 +1,4 @@
-//! What a hosted runtime supplies.
+//! The interface that a hosted runtime implements.
 
 use super::clock;
 use alloc::vec::Vec;
@@ -8,105 +8,118 @@ use poolhouse_core::Instant;
 use std::io;
 use std::path::Path;
 
-/// A hosted runtime: its clock and timers, its sockets, its tasks.
+/// A hosted runtime: its clock, timers, sockets and tasks.
 ///
-/// A [`Client`](super::Client) is written once over this; an adapter such as `poolhouse-smol` implements it and names the
-/// client after itself. The futures are `Send`, so that the client's tasks and its users' may run on any thread. Dropping one gives
-/// up what it does, without waiting and without a trace: a half-made connection is closed.
+/// The [`Client`](super::Client) is generic over this trait; an adapter such as `poolhouse-smol`
+/// implements it and exports an alias of the client. The futures are `Send`, so the tasks of the
+/// client and of its users can run on any thread. Dropping a future cancels its work without
+/// waiting and without side effects: a connection that is not yet established is closed.
 ///
-/// A panic of what is called here, or of a future of it, is contained where it is the client's own work that called: it costs one attempt, and that work goes on
-/// after 500 ms. In an operation of the user's it is the user's; a connection that the operation has is returned.
+/// If a method or one of its futures panics in a background task of the client, the panic is
+/// caught: it fails one attempt, and the task restarts after 500 ms. In an operation of the user,
+/// the panic propagates to the user, and the operation's connection is returned.
 pub trait Platform: Clone + Send + Sync + 'static {
-    /// What a server is told of the driver: its name, at most 32 bytes.
+    /// The driver name in the client metadata; at most 32 bytes.
     const DRIVER_NAME: &'static str;
-    /// What a server is told of the driver: its version, at most 24 bytes.
+    /// The driver version in the client metadata; at most 24 bytes.
     const DRIVER_VERSION: &'static str;
-    /// What a server is told of language and runtime, such as `Rust/smol`.
+    /// The language and runtime in the client metadata, such as `Rust/smol`.
     const PLATFORM_NAME: &'static str;
 
-    /// Whether the platform is as good as new in the child of a fork: its executor and its reactor are not those of the process, but made for each
-    /// client or found to be another's. False, by default: then a child is refused a client ([`SetupError::Forked`](crate::SetupError::Forked)) if its parent,
-    /// or one before that, had made one on such a platform.
+    /// Whether the platform works in the child of a fork: its executor and reactor are not shared
+    /// by the whole process, but are created for each client, or the platform detects that they
+    /// belong to another process. False by default: then a new client in a child is refused
+    /// ([`SetupError::Forked`](crate::SetupError::Forked)) if its parent, or an earlier ancestor,
+    /// had created a client on such a platform.
     const SURVIVES_FORK: bool = false;
 
-    /// A connected TCP socket. What is written goes to the system at once; dropping it closes it.
+    /// A connected TCP socket. Writes are passed to the system at once; dropping it closes it.
     type Tcp: AsyncRead + AsyncWrite + Unpin + Send + Sync;
-    /// A connected Unix domain socket, as [`Platform::Tcp`]; any type where there are none.
+    /// A connected Unix domain socket, with the requirements of [`Platform::Tcp`]; any type on
+    /// systems without such sockets.
     type Unix: AsyncRead + AsyncWrite + Unpin + Send + Sync;
-    /// A UDP socket that speaks to one peer.
+    /// A UDP socket that is connected to one peer.
     type Udp: Send + Sync;
-    /// A task that was spawned. Dropping it cancels the task without waiting for that.
+    /// A spawned task. Dropping it cancels the task without waiting for the cancellation.
     type Task: Send;
 
-    /// Nanoseconds since an origin of the platform's choice, on a clock that does not go back.
+    /// Returns the current time of a monotonic clock, in nanoseconds since an origin that the
+    /// platform chooses.
     #[inline]
     fn now(&self) -> Instant {
         clock::now()
     }
 
-    /// Returns once `now()` is at least `at`; never earlier. [`clock::to_std`] helps.
+    /// Returns once `now()` is at least `at`, never earlier. [`clock::to_std`] converts `at` for
+    /// the standard library.
     fn sleep_until(&self, at: Instant) -> impl Future<Output = ()> + Send;
 
-    /// Uniform random bits, for choices among equals; need not be secret.
+    /// Returns uniform random bits, for a choice between equal candidates. They need not be secret.
     fn entropy(&self) -> u32 {
         fastrand::u32(..)
     }
 
-    /// Fills `bytes` with random ones that nobody can guess: nonces, ids of questions. By default the system's.
+    /// Fills `bytes` with unpredictable random bytes, for nonces and query ids. By default they are
+    /// from the operating system.
     ///
     /// # Errors
     ///
-    /// The system has none.
+    /// The operating system cannot supply random bytes.
     fn fill_secret(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(io::Error::from)
     }
 
-    /// The addresses of a host, with `port`, in the order of the system's preference (`getaddrinfo`). Blocks no thread of tasks.
+    /// Returns the addresses of a host, with `port`, in the system's order of preference
+    /// (`getaddrinfo`). Blocks no thread that polls tasks.
     ///
     /// - `host`: a name, or an IPv6 address with a zone.
     ///
     /// # Errors
     ///
-    /// The name is not resolved. No addresses mean the same.
+    /// The name is not resolved. An empty result means the same.
     fn resolve(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send;
 
-    /// Connects to a TCP address; small writes are not held back (`TCP_NODELAY`).
+    /// Connects to a TCP address. Small writes are not delayed (`TCP_NODELAY`).
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     fn connect_tcp(&self, address: SocketAddr) -> impl Future<Output = io::Result<Self::Tcp>> + Send;
 
     /// Connects to a Unix domain socket.
     ///
     /// # Errors
     ///
-    /// The system's; [`io::ErrorKind::Unsupported`] where there are none.
+    /// The error of the operating system; [`io::ErrorKind::Unsupported`] on systems without Unix
+    /// domain sockets.
     fn connect_unix(&self, path: &Path) -> impl Future<Output = io::Result<Self::Unix>> + Send;
 
-    /// A UDP socket on a port of the system's choice, connected to `peer`: it takes datagrams from nobody else.
+    /// Returns a UDP socket on a port that the system chooses, connected to `peer`: it receives
+    /// only datagrams of `peer`.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     fn connect_udp(&self, peer: SocketAddr) -> impl Future<Output = io::Result<Self::Udp>> + Send;
 
     /// Sends one datagram.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     fn send_udp(&self, socket: &Self::Udp, datagram: &[u8]) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Receives one datagram, cut off at the end of `buffer`; how many bytes of it there are.
+    /// Receives one datagram, truncated to the length of `buffer`. Returns the number of bytes
+    /// stored.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// The error of the operating system.
     fn receive_udp(&self, socket: &Self::Udp, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> + Send;
 
-    /// Runs a future in the background until it ends or the task is dropped. A future that is dropped before, because the executor ends, closes its client:
-    /// operations then fail with [`OperationError::Abandoned`](poolhouse_driver::OperationError::Abandoned).
+    /// Runs a future in the background until it ends or the returned task is dropped. If the
+    /// executor stops and drops the future before it ends, the client is closed: operations then
+    /// fail with [`OperationError::Abandoned`](poolhouse_driver::OperationError::Abandoned).
     fn spawn<F>(&self, work: F) -> Self::Task
     where
         F: Future<Output = ()> + Send + 'static;

@@ -1,4 +1,4 @@
-//! The built-in resolver: lookups over a platform's sockets.
+//! The built-in DNS resolver, on a platform's sockets.
 //!
 //! Read first: RFC 8305 (Happy Eyeballs Version 2), "Hostname Resolution Query Handling".
 
@@ -31,20 +31,23 @@ use std::path::{Path, PathBuf};
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// The hosts file of Unix systems.
 const HOSTS: &str = "/etc/hosts";
-/// No file of the system is read beyond so many bytes.
+/// The maximum number of bytes that are read of a system file.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// How long the IPv6 addresses of a host are waited for when what there is of IPv4 is known.
+/// The time to wait for a host's IPv6 addresses once the IPv4 lookup has completed.
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
-/// Room for any datagram that was asked for, and more.
+/// The receive buffer: larger than any datagram that a query permits.
 const DATAGRAM_BYTES_MAX: usize = 4_096;
 
-/// Asks name servers over UDP, and over TCP what is too long for that.
+/// A DNS resolver that queries name servers over UDP, and over TCP if a reply is too long for UDP.
 ///
-/// Each lookup takes at most as long as its configuration says, with all that servers make of it: with the usual one 10 s for each name
-/// server. IPv6 and IPv4 addresses of a host are looked up side by side; when the answer for IPv4 is there, that for IPv6 has 50 ms
-/// more. Nothing is cached.
-/// Cancel-safe: dropping a lookup gives it up. In the child of a fork none goes on, and none begins unless the [platform](Platform::SURVIVES_FORK)
-/// is of use there ([`LookupError::Other`]).
+/// Each lookup takes at most as long as its configuration allows, whatever the servers reply: 10 s
+/// for each name server with the usual configuration. The IPv6 and IPv4 addresses of a host are
+/// looked up in parallel; once the IPv4 reply has arrived, the IPv6 lookup has another 50 ms.
+/// Nothing is cached.
+///
+/// Cancel-safe: dropping a lookup cancels it. In the child of a fork, pending lookups fail, and new
+/// ones fail unless the [platform](Platform::SURVIVES_FORK) survives a fork
+/// ([`LookupError::Other`]).
 #[derive(Clone)]
 pub struct DnsResolver<P> {
     platform: P,
@@ -53,27 +56,30 @@ pub struct DnsResolver<P> {
 }
 
 impl<P: Platform> DnsResolver<P> {
-    /// Asks the name servers of the system, as `/etc/resolv.conf` says at the time of each lookup; addresses of hosts are left
-    /// to the platform, which knows what else the system goes by. Where there is no such file, a name server on this host is asked.
+    /// Creates a resolver for the system's name servers: `/etc/resolv.conf` is read at each lookup.
+    /// If the file does not exist, the name server on this host is queried. The platform resolves
+    /// host addresses, because the system also has other sources for them.
     pub fn new(platform: P) -> Self {
         Self { platform, config: None, hosts: HOSTS.into() }
     }
 
-    /// Asks these name servers, for addresses of hosts too, unless the system's hosts file has them.
+    /// Creates a resolver for these name servers. It also resolves host addresses: from the
+    /// system's hosts file, else from the name servers.
     pub fn with_config(platform: P, config: ResolverConfig) -> Self {
         Self { platform, config: Some(config), hosts: HOSTS.into() }
     }
 
-    /// Asks until a server answers.
+    /// Queries the name servers until one replies.
     async fn look_up(&self, config: &ResolverConfig, name: &str, kind: RecordKind) -> Result<Answer, LookupError> {
         let mut lookup = Lookup::new(config, name, kind, self.platform.entropy())?;
-        // The operating system's error, if the last attempt failed with one.
+        // The error of the operating system, if the last attempt failed with one.
         let mut failure = None;
         while !lookup.is_done() {
             let action = lookup.poll_action(self.platform.now(), self.secret()?);
             let Some(until) = lookup.poll_timeout() else { continue };
             let Some(action) = action else {
-                // A timer that fired early has ended the attempt before its time: what is left of that is waited for.
+                // The deadline of the current attempt has not passed: a timer fired early and
+                // dropped the attempt's future. Wait for the remaining time.
                 self.platform.sleep_until(until).await;
                 lookup.handle_timeout(self.platform.now());
                 continue;
@@ -96,7 +102,7 @@ impl<P: Platform> DnsResolver<P> {
         }
     }
 
-    /// Makes one attempt, until the lookup goes on to another one or comes to its end.
+    /// Runs one attempt, until the lookup starts another one or is done.
     async fn attempt(&self, lookup: &mut Lookup, action: LookupAction, until: Instant) -> io::Result<()> {
         let platform = &self.platform;
         let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
@@ -136,7 +142,7 @@ impl<P: Platform> DnsResolver<P> {
         }
     }
 
-    /// The addresses of one family, one at least.
+    /// Looks up the addresses of one family; an empty reply is an error.
     async fn addresses_of(
         &self,
         config: &ResolverConfig,
@@ -149,7 +155,8 @@ impl<P: Platform> DnsResolver<P> {
         }
     }
 
-    /// The addresses of a host by these name servers: those of the first of its names that has any.
+    /// Returns the addresses of a host from the hosts file, else those of the first candidate name
+    /// that has any.
     async fn addresses(&self, config: &ResolverConfig, host: &str) -> Result<Vec<IpAddr>, LookupError> {
         let known = hosts_addresses(&read(&self.hosts), host);
         if !known.is_empty() {
@@ -162,7 +169,8 @@ impl<P: Platform> DnsResolver<P> {
                 Ok(found) => return Ok(found),
                 Err(failed) => error = failed,
             }
-            // Of a name that may exist there is no other.
+            // Only a "not found" error permits the next candidate: after any other error, this name
+            // may exist.
             if !error.is_not_found() {
                 break;
             }
@@ -201,17 +209,19 @@ impl<P> fmt::Debug for DnsResolver<P> {
     }
 }
 
-/// A lookup where the platform is of use, and only in the process where it begins.
+/// Runs a lookup if the platform can be used in this process, and only in the process where it
+/// starts.
 async fn at_home<P: Platform, T>(lookup: impl Future<Output = Result<T, LookupError>>) -> Result<T, LookupError> {
     let forked = || LookupError::Other(alloc::format!("{}", SetupError::Forked));
     fork::begin::<P>().map_err(|_| forked())?;
     Bound::new(lookup).await.unwrap_or_else(|| Err(forked()))
 }
 
-/// The addresses of both families, IPv6 first.
+/// Joins the results of both address families, IPv6 first.
 ///
-/// A server that is silent about IPv6, as some are, holds nobody up: once there are IPv4 addresses, or no such name, IPv6 has
-/// [`RESOLUTION_DELAY`]. The other way round it is waited for, so that one lost packet does not leave a host with IPv6 addresses alone.
+/// Some servers never reply to IPv6 queries. Once the IPv4 lookup has returned addresses or
+/// `NoSuchName`, the IPv6 lookup has another [`RESOLUTION_DELAY`]. The IPv4 lookup has no such
+/// limit, so one lost packet cannot reduce a host to its IPv6 addresses.
 async fn both_families<P: Platform>(
     platform: &P,
     six: impl Future<Output = Result<Vec<IpAddr>, LookupError>>,
@@ -242,14 +252,15 @@ async fn both_families<P: Platform>(
             Ok(found)
         }
         (Err(_), Ok(found)) => Ok(found),
-        // The name is there, with IPv6 addresses or none.
+        // `NoRecords`: the name exists without IPv4 addresses, so the error of the IPv6 lookup
+        // decides.
         (Err(error), Err(LookupError::NoRecords)) => Err(error),
         (Err(_), Err(error)) => Err(error),
     }
 }
 
-/// What a future makes of the time until `at`; `None` if that was not enough. It does not depend on its own timer for that: who polls it
-/// at that time, has it.
+/// Polls a future until `at`; returns `None` if it is still pending then. Each poll also compares
+/// the clock, so the result does not depend on the timer alone.
 pub(super) async fn before<P: Platform, T>(platform: &P, at: Instant, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut expiry = pin!(platform.sleep_until(at));
@@ -261,7 +272,8 @@ pub(super) async fn before<P: Platform, T>(platform: &P, at: Instant, work: impl
     .await
 }
 
-/// A text file of the system; empty if there is none. Such files are short, and in memory as a rule.
+/// Reads a text file of the system; returns an empty string if that fails. A blocking read is
+/// acceptable: such files are short and usually cached in memory.
 fn read(path: &Path) -> String {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));

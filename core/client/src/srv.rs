@@ -1,4 +1,4 @@
-//! The hosts of a `mongodb+srv://` string, looked up again while the client lives.
+//! Repeated lookups of the hosts of a `mongodb+srv://` string.
 //!
 //! Read first: Polling SRV Records for mongos Discovery, "Implementation".
 
@@ -24,18 +24,19 @@ use poolhouse_core::topology::TopologyId;
 use poolhouse_driver::Hub;
 use poolhouse_uri::dns::{Resolver, SrvPoll, SrvQuestion};
 
-/// What was looked up for a client.
+/// The result of the first SRV lookup of a client.
 #[derive(Clone, Debug)]
 pub(super) struct Srv {
     pub(super) question: SrvQuestion,
-    /// How long the records of the first lookup stand.
+    /// The time to live of the records of the first lookup.
     pub(super) ttl: Duration,
 }
 
-/// Looks the hosts up again whenever it is time, until that is of no more use or the client is closed. With the feature `tracing` a
-/// lookup that failed is logged, and so are hosts that did not count.
+/// Repeats the lookup of the hosts at each due time, until the topology is neither sharded nor
+/// unknown, or the client is closed. With the feature `tracing`, failed lookups and ignored hosts
+/// are logged.
 ///
-/// - `closing`: notified after the hub was closed.
+/// - `closing`: notified after the client core was closed.
 pub(super) async fn run<P: Platform>(
     hub: Arc<Hub<Net<P>>>,
     closing: Arc<Event>,
@@ -59,7 +60,7 @@ pub(super) async fn run<P: Platform>(
     }
 }
 
-/// Waits until it is time, asks, and draws the consequences.
+/// Waits until the next lookup is due, performs it, and applies its result.
 async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn Resolver) {
     let platform = hub.runtime().platform();
     if let Some(at) = poll.poll_timeout() {
@@ -74,7 +75,8 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
     hub.for_each_server(|server| current.push(server.address.to_owned()));
     let entropy = u64::from(platform.entropy()) << 32 | u64::from(platform.entropy());
     let current = current.iter().map(String::as_str);
-    // A lookup that failed is made up for soon, and the hosts are those of before as long as that lasts.
+    // After a failed lookup, the hosts stay unchanged and the next lookup is due after
+    // heartbeatFrequencyMS.
     let changed = poll.handle_answer(platform.now(), answer.as_ref().map_err(Clone::clone), current, entropy);
     #[cfg(feature = "tracing")]
     let _ = contain(|| {
@@ -86,7 +88,7 @@ async fn step<P: Platform>(hub: &Hub<Net<P>>, poll: &mut SrvPoll, resolver: &dyn
         });
     });
     if let Ok(Some(hosts)) = changed {
-        // On the heap there is room for as many as a message can have.
+        // Heap storage has room for every host that a DNS message can contain.
         let _ = hub.change_seeds(hosts.iter().map(|host| host.as_str()));
     }
 }

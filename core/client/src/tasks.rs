@@ -1,4 +1,4 @@
-//! The tasks that run in the background of a client.
+//! Background tasks of a client.
 
 use super::fork::Bound;
 use super::{Platform, lock};
@@ -9,14 +9,14 @@ use event_listener::Event;
 use poolhouse_driver::Subscribers;
 use std::sync::Mutex;
 
-/// All background tasks of a client. Those that have not ended are cancelled when it is dropped.
+/// All background tasks of a client. Dropping it cancels the tasks that have not ended.
 pub(super) struct Tasks<P: Platform> {
     handles: Mutex<Vec<Handle<P::Task>>>,
     running: Arc<Running>,
 }
 
 struct Handle<T> {
-    /// Kept for its drop.
+    /// Dropping it cancels the task.
     _task: T,
     alive: Weak<Alive>,
 }
@@ -24,11 +24,11 @@ struct Handle<T> {
 struct Running {
     count: AtomicUsize,
     all_ended: Event,
-    /// Without tasks nothing happens any more.
+    /// Closed when the last task ends, because no events follow then.
     subscribers: Subscribers,
 }
 
-/// A task owns it until its work is done and dropped.
+/// Owned by a task until its work has ended and was dropped.
 struct Alive {
     running: Arc<Running>,
 }
@@ -43,45 +43,47 @@ impl Drop for Alive {
 }
 
 impl<P: Platform> Tasks<P> {
-    /// - `subscribers`: they are told the end when all tasks have ended.
+    /// - `subscribers`: closed when all tasks have ended.
     pub(super) fn new(subscribers: Subscribers) -> Self {
         let running = Running { count: AtomicUsize::new(0), all_ended: Event::new(), subscribers };
         Self { handles: Mutex::default(), running: Arc::new(running) }
     }
 
-    /// Starts a task, and forgets those that have ended.
+    /// Spawns a task, and discards the handles of ended tasks.
     pub(super) fn spawn(&self, platform: &P, work: impl Future<Output = ()> + Send + 'static) {
         self.running.count.fetch_add(1, Ordering::AcqRel);
         let alive = Arc::new(Alive { running: Arc::clone(&self.running) });
         let watched = Arc::downgrade(&alive);
         let work = Bound::new(async move {
-            // Dropped after the work, however that ends.
+            // Dropped after the work, whether the work ends or is cancelled.
             let _alive = alive;
             work.await;
         });
-        // In the child of a fork it ends.
+        // In the child of a fork, `work` returns `None` and the task ends.
         let task = platform.spawn(async move {
             let _: Option<()> = work.await;
         });
         let mut handles = lock(&self.handles);
-        // Only when most tasks have ended: the cost for each handle is then constant on average.
+        // Prunes only when more than half of the tasks have ended: amortized O(1) for each handle.
         if handles.len() / 2 > self.running.count.load(Ordering::Acquire) {
             handles.retain(|handle| handle.alive.strong_count() > 0);
         }
         handles.push(Handle { _task: task, alive: watched });
     }
 
-    /// How many handles are kept.
+    /// Returns the number of stored handles.
     #[cfg(test)]
     pub(super) fn kept(&self) -> usize {
         lock(&self.handles).len()
     }
 
-    /// Returns when all tasks have ended, and dropped what they had. Cancel-safe; any number may wait.
+    /// Returns when all tasks have ended and their futures were dropped. Cancel-safe; any number of
+    /// callers may wait.
     pub(super) async fn all_ended(&self) {
         while self.running.count.load(Ordering::Acquire) > 0 {
             let listener = self.running.all_ended.listen();
-            // Else the last one might end before anybody listens.
+            // Checked again after `listen`: the last task may have ended before the listener was
+            // registered.
             if self.running.count.load(Ordering::Acquire) > 0 && Bound::new(listener).await.is_none() {
                 return;
             }

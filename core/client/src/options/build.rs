@@ -1,4 +1,4 @@
-//! Options by chained methods.
+//! Chained methods of the client options.
 //!
 //! Read first: URI Options, "List of specified options".
 
@@ -17,15 +17,15 @@ use poolhouse_uri::Compressor;
 use poolhouse_uri::dns::Resolver;
 
 impl ClientOptions {
-    /// One more server to begin with, beside that of [`ClientOptions::new`]: `host`, `host:port`, `[ipv6]:port`, or the path of a
-    /// Unix domain socket.
+    /// Adds a seed server to that of [`ClientOptions::new`]: `host`, `host:port`, `[ipv6]:port`, or
+    /// the path of a Unix domain socket.
     #[must_use]
     pub fn host(mut self, address: impl Into<String>) -> Self {
         self.hosts.push(address.into());
         self
     }
 
-    /// Who the client says that it is: user, password, `authSource`, `authMechanism` and its properties.
+    /// Sets the credential: user, password, `authSource`, `authMechanism` and its properties.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn credential(mut self, credential: impl Into<OwnedCredential>) -> Self {
@@ -33,8 +33,9 @@ impl ClientOptions {
         self
     }
 
-    /// Lets the mechanism PLAIN send the password without TLS, where anyone on the path can read it, or with TLS that does not
-    /// verify the server (`tlsInsecure` and the like), where any server receives it. Default false.
+    /// Permits the mechanism PLAIN to send the password without TLS, where anyone on the network
+    /// path can read it, or with TLS that does not verify the server (`tlsInsecure` and the like),
+    /// where any server can receive it. Default false.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn allow_plain_without_tls(mut self, allow: bool) -> Self {
@@ -42,7 +43,7 @@ impl ClientOptions {
         self
     }
 
-    /// `tls` and the options that begin so: TCP connections are encrypted.
+    /// `tls` and the options with the prefix `tls`: encrypts TCP connections.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: TlsOptions) -> Self {
@@ -50,42 +51,43 @@ impl ClientOptions {
         self
     }
 
-    /// Who is asked for the addresses of hosts, instead of the platform.
+    /// Sets the resolver that looks up host addresses instead of the platform.
     #[must_use]
     pub fn resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.resolver = Some(resolver);
         self
     }
 
-    /// `replicaSet`: the name that the set must have.
+    /// `replicaSet`: the required name of the replica set.
     #[must_use]
     pub fn replica_set(mut self, name: impl Into<String>) -> Self {
         self.replica_set = Some(name.into());
         self
     }
 
-    /// `directConnection`: speak to the one host whatever it is, and look for no others. Default false.
+    /// `directConnection`: use only the one host, whatever its server type, and discover no others.
+    /// Default false.
     #[must_use]
     pub fn direct_connection(mut self, direct: bool) -> Self {
         self.direct_connection = direct;
         self
     }
 
-    /// `loadBalanced`: the one host is a load balancer. Default false.
+    /// `loadBalanced`: whether the one host is a load balancer. Default false.
     #[must_use]
     pub fn load_balanced(mut self, load_balanced: bool) -> Self {
         self.pool.load_balanced = load_balanced;
         self
     }
 
-    /// `appName`: what servers' logs call this client; 1 to 128 bytes.
+    /// `appName`: the name of this client in the servers' logs; 1 to 128 bytes.
     #[must_use]
     pub fn app_name(mut self, name: impl Into<String>) -> Self {
         self.app_name = Some(name.into());
         self
     }
 
-    /// Adds a library on top of those that were added before; one that is there already is not added again.
+    /// Adds a library on top of those added earlier. Has no effect if an equal entry exists.
     #[must_use]
     pub fn driver_info(mut self, info: DriverInfo) -> Self {
         if !self.driver_info.contains(&info) {
@@ -94,15 +96,17 @@ impl ClientOptions {
         self
     }
 
-    /// The database of [`Client::default_database`](crate::Client::default_database).
+    /// Sets the database of [`Client::default_database`](crate::Client::default_database).
     #[must_use]
     pub fn default_database(mut self, name: impl Into<String>) -> Self {
         self.default_database = Some(name.into());
         self
     }
 
-    /// `readPreference`, `readPreferenceTags` and `maxStalenessSeconds`: a [`ReadMode`](poolhouse_core::selection::ReadMode), or
-    /// [`ReadPreferenceOptions`](poolhouse_core::selection::ReadPreferenceOptions). See [`ClientOptions::read_preference`](#structfield.read_preference).
+    /// `readPreference`, `readPreferenceTags` and `maxStalenessSeconds`, as a
+    /// [`ReadMode`](poolhouse_core::selection::ReadMode) or
+    /// [`ReadPreferenceOptions`](poolhouse_core::selection::ReadPreferenceOptions). See
+    /// [`ClientOptions::read_preference`](#structfield.read_preference).
     #[must_use]
     pub fn read_preference(mut self, preference: impl Into<OwnedReadPreference>) -> Self {
         self.read_preference = preference.into();
@@ -137,57 +141,64 @@ impl ClientOptions {
         self
     }
 
-    /// `maxAdaptiveRetries`: how often a command is attempted again once an overloaded server has refused it; zero is not at all. Default 2.
+    /// `maxAdaptiveRetries`: the maximum number of retries of a command after an overloaded server
+    /// refused it; zero disables them. Default 2.
     #[must_use]
     pub fn max_adaptive_retries(mut self, retries: u32) -> Self {
         self.max_adaptive_retries = retries;
         self
     }
 
-    /// `enableOverloadRetargeting`: whether such an attempt goes to another server than the overloaded one, if another suits. Default false.
+    /// `enableOverloadRetargeting`: whether a retry after an overload goes to a server other than
+    /// the overloaded one, if another is suitable. Default false.
     #[must_use]
     pub fn enable_overload_retargeting(mut self, enable: bool) -> Self {
         self.enable_overload_retargeting = enable;
         self
     }
 
-    /// `maxPoolSize`: how many connections to a server there may be; 0 is without limit. Default 100.
+    /// `maxPoolSize`: the maximum number of connections to a server; 0 is no limit. Default 100.
     #[must_use]
     pub fn max_pool_size(mut self, connections: u32) -> Self {
         self.pool.max_pool_size = connections;
         self
     }
 
-    /// `minPoolSize`: how many connections to a server are kept; at most `max_pool_size`. Default 0.
+    /// `minPoolSize`: the number of connections to a server that the pool maintains; at most
+    /// `max_pool_size`. Default 0.
     #[must_use]
     pub fn min_pool_size(mut self, connections: u32) -> Self {
         self.pool.min_pool_size = connections;
         self
     }
 
-    /// `maxIdleTimeMS`: a connection that was idle for longer is closed; `None` is never, the default.
+    /// `maxIdleTimeMS`: the idle time after which a connection is closed; `None`, the default, is
+    /// no limit.
     #[must_use]
     pub fn max_idle_time(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.pool.max_idle_time = limit.into();
         self
     }
 
-    /// `maxConnecting`: how many connections to a server may be established at once; at least 1. Default 2.
+    /// `maxConnecting`: the maximum number of connections to a server that are established at the
+    /// same time; at least 1. Default 2.
     #[must_use]
     pub fn max_connecting(mut self, connections: u32) -> Self {
         self.pool.max_connecting = connections;
         self
     }
 
-    /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection; `None` is no limit, the default. With one it
-    /// does not apply: `timeout` is the better one.
+    /// `waitQueueTimeoutMS`: how long an operation without a time limit may wait for a connection;
+    /// `None`, the default, is no limit. It does not apply to an operation with a time limit:
+    /// `timeout` is preferable.
     #[must_use]
     pub fn wait_queue_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.pool.wait_queue_timeout = limit.into();
         self
     }
 
-    /// `heartbeatFrequencyMS`: the pause between two checks of a server; at least 500 ms. Default 10 s.
+    /// `heartbeatFrequencyMS`: the pause between two checks of a server; at least 500 ms. Default
+    /// 10 s.
     #[must_use]
     pub fn heartbeat_frequency(mut self, pause: Duration) -> Self {
         self.monitor.heartbeat_frequency = pause;
@@ -201,67 +212,70 @@ impl ClientOptions {
         self
     }
 
-    /// `connectTimeoutMS`: how long a connection may take to be established, and a check to be answered; `None` is no limit. Default
-    /// 10 s.
+    /// `connectTimeoutMS`: the time limit for establishing a connection, and for the reply to a
+    /// check; `None` is no limit. Default 10 s.
     #[must_use]
     pub fn connect_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.monitor.connect_timeout = limit.into();
         self
     }
 
-    /// `serverSelectionTimeoutMS`: how long an operation waits for a server that suits it; at least 1 ms. Default 30 s.
+    /// `serverSelectionTimeoutMS`: how long an operation waits for a suitable server; at least 1
+    /// ms. Default 30 s.
     #[must_use]
     pub fn server_selection_timeout(mut self, limit: Duration) -> Self {
         self.server_selection_timeout = limit;
         self
     }
 
-    /// `localThresholdMS`: how much slower than the nearest a server may be to be chosen. Default 15 ms.
+    /// `localThresholdMS`: how much slower than the nearest server a server may be and still be
+    /// chosen. Default 15 ms.
     #[must_use]
     pub fn local_threshold(mut self, difference: Duration) -> Self {
         self.local_threshold = difference;
         self
     }
 
-    /// `timeoutMS`: how long an operation may take in all, unless it has a timeout of its own; `None`, the default, is no limit. See
-    /// [`ClientOptions::timeout`](#structfield.timeout).
+    /// `timeoutMS`: the time limit of each operation without its own timeout; `None`, the default,
+    /// is no limit. See [`ClientOptions::timeout`](#structfield.timeout).
     #[must_use]
     pub fn timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.timeout = limit.into();
         self
     }
 
-    /// `socketTimeoutMS`: how long each command may take from when it is sent, if neither `timeout` nor the operation sets
-    /// a limit; `None` is no limit, the default. `timeout` is the better one.
+    /// `socketTimeoutMS`: the time limit of each command, from when it is sent, if neither
+    /// `timeout` nor the operation sets a limit; `None`, the default, is no limit. `timeout` is
+    /// preferable.
     #[must_use]
     pub fn socket_timeout(mut self, limit: impl Into<Option<Duration>>) -> Self {
         self.socket_timeout = limit.into();
         self
     }
 
-    /// How long the reply to an operation that was given up is waited for in the background, so that its connection need not be
-    /// closed; zero is not at all. Default 1 s.
+    /// Sets the drain timeout: how long the client waits in the background for the reply to a
+    /// cancelled operation, to avoid closing its connection. Zero disables the wait. Default 1 s.
     #[must_use]
     pub fn late_reply(mut self, limit: Duration) -> Self {
         self.late_reply = limit;
         self
     }
 
-    /// `compressors`: what messages may be compressed with, best first. Default none.
+    /// `compressors`: the compressors for messages, in order of preference. Default none.
     #[must_use]
     pub fn compressors(mut self, compressors: impl IntoIterator<Item = Compressor>) -> Self {
         self.compressors = compressors.into_iter().collect();
         self
     }
 
-    /// `zlibCompressionLevel`: 0 (none) to 9 (best). Default zlib's own.
+    /// `zlibCompressionLevel`: 0 (none) to 9 (best). Default zlib's default.
     #[must_use]
     pub fn zlib_compression_level(mut self, level: u32) -> Self {
         self.zlib_compression_level = Some(level);
         self
     }
 
-    /// What is logged, and how. Default what the environment says.
+    /// Sets which events are logged, and how. The default is read from the environment.
     #[cfg(feature = "tracing")]
     #[must_use]
     pub fn log(mut self, log: LogOptions) -> Self {

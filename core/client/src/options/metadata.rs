@@ -1,4 +1,4 @@
-//! What servers are told of the client.
+//! The client metadata that servers receive in the handshake.
 //!
 //! Read first: MongoDB Handshake, "Supporting Wrapping Libraries" and "Limitations".
 
@@ -8,13 +8,13 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use poolhouse_wire::hello::{ClientMetadata, Environment, MetadataError, MetadataOptions};
 
-/// Stands for the longest name that a [`Platform`] may have.
+/// A placeholder with the maximum length of a [`Platform`]'s driver name.
 const LONGEST_NAME: &str = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn";
-/// Stands for the longest version that a [`Platform`] may have.
+/// A placeholder with the maximum length of a [`Platform`]'s driver version.
 const LONGEST_VERSION: &str = "vvvvvvvvvvvvvvvvvvvvvvvv";
 
 impl ClientOptions {
-    /// What servers are told of a client with these options on `P`.
+    /// Returns the metadata of a client with these options on `P`.
     pub(in super::super) fn metadata<P: Platform>(
         &self,
         environment: &Environment,
@@ -26,9 +26,10 @@ impl ClientOptions {
         self.metadata_of(self.driver(P::DRIVER_NAME, P::DRIVER_VERSION, P::PLATFORM_NAME), environment)
     }
 
-    /// Whether servers can be told of these options on any platform.
+    /// Checks that the metadata of these options fits for any platform.
     pub(super) fn check_metadata(&self) -> Result<(), MetadataError> {
-        // What is said of platform and environment is left out as far as there is no room for it.
+        // Platform and environment are truncated or omitted if they do not fit, so they are left
+        // empty here.
         self.metadata_of(self.driver(LONGEST_NAME, LONGEST_VERSION, ""), &Environment::default()).map(drop)
     }
 
@@ -50,7 +51,7 @@ impl ClientOptions {
         })
     }
 
-    /// Names, versions and platforms of the driver and the libraries on top of it.
+    /// Joins the names, versions and platforms of the driver and the libraries on top of it.
     ///
     /// Source: MongoDB Handshake, "Supporting Wrapping Libraries".
     pub(super) fn driver(&self, name: &str, version: &str, platform: &str) -> (String, String, String) {
@@ -72,7 +73,7 @@ impl ClientOptions {
     }
 }
 
-/// The handshake's name for the kind of operating system.
+/// Returns the handshake's name for the type of operating system.
 fn os_type() -> &'static str {
     match std::env::consts::OS {
         "linux" => "Linux",

@@ -1,4 +1,4 @@
-//! A read preference that owns what it says.
+//! A read preference that owns its data.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -7,16 +7,16 @@ use poolhouse_core::ConfigError;
 use poolhouse_core::selection::{MAX_STALENESS_MIN, ReadMode, ReadPreference, ReadPreferenceOptions, TagSet};
 use poolhouse_uri::ConnectionString;
 
-/// A read preference to be kept: what [`ReadPreferenceOptions`] borrows. The default is `primary`.
+/// The owned form of [`ReadPreferenceOptions`]. The default is `primary`.
 ///
-/// Made of a [`ReadMode`], a [`ReadPreference`] or [`ReadPreferenceOptions`].
+/// It can be converted from a [`ReadMode`], a [`ReadPreference`] or [`ReadPreferenceOptions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnedReadPreference {
-    /// Which members.
+    /// The mode.
     pub mode: ReadMode,
-    /// Tag sets, best first: the first one that a member has counts.
+    /// Tag sets, in order of preference: the first one that matches a member applies.
     pub tag_sets: Vec<Vec<(String, String)>>,
-    /// `maxStalenessSeconds`: 90 at least; `None` is without limit.
+    /// `maxStalenessSeconds`: at least 90; `None` is no limit.
     pub max_staleness_seconds: Option<u64>,
 }
 
@@ -39,7 +39,8 @@ impl OwnedReadPreference {
         }
     }
 
-    /// The tags as they are borrowed; nothing is allocated if there are none.
+    /// Borrows the tags, the first step of [`borrowed`](Self::borrowed). Without tags, nothing is
+    /// allocated.
     pub(in super::super) fn pairs(&self) -> Vec<Vec<(&str, &str)>> {
         self.tag_sets
             .iter()
@@ -47,13 +48,13 @@ impl OwnedReadPreference {
             .collect()
     }
 
-    /// The preference itself, over [`tag_sets`] of its [`pairs`](Self::pairs).
+    /// Borrows the read preference, with the result of [`tag_sets`] for its [`pairs`](Self::pairs).
     pub(in super::super) const fn borrowed<'a>(&self, tag_sets: &'a [TagSet<'a>]) -> ReadPreferenceOptions<'a> {
         ReadPreferenceOptions { mode: self.mode, tag_sets, max_staleness_seconds: self.max_staleness_seconds }
     }
 }
 
-/// The second step of borrowing.
+/// Borrows each tag set as a slice, the second step of [`OwnedReadPreference::borrowed`].
 pub(in super::super) fn tag_sets<'a>(pairs: &'a [Vec<(&'a str, &'a str)>]) -> Vec<TagSet<'a>> {
     pairs.iter().map(Vec::as_slice).collect()
 }

@@ -1,4 +1,4 @@
-//! What options must fulfil, each alone and all together.
+//! Validation of client options, of each one and of their combinations.
 
 use super::super::{Error, OptionError};
 use super::ClientOptions;
@@ -15,14 +15,19 @@ const HOST_RULE_URI: &str =
     "be host, host:port, [ipv6]:port, or the path of a unix socket; ClientOptions::parse takes connection strings";
 
 impl ClientOptions {
-    /// Checks what [`Client::with_options`](crate::Client::with_options) checks, and starts nothing. The files of the TLS options are not looked at.
+    /// Performs the same checks as [`Client::with_options`](crate::Client::with_options), and
+    /// starts nothing. Does not read the files of the TLS options.
     ///
     /// # Errors
     ///
-    /// The first option that breaks a rule, or two that contradict each other, by their standard names: [`SetupError::Config`](crate::SetupError::Config) and
-    /// [`SetupError::Option`](crate::SetupError::Option) tell the value and the rule, [`SetupError::Topology`](crate::SetupError::Topology) and [`SetupError::Metadata`](crate::SetupError::Metadata) the rule.
-    /// [`SetupError::Credential`](crate::SetupError::Credential): what is missing or not supported, and nothing secret. With the feature `tls`, `SetupError::Tls` for options that want
-    /// another one.
+    /// The first option that violates a rule, or two that contradict each other, by their standard
+    /// names: [`SetupError::Config`](crate::SetupError::Config) and
+    /// [`SetupError::Option`](crate::SetupError::Option) contain the value and the rule,
+    /// [`SetupError::Topology`](crate::SetupError::Topology) and
+    /// [`SetupError::Metadata`](crate::SetupError::Metadata) contain the rule.
+    /// [`SetupError::Credential`](crate::SetupError::Credential) describes a missing or unsupported
+    /// part, and contains no secret. With the feature `tls`, `SetupError::Tls` for an option that
+    /// requires another one.
     pub fn validate(&self) -> Result<(), Error> {
         self.pool.validate()?;
         self.monitor.validate()?;
@@ -50,7 +55,7 @@ impl ClientOptions {
         self.check_metadata()?;
         #[cfg(feature = "tls")]
         self.tls.as_ref().map_or(Ok(()), TlsOptions::check)?;
-        // Its copy of the secrets is wiped.
+        // Called for its checks only; the copy of the secrets is wiped on drop.
         self.login()?;
         self.validate_texts()
     }
@@ -99,7 +104,7 @@ impl ClientOptions {
     }
 }
 
-/// What is no host may be a whole connection string, with a password in it: that is not shown.
+/// Redacts the value if it may be a connection string, because that may contain a password.
 fn bad_host(hosts: &[String], place: usize) -> Error {
     let host = hosts.get(place).map_or("", String::as_str);
     let is_uri = host.contains("://");
