@@ -199,7 +199,8 @@ impl Observer<PoolEvent> for PoolMetrics {
 impl Drop for PoolMetrics {
     fn drop(&mut self) {
         let conns = core::mem::take(&mut self.conns);
-        // This may run during a panic, when a panic of the recorder would abort the process.
+        // This may run during a panic, when a panic of the recorder would abort the process, and in
+        // code that does not expect one.
         let _ = contain(|| {
             self.end();
             for conn in conns {

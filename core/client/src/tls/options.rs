@@ -22,8 +22,8 @@ pub struct TlsOptions {
     /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature
     /// `encrypted-keys`. Ignored if the key is not encrypted.
     pub certificate_key_file_password: Option<Secret>,
-    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: any certificate is accepted, by any issuer,
-    /// for any host. An attacker on the network path can read and change all data.
+    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: any certificate is accepted, from any
+    /// issuer and for any host. An attacker on the network path can read and change all data.
     pub allow_invalid_certificates: bool,
     /// `tlsAllowInvalidHostnames`, `tlsInsecure`: a certificate for another host is accepted, if it
     /// is valid otherwise.

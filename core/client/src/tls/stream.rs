@@ -17,7 +17,7 @@ use std::io::{self, Read as _, Write as _};
 const INPUT_BYTES: usize = 16 * 1024 + 256;
 /// Limit on the reads that search for the reason of a failed write.
 const LAST_READS_MAX: usize = 16;
-/// Limit on consecutive rounds of a read without plaintext, before other futures of the task run.
+/// Consecutive rounds without plaintext after which a read yields to other futures of its task.
 const FRUITLESS_ROUNDS_MAX: u32 = 32;
 /// A larger buffer of encrypted output is freed when it is empty.
 const KEEP_BYTES_MAX: usize = INPUT_BYTES;
