@@ -446,7 +446,7 @@ fn failed_error(
     (reason == poolhouse_core::pool::CheckOutFailedReason::ConnectionError).then_some(error)
 }
 
-/// A cause and the reason beneath it.
+/// A cause and its underlying reason.
 struct Failure<'a>(poolhouse_core::Cause, Option<&'a Reason>);
 
 impl fmt::Display for Failure<'_> {

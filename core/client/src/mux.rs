@@ -123,7 +123,7 @@ impl<P: Platform + Default> Session<P> {
 }
 
 impl<P: Platform> Session<P> {
-    /// Creates a session on this platform, which publishes its events to `events` from the first.
+    /// Creates a session on this platform. All its events, from the first, go to `events`.
     ///
     /// # Errors
     ///

@@ -133,12 +133,12 @@ pub(super) fn emit(level: Level, line: impl fmt::Display) {
 }
 
 fn primary_of<'a>(topology: &TopologyDescription<'a>) -> Option<ServerDescription<'a>> {
-    // A direct connection to a primary is a server as any other.
+    // With a direct connection, a primary counts as any other server.
     let has_primary = topology.topology_type() == TopologyType::ReplicaSetWithPrimary;
     topology.servers().find(|server| has_primary && server.server_type() == ServerType::RsPrimary)
 }
 
-/// A topology that was closed has no type.
+/// Whether a topology is a replica set without a primary. A closed topology has no type.
 fn is_open_set(topology: &TopologyDescription<'_>) -> bool {
     topology.topology_type() == TopologyType::ReplicaSetNoPrimary
 }
@@ -163,7 +163,7 @@ fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     (!is_up).then_some(error)
 }
 
-/// A server's error, with the reason beneath it if its connection failed.
+/// A server's error, with the underlying reason if its connection failed.
 struct Down<'a>(&'a ServerError, Option<&'a Reason>);
 
 impl fmt::Display for Down<'_> {

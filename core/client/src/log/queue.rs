@@ -28,10 +28,9 @@ pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 /// pool.
 ///
 /// Events are emitted in the order of their changes, and never by two threads at the same time
-/// (LOG-01). The first task that delivers events after the change emits them. If a
-/// subscriber panics, its message is lost, and nothing else is affected. When more than
-/// [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] are kept, the newest are lost, and a warning
-/// contains their number.
+/// (LOG-01). The first task that delivers events after the change emits them. If a subscriber
+/// panics, its message is lost, and nothing else is affected. When more than [`LOG_QUEUE_EVENTS`]
+/// or [`LOG_QUEUE_BYTES`] are kept, the newest are lost, and a warning contains their number.
 ///
 /// Clones share the queue.
 #[derive(Clone, Debug)]
@@ -78,7 +77,7 @@ struct Entry {
 }
 
 impl LogQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(options: LogOptions) -> Self {
         Self { logs: Logs::new(options), shared: Arc::default(), address: None, refused: Arc::default() }

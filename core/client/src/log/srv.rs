@@ -66,7 +66,7 @@ impl Logs {
     }
 }
 
-/// Names of hosts, whatever is in them, on one line.
+/// Names of hosts, escaped to one line.
 struct Hosts<'a>(&'a [String]);
 
 impl fmt::Display for Hosts<'_> {

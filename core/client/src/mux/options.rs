@@ -26,7 +26,7 @@ pub const PORT_DEFAULT: u16 = 9042;
 /// checksums of v5. The limit restricts that to this time and to one host.
 pub const LOWER_VERSION_FOR: Duration = Duration::from_secs(600);
 
-/// Larger than any cluster.
+/// Limit on the number of hosts; larger than any cluster.
 const HOSTS_MAX: usize = 4096;
 
 /// The STARTUP options that the session itself sets.
@@ -58,8 +58,8 @@ impl CqlHost {
     }
 }
 
-/// User name and password for Cassandra's PasswordAuthenticator. They are sent unencrypted unless
-/// TLS is enabled: without TLS, an attacker on the network path can read them.
+/// User name and password for Cassandra's PasswordAuthenticator. Without TLS they are sent
+/// unencrypted: an attacker on the network path can read them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CqlCredential {
     /// The user.

@@ -37,7 +37,7 @@ pub(super) struct Plan<'o> {
     /// Number of the plan. Rotates the local hosts, and the remote hosts.
     turn: usize,
     asked: usize,
-    /// Hosts that were already asked, from the list of hosts before the current one.
+    /// Hosts that were asked before the last `renew`.
     known: Vec<MuxId>,
 }
 
@@ -51,8 +51,8 @@ impl<'o> Plan<'o> {
         Self { hosts, chosen, turn, asked: 0, known: Vec::new() }
     }
 
-    /// Continues with the hosts in force now that were not asked, if the pool of an asked host is
-    /// closed. Returns whether there may be such hosts.
+    /// If an asked host was removed meanwhile, continues with the current hosts, except those that
+    /// were asked. Returns whether it continues.
     pub(super) fn renew<P: Platform>(&mut self, shared: &Shared<P>, rejections: &[Rejection]) -> bool {
         self.renew_by(&shared.hosts(), rejections)
     }
