@@ -3,10 +3,11 @@
 //! Read first: Logging, "Components", "Representing Documents in Log Messages" and "Omitting Null Values from Log Messages"; CMAP,
 //! "Connection Pool Logging"; SDAM Logging and Monitoring, "Log Messages" (LOG-21..40).
 //!
-//! Each message is one event at level *debug*, so that it is for whoever looks for trouble and never says a second time what a caller
-//! was told by an error (LOG-38). Its target is its component, [`CONNECTION`] or [`TOPOLOGY`], so that any subscriber
-//! filters by it (`RUST_LOG=poolhouse::connection=debug`). The fields have the names of the specification: `message`, `serverHost`, `serverPort`,
-//! `driverConnectionId`, `durationMS` (a float), `topologyId`; what is not known is left out.
+//! Each message is one event at level *debug*: it is for diagnosis, and does not repeat at a higher
+//! level an error that the caller receives (LOG-38). Its target is its component, [`CONNECTION`] or
+//! [`TOPOLOGY`]: any subscriber can filter by it (`RUST_LOG=poolhouse::connection=debug`). The
+//! fields have the names of the specification: `message`, `serverHost`, `serverPort`,
+//! `driverConnectionId`, `durationMS` (a float), `topologyId`. Unknown values are left out.
 //!
 //! ```text
 //! DEBUG poolhouse::connection: Connection ready serverHost="localhost" serverPort=27017 driverConnectionId=1 durationMS=1.25
@@ -201,33 +202,33 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// A logger with these options.
+    /// Creates a logger with these options.
     #[must_use]
     pub const fn new(options: LogOptions) -> Self {
         Self { options }
     }
 
-    /// The options.
+    /// Returns the options.
     #[must_use]
     pub const fn options(&self) -> &LogOptions {
         &self.options
     }
 
-    /// Whether anybody listens to messages of pools.
+    /// Whether a subscriber receives messages of pools.
     #[inline]
     #[must_use]
     pub fn logs_connections(&self) -> bool {
         self.options.connection >= LevelFilter::DEBUG && tracing::enabled!(target: CONNECTION, Level::DEBUG)
     }
 
-    /// Whether anybody listens to messages of topologies and heartbeats.
+    /// Whether a subscriber receives messages of topologies and heartbeats.
     #[inline]
     #[must_use]
     pub fn logs_topology(&self) -> bool {
         self.options.topology >= LevelFilter::DEBUG && tracing::enabled!(target: TOPOLOGY, Level::DEBUG)
     }
 
-    /// Whether anybody listens to warnings of topologies.
+    /// Whether a subscriber receives warnings of topologies.
     #[inline]
     #[must_use]
     fn warns_of_topology(&self) -> bool {
@@ -247,18 +248,19 @@ impl Logs {
         self.options.deployment >= fact.level() && (is_warning || tracing::enabled!(target: DEPLOYMENT, Level::INFO))
     }
 
-    /// Logs a warning of the client's options.
+    /// Logs a warning about the client's options.
     pub(crate) fn warn_of_options(&self, warning: impl fmt::Display) {
         if self.options.connection >= LevelFilter::WARN {
             tracing::warn!(target: CONNECTION, "{warning}");
         }
     }
 
-    /// Whether anybody listens to this event of a topology.
+    /// Whether a subscriber receives the message of this event of a topology.
     fn logs_sdam(&self, event: &SdamEvent<'_>) -> bool {
         match event {
             SdamEvent::NoServers { .. } => self.warns_of_topology(),
-            // Its servers' descriptions are those of the topology, whose change follows: no message of its own.
+            // No message: the change of the topology follows, and contains the server's
+            // description.
             SdamEvent::ServerDescriptionChanged { .. } => false,
             SdamEvent::TopologyOpening { .. }
             | SdamEvent::TopologyDescriptionChanged { .. }
@@ -269,7 +271,7 @@ impl Logs {
         }
     }
 
-    /// Reports the facts about the deployment that are in an event, to a subscriber that receives them.
+    /// Reports the facts about the deployment in an event, if a subscriber receives them.
     fn report_facts(&self, event: &SdamEvent<'_>, context: &EventContext<'_>, mut report: impl FnMut(&Fact<'_>)) {
         if let SdamEvent::TopologyDescriptionChanged { previous, new, .. } = event {
             if self.logs_deployment() {
@@ -282,13 +284,14 @@ impl Logs {
         }
     }
 
-    /// [`Self::pool`] of an event with this context. Out of line, so that a check without a subscriber is inlined into the pool.
+    /// [`Self::pool`] for an event with this context. Not inlined: a pool then inlines only the
+    /// check for a subscriber.
     #[inline(never)]
     fn pool_in(&self, event: &PoolEvent, context: &EventContext<'_>) {
         self.pool(event, &self.said(context));
     }
 
-    /// Reports the fact about the deployment that is in a pool's event, to a subscriber that receives it.
+    /// Emits the fact about the deployment in a pool's event, if a subscriber receives it.
     #[cold]
     fn report_fact_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
         if let Some(fact) = Fact::of_pool(event, context) {
@@ -337,7 +340,8 @@ impl Observer<PoolEvent> for Logs {
         self.on_event_in(now, event, &EventContext::NONE);
     }
 
-    /// Facts of the deployment are in events that a machine emits to every observer.
+    /// Lines for operators need no enabled observer: a machine emits their events to every
+    /// observer.
     #[inline]
     fn is_enabled(&self) -> bool {
         self.logs_connections()
@@ -383,7 +387,7 @@ impl<'e> Observer<SdamEvent<'e>> for Logs {
     }
 }
 
-/// What a message says besides its event.
+/// Values of a message that are not in its event.
 struct Said<'a> {
     topology: Option<TopologyId>,
     address: Option<&'a str>,
@@ -391,7 +395,7 @@ struct Said<'a> {
     reason: Option<&'a Reason>,
 }
 
-/// A reply, as it is shown.
+/// A reply in the form in which it is logged.
 enum Reply<'a> {
     Document(Truncated<RelaxedJson<'a>>),
     Text(&'a str),
@@ -434,7 +438,7 @@ const fn failed_reason(reason: poolhouse_core::pool::CheckOutFailedReason) -> &'
     }
 }
 
-/// The error of a check-out that failed, if its reason does not say it all.
+/// The error of a failed check-out, if it adds to the reason.
 fn failed_error(
     reason: poolhouse_core::pool::CheckOutFailedReason,
     error: &poolhouse_core::pool::CheckOutError,
@@ -442,7 +446,7 @@ fn failed_error(
     (reason == poolhouse_core::pool::CheckOutFailedReason::ConnectionError).then_some(error)
 }
 
-/// A cause with the reason beneath it.
+/// A cause and its underlying reason.
 struct Failure<'a>(poolhouse_core::Cause, Option<&'a Reason>);
 
 impl fmt::Display for Failure<'_> {
@@ -452,16 +456,17 @@ impl fmt::Display for Failure<'_> {
     }
 }
 
-/// Milliseconds with at most three decimals: the rest would be noise of the conversion.
+/// Milliseconds with at most three decimals: further ones would be noise of the conversion.
 fn millis(duration: core::time::Duration) -> f64 {
-    // A quotient is the number that is nearest to the decimal fraction, and so is shown as that.
+    // The quotient is the float nearest to the decimal fraction, and is therefore shown as that
+    // fraction.
     duration.saturating_add(core::time::Duration::from_nanos(500)).as_micros() as f64 / 1000.0
 }
 
-/// The most of a name, or of a reason, that is shown: no name in the DNS is longer.
+/// Limit in bytes on a name or a reason that is logged: the longest name in the DNS.
 const NAME_BYTES_MAX: usize = 253;
 
-/// A name that a peer chose, whatever is in it, on one line.
+/// A name chosen by a peer, escaped to one line.
 struct Name<'a>(&'a str);
 
 impl fmt::Display for Name<'_> {

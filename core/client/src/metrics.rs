@@ -2,23 +2,25 @@
 //!
 //! Read first: OpenTelemetry's "Semantic conventions for database client metrics", "Connection pools".
 //!
-//! | name | kind | unit | what |
+//! | name | kind | unit | meaning |
 //! |---|---|---|---|
-//! | `db.client.connection.count` | gauge | connections | connections with `db.client.connection.state` = `idle` or `used`; those that are being established are neither |
+//! | `db.client.connection.count` | gauge | connections | connections with `db.client.connection.state` = `idle` or `used`; those that are being established are not counted |
 //! | `db.client.connection.max` | gauge | connections | `maxPoolSize`; absent without a limit |
-//! | `db.client.connection.idle.max` | gauge | connections | the same: any number of connections may be idle |
+//! | `db.client.connection.idle.max` | gauge | connections | `maxPoolSize` too: all connections may be idle |
 //! | `db.client.connection.idle.min` | gauge | connections | `minPoolSize` |
-//! | `db.client.connection.pending_requests` | gauge | requests | check-outs that wait |
-//! | `db.client.connection.timeouts` | counter | timeouts | check-outs that waited for too long |
+//! | `db.client.connection.pending_requests` | gauge | requests | check-outs that wait for a connection |
+//! | `db.client.connection.timeouts` | counter | timeouts | check-outs that timed out |
 //! | `db.client.connection.create_time` | histogram | seconds | from the creation of a connection until it is ready |
-//! | `db.client.connection.wait_time` | histogram | seconds | from the start of a check-out to its connection |
-//! | `db.client.connection.use_time` | histogram | seconds | from there until the connection is returned |
+//! | `db.client.connection.wait_time` | histogram | seconds | from the start of a check-out until it has a connection |
+//! | `db.client.connection.use_time` | histogram | seconds | from the end of the check-out until the check-in |
 //!
-//! All have the label `db.client.connection.pool.name`, the server's address (`localhost:27017`, or the path of a Unix domain socket).
-//! Pools of several clients with one address share their series, which are then sums.
+//! All have the label `db.client.connection.pool.name`, the server's address (`localhost:27017`, or
+//! the path of a Unix domain socket). Pools of several clients with the same address share their
+//! series, which then contain sums.
 //!
-//! Install the recorder first: a pool registers its series once, with the recorder that is there when the pool is made. An event then costs
-//! what the recorder's handles cost, and allocates nothing.
+//! Install the recorder first: a pool registers its series once, when it is created, with the
+//! recorder that is installed then. The cost of an event is that of the recorder's handles; it
+//! allocates nothing.
 
 mod publish;
 #[cfg(test)]
@@ -51,7 +53,7 @@ const USE_TIME: &str = "db.client.connection.use_time";
 const POOL_NAME: &str = "db.client.connection.pool.name";
 const STATE: &str = "db.client.connection.state";
 
-/// The metrics of one pool: an [`Observer`] of its events, from the first to the last.
+/// The metrics of one pool: an [`Observer`] that must receive all events of the pool.
 pub struct PoolMetrics {
     name: String,
     idle: Gauge,
@@ -61,13 +63,13 @@ pub struct PoolMetrics {
     create_time: Histogram,
     wait_time: Histogram,
     use_time: Histogram,
-    /// What the pool's options are counted as, until it is closed.
+    /// Values of the pool's options in the gauges, until the pool is closed.
     limits: Option<Limits>,
-    /// By the place of the connection.
+    /// State of each connection, by its index.
     conns: Vec<Conn>,
 }
 
-/// What was added to the gauges of a pool's options.
+/// Gauges of a pool's options, and the values that were added to them.
 struct Limits {
     max: Gauge,
     idle_max: Gauge,
@@ -76,17 +78,17 @@ struct Limits {
     connections_min: f64,
 }
 
-/// A connection, as far as it is counted.
+/// The state in which a connection is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conn {
-    /// None, or one that is being established.
+    /// No connection, or one that is being established.
     Uncounted,
     Idle,
     UsedSince(Instant),
 }
 
 impl PoolMetrics {
-    /// Registers the series of a pool with the present recorder.
+    /// Registers the series of a pool with the installed recorder.
     ///
     /// - `name`: the server's address.
     ///
@@ -135,12 +137,12 @@ impl PoolMetrics {
         }
     }
 
-    /// Counts a connection as what it has become, and gives what it was.
+    /// Counts a connection in its new state. Returns its old state.
     #[inline]
     fn count(&mut self, conn: ConnId, now: Conn) -> Conn {
         let place = conn.index() as usize;
         if self.conns.len() <= place {
-            // Only when a connection is created: events of those that exist find their place.
+            // Only when a connection is created: an existing connection has an entry.
             self.conns.resize(place + 1, Conn::Uncounted);
         }
         let was = self.conns.get_mut(place).map_or(Conn::Uncounted, |kept| core::mem::replace(kept, now));
@@ -193,11 +195,12 @@ impl Observer<PoolEvent> for PoolMetrics {
     }
 }
 
-/// What is left is no longer there: a pool that is dropped has no connections.
+/// Subtracts the connections and the options of the pool from the gauges: a dropped pool has none.
 impl Drop for PoolMetrics {
     fn drop(&mut self) {
         let conns = core::mem::take(&mut self.conns);
-        // Perhaps in the middle of a panic, and far from whoever knows the recorder.
+        // This may run during a panic, when a panic of the recorder would abort the process, and in
+        // code that does not expect one.
         let _ = contain(|| {
             self.end();
             for conn in conns {

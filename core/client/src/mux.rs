@@ -1,18 +1,25 @@
 //! Sessions: requests to the hosts of a cluster over multiplexed pools, in Cassandra's native protocol.
 //!
-//! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request takes a stream id of one of its connections; many are in flight on each, and replies come in
-//! any order. What is in a request and in a reply is the business of whoever sends it: see [`wire::cql`](poolhouse_cql).
+//! A [`Session`] has a [pool](poolhouse_core::mux) for each host. A request takes a stream id of
+//! one of the pool's connections. Many requests are in flight on each connection, and replies
+//! arrive in any order. Encoding requests and decoding replies is up to the caller: see
+//! [`wire::cql`](poolhouse_cql).
 //!
-//! - [`Session::request`] asks the next host by the query plan. Dropping its future gives the request up at any point.
-//! - Each connection has a task that establishes it, then writes what requests have left for it, and hands out the replies. One more task keeps the time of
-//!   all, and starts those.
-//! - [`Session::subscribe`] tells of every change: [`Event::Mux`](poolhouse_driver::Event::Mux).
+//! - [`Session::request`] sends a request to the next host of the query plan. Dropping its future
+//!   cancels the request at any point.
+//! - Each connection has a task. It establishes the connection, then writes the envelopes that
+//!   requests have queued and passes replies to their requests. One more task, the keeper, handles
+//!   the timeouts of all pools and starts the connection tasks.
+//! - [`Session::subscribe`] reports every change: [`Event::Mux`](poolhouse_driver::Event::Mux).
 //!
-//! What a session does not do: find the hosts of a cluster ([`Session::set_hosts`] is for whoever does), listen to their events, know which host has
-//! which data, prepare statements again.
+//! A session does not discover the hosts of a cluster, register for their events, choose hosts by
+//! the location of the data, or prepare statements again. A caller that discovers hosts passes them
+//! to [`Session::set_hosts`].
 //!
-//! One request, as it travels: [`Session::request`] takes a host's `Turn`, in which the pool grants a stream id and the envelope is appended to what the connection
-//! has to send; its task wakes, takes all of that, writes it, reads, and in another turn leaves the answer in the request's slot and wakes it.
+//! The path of one request: [`Session::request`] takes a host's `Turn`, in which the pool grants a
+//! stream id and the envelope is appended to the connection's output. The connection's task wakes,
+//! takes the whole output, writes it, and reads. In another turn it stores the answer in the
+//! request's slot and wakes the request's task.
 
 mod error;
 mod host;
@@ -53,10 +60,11 @@ use poolhouse_core::Instant;
 use poolhouse_driver::{EventRef, Publish, Runtime, SUBSCRIPTION_EVENTS, Subscribers, Subscription};
 use std::sync::Mutex;
 
-/// A session: a handle that is cheap to clone and share. Its last clone's drop ends its background tasks.
+/// A session: a handle that is cheap to clone and share. Dropping the last clone ends its
+/// background tasks.
 ///
-/// In the child of a fork an inherited session is inert, and its requests fail with [`RequestError::Forked`]: see the guide
-/// [`forking`](crate::guide::forking).
+/// In the child of a fork, a session of the parent process is inert, and its requests fail with
+/// [`RequestError::Forked`]: see the guide [`forking`](crate::guide::forking).
 pub struct Session<P: Platform> {
     inner: Arc<Inner<P>>,
 }
@@ -66,41 +74,43 @@ struct Inner<P: Platform> {
     tasks: Arc<Tasks<P>>,
 }
 
-/// What the handles and the tasks of a session share.
+/// State that the handles and the tasks of a session share.
 struct Shared<P: Platform> {
     runtime: Net<P>,
     options: SessionOptions,
     hosts: Mutex<Arc<Hosts>>,
-    /// The options of pools that are in force.
+    /// The pool options in force.
     mux: Mutex<MuxOptions>,
-    /// Who begins the next plan.
+    /// Counts query plans. Each plan begins at another host, in rotation.
     turns: AtomicUsize,
     events: Subscribers,
-    /// Connections whose tasks are to be started.
+    /// Connections that need a task.
     starting: Mutex<Vec<(Arc<Host>, MuxConnId)>>,
-    /// Tells the keeper that there is something to do.
+    /// Wakes the keeper task: to start connection tasks, for an earlier deadline, or to end.
     bell: Bell,
     closed: AtomicBool,
     abandoned: AtomicBool,
 }
 
-/// Pools of all sessions of the process have different numbers.
+/// Numbers the pools of all sessions of the process: each pool has its own number.
 static NEXT_POOL: AtomicU32 = AtomicU32::new(0);
 
 impl<P: Platform + Default> Session<P> {
-    /// A session with these hosts. Starts its background tasks and returns; the first requests wait for connections.
+    /// Creates a session with these hosts. Starts its background tasks and returns; the first
+    /// requests wait for connections.
     ///
-    /// With TLS it reads the files that the options name, or the platform's store of certificates.
+    /// With TLS, reads the files that the options name, or the platform's certificate store.
     ///
     /// # Errors
     ///
-    /// Those of [`SessionOptions::validate`]; with the feature `tls`, `SetupError::Tls` for a file that cannot be read or used. [`SetupError::Forked`] in the child of a
-    /// fork: see the guide [`forking`](crate::guide::forking). Nothing was started.
+    /// The errors of [`SessionOptions::validate`]. With the feature `tls`, `SetupError::Tls`: a
+    /// file cannot be read or used. [`SetupError::Forked`]: in the child of a fork, see the guide
+    /// [`forking`](crate::guide::forking). On an error no task was started.
     pub fn new(options: SessionOptions) -> Result<Self, Error> {
         Self::with_platform(P::default(), options, Subscribers::default())
     }
 
-    /// [`Session::new`] with a subscription that misses nothing.
+    /// [`Session::new`] with a subscription that receives all events from the first.
     ///
     /// # Errors
     ///
@@ -113,7 +123,7 @@ impl<P: Platform + Default> Session<P> {
 }
 
 impl<P: Platform> Session<P> {
-    /// A session on this platform, whose events go to `events` from the first.
+    /// Creates a session on this platform. All its events, from the first, go to `events`.
     ///
     /// # Errors
     ///
@@ -154,13 +164,15 @@ impl<P: Platform> Session<P> {
         Ok(Self { inner: Arc::new(Inner { shared, tasks }) })
     }
 
-    /// The options that it was made with. Those of its pools and its hosts may have changed since.
+    /// Returns the options with which the session was created. The options of its pools and its
+    /// hosts may have changed since then.
     #[must_use]
     pub fn options(&self) -> &SessionOptions {
         &self.inner.shared.options
     }
 
-    /// What is known of each host and its pool, the near ones first; one after the other. Nothing in the child of a fork.
+    /// Returns the status of each host and its pool, local hosts first. Hosts are read one after
+    /// the other. Empty in the child of a fork.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostStatus> {
         let shared = &self.inner.shared;
@@ -171,12 +183,13 @@ impl<P: Platform> Session<P> {
         shared.hosts().all().iter().map(|host| HostStatus::of(now, host)).collect()
     }
 
-    /// Puts other hosts in force. Those that were there keep their pools and get the distance that they have now; the pools of those that are not there any more are
-    /// closed, and the requests on them fail.
+    /// Replaces the hosts. Hosts that stay keep their pools and get their new distance. The pools
+    /// of removed hosts are closed, and the requests on them fail.
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`], [`SetupError::Option`]: nothing has changed. [`SetupError::Forked`].
+    /// [`SetupError::Config`], [`SetupError::Option`]: a host is invalid; nothing has changed.
+    /// [`SetupError::Forked`]: in the child of a fork.
     pub fn set_hosts(&self, hosts: &[CqlHost]) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
@@ -186,18 +199,19 @@ impl<P: Platform> Session<P> {
         shared.put_hosts(hosts)
     }
 
-    /// The options of pools that are in force.
+    /// Returns the pool options in force.
     #[must_use]
     pub fn mux_options(&self) -> MuxOptions {
         if self.inner.shared.is_inherited() { self.inner.shared.options.mux } else { *lock(&self.inner.shared.mux) }
     }
 
-    /// Puts other options in force for the pools of all hosts, those that will be added too. Their distance is that of each host, and `streams_per_connection` stays
-    /// as it is.
+    /// Replaces the options of the pools of all hosts, including hosts that are added later.
+    /// `distance` stays that of each host, and `streams_per_connection` does not change.
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`]: an option is out of its range; nothing has changed. [`SetupError::Forked`].
+    /// [`SetupError::Config`]: an option is out of its range; nothing has changed.
+    /// [`SetupError::Forked`]: in the child of a fork.
     pub fn set_mux_options(&self, options: MuxOptions) -> Result<(), Error> {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
@@ -206,7 +220,7 @@ impl<P: Platform> Session<P> {
         options.validate()?;
         let (now, mut changes) = (shared.now(), Changes::default());
         {
-            // One such change at a time.
+            // Locked until all pools are reconfigured: two such changes must not interleave.
             let mut mux = lock(&shared.mux);
             let options = MuxOptions { streams_per_connection: mux.streams_per_connection, ..options };
             options.validate()?;
@@ -221,33 +235,38 @@ impl<P: Platform> Session<P> {
         Ok(())
     }
 
-    /// Listens to everything that happens from now on. Up to 1,024 events are kept for a reader that is behind.
+    /// Subscribes to all events from now on. Up to 1,024 events are kept for a reader that lags
+    /// behind.
     #[must_use]
     pub fn subscribe(&self) -> Subscription {
         self.subscribe_where(|_| true)
     }
 
-    /// Listens to the events that pass a filter, which must only look. If it panics, the subscription ends before that event.
+    /// Subscribes to the events that pass a filter. The filter is called under a lock and must not
+    /// have side effects. If it panics, the subscription ends before that event.
     #[must_use]
     pub fn subscribe_where(&self, filter: impl Fn(&EventRef<'_>) -> bool + Send + Sync + 'static) -> Subscription {
         self.inner.shared.events.subscribe(SUBSCRIPTION_EVENTS, filter)
     }
 
-    /// What is to be said, loudly, about the TLS options; nothing where there is no TLS. With the feature `tracing` it has been logged.
+    /// Returns the warnings about the TLS options; empty without TLS. With the feature `tracing`
+    /// they have been logged.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls_warnings(&self) -> &[TlsWarning] {
         self.inner.shared.runtime.tls().map_or(&[], TlsConfig::warnings)
     }
 
-    /// The clock of events and deadlines.
+    /// Returns the current time of the clock of events and deadlines.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.inner.shared.now()
     }
 
-    /// Closes the session: its connections are closed, and requests fail with [`RequestError::Closed`]. Returns when all background tasks have ended, and
-    /// ends the subscriptions; if it is dropped before, those end at once, and the tasks by themselves. In the child of a fork it returns, and nothing is closed.
+    /// Closes the session: closes its connections, and requests fail with [`RequestError::Closed`].
+    /// Returns when all background tasks have ended, and ends the subscriptions. If the future is
+    /// dropped before that, the subscriptions end at once, and the tasks end in the background. In
+    /// the child of a fork it returns and closes nothing.
     pub async fn close(&self) {
         let shared = &self.inner.shared;
         if shared.is_inherited() {
@@ -274,7 +293,7 @@ impl<P: Platform> fmt::Debug for Session<P> {
 impl<P: Platform> Drop for Inner<P> {
     fn drop(&mut self) {
         if self.shared.is_inherited() {
-            // What they hold is kept for ever: tasks, and the wakers of those who wait, are other threads'.
+            // Leaked on purpose: the tasks and the wakers belong to threads of the parent process.
             core::mem::forget((Arc::clone(&self.shared), Arc::clone(&self.tasks)));
             return;
         }
@@ -313,13 +332,13 @@ impl<P: Platform> Shared<P> {
         Arc::clone(&lock(&self.hosts))
     }
 
-    /// Changes a host, and does what follows from it.
+    /// Changes a host under its lock, then performs the effects of the change.
     #[inline]
     fn turn<T>(&self, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         self.turn_at(self.now(), host, act)
     }
 
-    /// The same for who has just looked at the clock.
+    /// [`Self::turn`] with a time that was just read from the clock.
     #[inline]
     fn turn_at<T>(&self, now: Instant, host: &Arc<Host>, act: impl FnOnce(&mut Turn<'_>) -> T) -> T {
         let mut outside = Outside::default();
@@ -333,7 +352,7 @@ impl<P: Platform> Shared<P> {
         host.turn(self.now(), &self.events, outside, act)
     }
 
-    /// What is to be done after a turn. The room of its wakers.
+    /// Performs the effects of a turn. Returns the empty buffer of the wakers, for reuse.
     #[inline]
     fn carry_out(&self, host: &Arc<Host>, mut outside: Outside) -> Vec<Waker> {
         if !outside.establish.is_empty() {
@@ -349,7 +368,7 @@ impl<P: Platform> Shared<P> {
         room
     }
 
-    /// Makes the list of hosts what it is to be.
+    /// Replaces the hosts: adds and reconfigures pools, and closes those of removed hosts.
     fn put_hosts(&self, wanted: &[CqlHost]) -> Result<(), Error> {
         let mut changes = Changes::default();
         let mux = lock(&self.mux);
@@ -384,12 +403,12 @@ impl<P: Platform> Shared<P> {
         Ok(())
     }
 
-    /// The next connection whose task is to be started.
+    /// Takes the next connection that needs a task.
     fn next_to_start(&self) -> Option<(Arc<Host>, MuxConnId)> {
         lock(&self.starting).pop()
     }
 
-    /// Closes every pool for good. Whoever has a request hears of it.
+    /// Closes every pool permanently. Requests in progress fail.
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
         for host in self.hosts().all() {
@@ -399,7 +418,7 @@ impl<P: Platform> Shared<P> {
     }
 }
 
-/// Changes that are made together, under a lock: what follows from them is done after it.
+/// Changes of several hosts under one lock. Their effects are performed after it is released.
 #[derive(Default)]
 struct Changes(Vec<(Arc<Host>, Outside)>);
 
@@ -417,7 +436,8 @@ impl Changes {
     }
 }
 
-/// Held by each task of a session. One that is dropped before its end, as by an executor that ends, closes the session.
+/// Task guard, held by each task of a session. If it is dropped before the end of its task, for
+/// example because the executor shuts down, it closes the session.
 struct Attendance<P: Platform> {
     shared: Arc<Shared<P>>,
     ended: bool,
@@ -431,25 +451,28 @@ impl<P: Platform> Drop for Attendance<P> {
         if !self.shared.closed.load(Ordering::Acquire) {
             self.shared.abandoned.store(true, Ordering::Release);
         }
-        // Perhaps in the middle of a panic, in which there must be no other. A clock that panics once more has panicked before anything was done.
+        // This may run during a panic, when another panic would abort the process. The clock is
+        // read before any change, so a close in which the clock panics can be repeated.
         let _closed = (0..3).any(|_| Net::<P>::contain(|| self.shared.close()).is_some());
     }
 }
 
-/// Keeps the time of all pools, and starts the tasks of their connections, until the session is closed.
+/// Handles the timeouts of all pools, and starts the tasks of their connections, until the session
+/// is closed.
 async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
     loop {
-        // From here on nothing is missed.
+        // Registered before the state is read: no notification is missed.
         let bell = shared.bell.listen();
         while let Some((host, conn)) = shared.next_to_start() {
-            // Whatever becomes of its task, begun or not, the pool hears of it.
+            // Created before the task: reports the connection's end to the pool, even if the task
+            // never runs.
             let end = link::End::new(Arc::clone(&shared), host, conn);
             let Some(tasks) = tasks.upgrade() else { return };
             let platform = shared.runtime.platform();
             let shared = Arc::clone(&shared);
             tasks.spawn(platform, async move {
                 let mut end = Some(end);
-                // What panics is at its end: the second time there is nothing to do.
+                // Called again after a panic, which has dropped `end`: then no work is left.
                 let linked = || {
                     let end = end.take();
                     async {
@@ -460,7 +483,8 @@ async fn keep<P: Platform>(shared: Arc<Shared<P>>, tasks: Weak<Tasks<P>>) {
                 };
                 let work = Arc::clone(&shared);
                 let mut linking = pin!(work.runtime.keep_up(linked));
-                // Dropped before the work: whoever has a request on it hears that the session is abandoned.
+                // Declared after `linking` and thus dropped before it: if the task is dropped
+                // early, the requests on the connection fail with `Abandoned`.
                 let mut attendance = Attendance { shared, ended: false };
                 linking.as_mut().await;
                 attendance.ended = true;

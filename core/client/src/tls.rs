@@ -1,16 +1,19 @@
-//! TLS: what a connection string's options ask for, and streams that encrypt.
+//! TLS: options of connection strings, and encrypted streams.
 //!
-//! [`TlsConfig::build`] reads the files once; [`TlsStream::connect`] shakes hands over any connected stream and is a stream itself. The
-//! protocol is rustls's, with ring's cryptography: TLS 1.2 and 1.3. Everything here does its I/O through the stream that it is given.
+//! [`TlsConfig::build`] reads the files once. [`TlsStream::connect`] performs the handshake over
+//! any connected stream; its result is a stream too, and does all its I/O through the inner stream.
+//! The protocol is implemented by rustls, with ring's cryptography: TLS 1.2 and 1.3.
 //!
-//! - A server is trusted if an authority of `tlsCAFile` has issued its certificate for the name or address that it is reached by; without
-//!   that file, an authority that the platform trusts: its store is read when the configuration is built. With the feature
-//!   `webpki-roots`, Mozilla's list stands in where the platform has none. One verifier does this on every platform, so that what is
-//!   accepted on one is accepted on all, and that a relaxed check of names still checks everything else.
+//! - A server is trusted if an authority of `tlsCAFile` has issued its certificate for the name or
+//!   address that is dialed. Without that file, the authorities of the platform are trusted: the
+//!   platform's store is read when the configuration is built. With the feature `webpki-roots`,
+//!   Mozilla's list is used if the platform has none. The verifier is the same on every
+//!   platform: a certificate is accepted on all of them or on none, and a relaxed check of names
+//!   still checks everything else.
 //! - Names must be among the subject's alternative names; a common name does not count.
-//! - No revocation is checked: neither OCSP nor lists. `tlsDisableOCSPEndpointCheck` and `tlsDisableCertificateRevocationCheck` are
-//!   accepted and change nothing.
-//! - What relaxes checks is told by [`TlsConfig::warnings`].
+//! - Revocation is not checked, neither by OCSP nor by lists. `tlsDisableOCSPEndpointCheck` and
+//!   `tlsDisableCertificateRevocationCheck` are accepted and have no effect.
+//! - Options that relax checks are reported by [`TlsConfig::warnings`].
 //!
 //! Read first: URI Options, "TLS options"; CMAP, "Establishing a Connection" (CMAP-45, CMAP-97, CMAP-98).
 

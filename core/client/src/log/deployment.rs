@@ -1,7 +1,8 @@
 //! Lines for operators about changes of the deployment: one line for one fact, at levels that are usually enabled.
 //!
-//! A fact is found by comparing a description with the one before it, so a server that stays down is reported once. A consequence has no line: a
-//! server that is down also has a failed heartbeat and a cleared pool.
+//! A fact is found by comparing a description with the previous one: a server that stays down is
+//! reported once. A consequence has no line: a server that is down also has a failed heartbeat and
+//! a cleared pool.
 
 use super::{DEPLOYMENT, Failure, Name, UNKNOWN};
 use core::fmt;
@@ -15,10 +16,10 @@ use tracing::Level;
 pub(super) enum Fact<'a> {
     /// The set has no primary any more.
     PrimaryLost {
-        /// As it was.
+        /// Its description before the loss.
         primary: ServerDescription<'a>,
         set: Option<&'a str>,
-        /// As it is, unless it left the set.
+        /// Its description now, unless it left the set.
         now: Option<ServerDescription<'a>>,
         reason: Option<&'a Reason>,
     },
@@ -26,7 +27,7 @@ pub(super) enum Fact<'a> {
     PrimaryFound {
         primary: ServerDescription<'a>,
         set: Option<&'a str>,
-        /// The one before, if no update was without one.
+        /// The primary of the previous description, if it had one.
         before: Option<ServerDescription<'a>>,
     },
     /// A server cannot be used any more, or was never reached.
@@ -87,7 +88,7 @@ impl<'a> Fact<'a> {
             (Some(primary), None) if is_open_set(&new) => {
                 let now = new.server(primary.server());
                 reported = Some(primary.server());
-                // The pool reports that; the next check finds the primary again.
+                // The pool reports a refused credential; the next check finds the primary again.
                 if !now.is_some_and(|now| is_refused(&now)) {
                     report(&Self::PrimaryLost { primary, set: new.set_name(), now, reason });
                 }
@@ -132,22 +133,24 @@ pub(super) fn emit(level: Level, line: impl fmt::Display) {
 }
 
 fn primary_of<'a>(topology: &TopologyDescription<'a>) -> Option<ServerDescription<'a>> {
-    // A direct connection to a primary is a server as any other.
+    // With a direct connection, a primary counts as any other server.
     let has_primary = topology.topology_type() == TopologyType::ReplicaSetWithPrimary;
     topology.servers().find(|server| has_primary && server.server_type() == ServerType::RsPrimary)
 }
 
-/// A topology that was closed has no type.
+/// Whether a topology is a replica set without a primary. A closed topology has no type.
 fn is_open_set(topology: &TopologyDescription<'_>) -> bool {
     topology.topology_type() == TopologyType::ReplicaSetNoPrimary
 }
 
-/// Whether a server is Unknown because it refused the credential: until the next check, which needs none.
+/// Whether a server is Unknown because it refused the credential. That lasts until the next check,
+/// which needs no credential.
 fn is_refused(server: &ServerDescription<'_>) -> bool {
     server.error() == Some(ServerError::Failed(Cause::Authentication))
 }
 
-/// Why a server is down. One that answers, but has lost an election or refuses a credential, is not.
+/// Why a server is down. A server that answers, but has lost an election or refuses a credential,
+/// is not.
 fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     let error = server.error()?;
     let is_up = matches!(
@@ -160,7 +163,7 @@ fn down(server: &ServerDescription<'_>) -> Option<ServerError> {
     (!is_up).then_some(error)
 }
 
-/// A server's error, with the reason beneath it if its connection failed.
+/// A server's error, with the underlying reason if its connection failed.
 struct Down<'a>(&'a ServerError, Option<&'a Reason>);
 
 impl fmt::Display for Down<'_> {

@@ -87,7 +87,7 @@ pub(super) fn pool(event: &PoolEvent, said: &Said<'_>) {
     }
 }
 
-/// The value of an option that was changed.
+/// The value of an option, if it is not the default.
 fn stated(options: &PoolOptions, name: &str) -> Option<u64> {
     options.non_default().find(|(known, _)| *known == name).map(|(_, value)| value)
 }

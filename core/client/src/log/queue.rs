@@ -1,4 +1,5 @@
-//! Log messages of the async shell: noted down under the lock of what is being changed, emitted outside of it.
+//! Log messages of the driver: stored under the lock of the object that changes, emitted outside of
+//! it.
 
 #[cfg(test)]
 mod tests;
@@ -17,24 +18,26 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-/// How many events may wait for a subscriber that is behind.
+/// Limit on the number of events that are kept for a subscriber that lags behind.
 pub const LOG_QUEUE_EVENTS: usize = 8192;
 
-/// The limit on the heap memory of the events that wait for a subscriber that is behind: 8 MiB of descriptions, addresses and replies.
+/// Limit in bytes on the heap memory of these events: 8 MiB of descriptions, addresses and replies.
 pub const LOG_QUEUE_BYTES: usize = 8 << 20;
 
-/// [`Logs`] for the async shell: a subscriber may be slow, and may even use the client, without holding up a pool.
+/// [`Logs`] for the driver: a subscriber may be slow, and may use the client, without blocking a
+/// pool.
 ///
-/// Events are emitted in the order of their changes, and never by two threads at once (LOG-01), by whichever task comes first after the
-/// change. A subscriber that panics is passed over, and the message with it. When more than
-/// [`LOG_QUEUE_EVENTS`] or [`LOG_QUEUE_BYTES`] wait, the newest are lost, and a warning has their number.
+/// Events are emitted in the order of their changes, and never by two threads at the same time
+/// (LOG-01). The first task that delivers events after the change emits them. If a subscriber
+/// panics, its message is lost, and nothing else is affected. When more than [`LOG_QUEUE_EVENTS`]
+/// or [`LOG_QUEUE_BYTES`] are kept, the newest are lost, and a warning contains their number.
 ///
-/// Clones are of the same queue.
+/// Clones share the queue.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
     logs: Logs,
     shared: Arc<Shared>,
-    /// Of the server whose events these are, so that each need not copy it.
+    /// Address of the server of these events. Entries share it instead of copying it.
     address: Option<Arc<str>>,
     /// The server has refused a credential, and no connection to it has been established since.
     refused: Arc<AtomicBool>,
@@ -43,16 +46,16 @@ pub struct LogQueue {
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// There is something in the queue.
+    /// Whether the queue has entries.
     waiting: AtomicBool,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     entries: Backlog<Entry>,
-    /// The topology's last description that was copied: consecutive events share it.
+    /// The last copy of a description of the topology: consecutive events share it.
     last: Option<OwnedTopologyDescription>,
-    /// Somebody empties it.
+    /// A task is emptying the queue.
     emptied: bool,
 }
 
@@ -74,13 +77,13 @@ struct Entry {
 }
 
 impl LogQueue {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(options: LogOptions) -> Self {
         Self { logs: Logs::new(options), shared: Arc::default(), address: None, refused: Arc::default() }
     }
 
-    /// What emits on the spot, for what is told where no lock is held.
+    /// Returns the logger that emits at once, for messages outside of any lock.
     pub(crate) const fn logs(&self) -> &Logs {
         &self.logs
     }
@@ -107,7 +110,8 @@ impl LogQueue {
         (Entry { content: Content::Event(event), topology: context.topology, address, reply, reason }, bytes)
     }
 
-    /// Adds an entry, with the bytes that it has on the heap. `make` is called under the lock of the queue, and only if there is room.
+    /// Adds an entry with its size in bytes on the heap. `make` is called under the lock of the
+    /// queue, and only if there is capacity.
     fn push(&self, make: impl FnOnce(&mut Option<OwnedTopologyDescription>) -> (Entry, usize)) {
         let mut queue = self.shared.lock();
         let Queue { entries, last, .. } = &mut *queue;
@@ -123,7 +127,7 @@ impl LogQueue {
         self.push(|_| (Entry { content, topology: None, address: None, reply: None, reason: Reason::NONE }, bytes));
     }
 
-    /// The lines about the deployment that are in a pool's event.
+    /// Adds the line about the deployment for a pool's event, if there is a new fact in it.
     fn push_facts_of_pool(&self, event: &PoolEvent, context: &EventContext<'_>) {
         if matches!(event, PoolEvent::ConnectionReady { .. }) {
             self.refused.store(false, Ordering::Relaxed);
@@ -136,7 +140,7 @@ impl LogQueue {
             return;
         }
         let is_news = match fact {
-            // Of a whole pool: its server is down, which the topology reports.
+            // If the whole pool was cleared, its server is down: the topology reports that.
             Fact::PoolCleared { service, .. } => service.is_some(),
             Fact::AuthenticationFailed { .. } => !self.refused.swap(true, Ordering::Relaxed),
             Fact::PrimaryLost { .. }
@@ -166,7 +170,7 @@ impl LogQueue {
 impl Publish for LogQueue {
     #[inline]
     fn is_active(&self) -> bool {
-        // Where nobody listens to warnings, nobody is asked.
+        // The level is checked first, because it needs no call of a subscriber.
         LevelFilter::current() >= LevelFilter::WARN
             && contain(|| {
                 self.logs.logs_connections()
@@ -182,13 +186,13 @@ impl Publish for LogQueue {
     }
 
     fn publish_in(&self, _now: Instant, event: EventRef<'_>, context: &EventContext<'_>) {
-        // A subscriber that panics when it is asked receives nothing.
+        // A subscriber that panics in this check does not receive the event.
         let _ = contain(|| {
             let is_wanted = match &event {
                 EventRef::Pool(_) => self.logs.logs_connections(),
                 EventRef::Heartbeat(_) => self.logs.logs_topology(),
                 EventRef::Sdam(event) => self.logs.logs_sdam(event),
-                // No specification has messages for them.
+                // No specification defines messages for these events.
                 EventRef::Mux(_) => false,
                 _ => false,
             };
@@ -226,7 +230,8 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties the queue, unless somebody does; that one then sees what was added meanwhile.
+    /// Empties the queue, unless another task is doing that: it also emits entries that are added
+    /// meanwhile.
     fn empty(&self, mut emit: impl FnMut(Next<Entry>)) {
         {
             let mut queue = self.lock();
@@ -236,12 +241,14 @@ impl Shared {
             queue.emptied = true;
         }
         while let Some(next) = self.next() {
-            // Neither the change that this follows nor the messages behind it are lost for a subscriber that panics.
+            // A panic of a subscriber loses only its own message: neither the change before it nor
+            // the messages after it.
             let _ = contain(|| emit(next));
         }
     }
 
-    /// What is next. Under the same lock as finding nothing, the emptying ends.
+    /// Takes the next entry. If the queue is empty, clears `emptied` under the same lock: no entry
+    /// is missed.
     fn next(&self) -> Option<Next<Entry>> {
         let mut queue = self.lock();
         if let Some(next) = queue.entries.pop() {

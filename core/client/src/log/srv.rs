@@ -1,6 +1,6 @@
-//! Messages of the lookups by which the hosts of a `mongodb+srv://` string are found again and again.
+//! Messages of the repeated lookups of the hosts of a `mongodb+srv://` string.
 //!
-//! Read first: Polling SRV Records for mongos Discovery, "Implementation" (what is to be logged).
+//! Read first: Polling SRV Records for mongos Discovery, "Implementation" (the required messages).
 
 use super::{LogStyle, Logs, NAME_BYTES_MAX, Name, TOPOLOGY, Truncated};
 use alloc::string::String;
@@ -8,21 +8,22 @@ use core::fmt;
 use poolhouse_core::topology::TopologyId;
 use poolhouse_uri::dns::{SeedlistError, SrvPoll};
 
-/// What has come of one lookup.
+/// The result of one lookup.
 pub(crate) struct SrvPolled<'a> {
     pub(crate) topology: TopologyId,
     /// The name that was looked up.
     pub(crate) name: &'a str,
-    /// Why the hosts stay as they are.
+    /// Why the lookup did not change the hosts.
     pub(crate) failure: Option<&'a SeedlistError>,
-    /// Knows which hosts did not count.
+    /// Contains the hosts that were ignored.
     pub(crate) poll: &'a SrvPoll,
 }
 
 impl Logs {
-    /// Warns of a lookup that failed, or found no host, and of hosts that did not count: a message for each of the two.
+    /// Warns of a lookup that failed, or found no host, and of hosts that were ignored: one message
+    /// for each of the two.
     ///
-    /// Cost: as [`tracing::enabled!`] unless there is cause and somebody listens.
+    /// Cost: that of [`tracing::enabled!`], unless there is a reason to warn and a subscriber.
     pub(crate) fn srv_polled(&self, polled: &SrvPolled<'_>) {
         let count = polled.poll.foreign_count();
         if (polled.failure.is_none() && count == 0) || !self.warns_of_topology() {
@@ -65,7 +66,7 @@ impl Logs {
     }
 }
 
-/// Names of hosts, whatever is in them, on one line.
+/// Names of hosts, escaped to one line.
 struct Hosts<'a>(&'a [String]);
 
 impl fmt::Display for Hosts<'_> {

@@ -1,4 +1,5 @@
-//! The unstructured messages: a sentence for each (LOG-40). What is not known is left out with the words around it.
+//! The unstructured messages: a sentence for each (LOG-40). An unknown value is left out, with the
+//! words around it.
 
 use super::{Failure, Said, UNKNOWN, closed_reason, failed_error, failed_reason, millis};
 use core::fmt;

@@ -1,4 +1,4 @@
-//! Metrics of the async shell.
+//! Metrics of the driver.
 
 use super::PoolMetrics;
 use alloc::sync::Arc;
@@ -8,16 +8,18 @@ use poolhouse_core::observe::contain;
 use poolhouse_driver::{EventRef, Publish};
 use std::sync::{Mutex, PoisonError};
 
-/// [`PoolMetrics`] for each server of the async shell. A recorder that panics is passed over: when it registers the series of a pool, for all of that pool's
-/// events; later, for the one event.
+/// Publishes [`PoolMetrics`] for each server of the driver. A panic of the recorder is caught. If
+/// it occurs when the series of a pool are registered, that pool has no metrics; if it occurs
+/// later, one event is lost.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
-    /// Of the server whose events these are. The lock is never contended: events come under the lock of their pool.
+    /// Metrics of the server to which this instance belongs. The lock is never contended: events
+    /// are published under the lock of their pool.
     pool: Option<Arc<Mutex<PoolMetrics>>>,
 }
 
 impl Metrics {
-    /// Metrics for a client.
+    /// Creates metrics for a client.
     #[must_use]
     pub const fn new() -> Self {
         Self { pool: None }

@@ -1,4 +1,4 @@
-//! How requests of a session fail.
+//! Errors of a session's requests.
 
 use super::Reply;
 use alloc::boxed::Box;
@@ -9,40 +9,42 @@ use poolhouse_core::Cause;
 use poolhouse_core::mux::{AcquireError, MuxId};
 use poolhouse_cql::{CqlEncodeError, CqlError, ErrorCode, Opcode};
 
-/// A request failed.
+/// Why a request failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// No host took it: each with its reason, in the order in which they were asked. It was not executed, unless it was
-    /// [idempotent](super::RequestOptions::idempotent) and one of them [may have](RequestError::may_have_executed).
+    /// No host took the request. Each host is listed with its reason, in the order of the attempts.
+    /// The request was not executed, unless it was [idempotent](super::RequestOptions::idempotent)
+    /// and one of the hosts [may have executed it](RequestError::may_have_executed).
     NoHost(Vec<Rejection>),
-    /// The time that it may take is over.
+    /// The time limit of the request has passed.
     TimedOut {
-        /// Whom it was with.
+        /// The host that had the request last.
         address: String,
-        /// Whether it was, perhaps, sent, or will be, to this host or one that was asked before: it may be executed.
+        /// Whether the request may have been sent, or will be, to this host or an earlier one. Then
+        /// a server may execute it.
         sent: bool,
     },
-    /// Its connection failed before the answer came. The server may have executed it.
+    /// The connection failed before the answer arrived. The server may have executed the request.
     Lost {
-        /// Whom it was with.
+        /// The host that had the request.
         address: String,
-        /// Why.
+        /// Why the connection failed.
         cause: Cause,
     },
     /// The server answered with an error.
     Server(Box<ServerError>),
-    /// The server's answer makes no sense.
+    /// The server's answer is malformed.
     Reply(CqlError),
-    /// The request cannot be written. Nothing was sent.
+    /// The request cannot be encoded. Nothing was sent.
     Encode(CqlEncodeError),
-    /// Not for users to say: what begins a connection, and what asks for events.
+    /// Only the session may send this opcode: it belongs to the handshake, or registers for events.
     Unsupported(Opcode),
     /// The session is closed.
     Closed,
-    /// The executor that ran the session's tasks has dropped them. Nobody serves the session any more.
+    /// The executor dropped the session's tasks: the session cannot be used any more.
     Abandoned,
-    /// The session is of the process that this one was forked from.
+    /// The session was created in a parent process, before a fork.
     Forked,
 }
 
@@ -54,10 +56,11 @@ pub struct Rejection {
     pub host: MuxId,
     /// Its address.
     pub address: String,
-    /// Why.
+    /// Why it did not take the request.
     pub reason: RejectionReason,
-    /// The text of its server when it last refused a connection (see [`HostStatus::refusal`](super::HostStatus::refusal)), or what the operating
-    /// system, TLS or the resolver reported when it could not be dialed.
+    /// The text of the server's last refusal of a connection (see
+    /// [`HostStatus::refusal`](super::HostStatus::refusal)), or the error that the operating
+    /// system, TLS or the resolver reported when the host could not be dialed.
     pub refusal: Option<String>,
 }
 
@@ -65,33 +68,36 @@ pub struct Rejection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectionReason {
-    /// Its pool did not.
+    /// The pool rejected it.
     Pool(AcquireError),
-    /// Its connection failed before anything of the request was sent; or later, and the request may be repeated.
+    /// The connection failed before any part of the request was sent. Or it failed later, and the
+    /// request may be repeated.
     Lost {
-        /// Why.
+        /// Why the connection failed.
         cause: Cause,
-        /// Whether some of it was.
+        /// Whether some of the request was sent.
         sent: bool,
     },
-    /// Its server answered that it cannot serve it now.
+    /// The server answered that it cannot serve the request now.
     Refused(ErrorCode),
 }
 
-/// A server's answer that a request has failed.
+/// An error that a server returned for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerError {
-    /// What failed.
+    /// The kind of the error.
     pub code: ErrorCode,
-    /// The server's text: its first 256 bytes on one line, control characters replaced by spaces. Empty if the session's password is in it.
+    /// The server's text: its first 256 bytes on one line, control characters replaced by spaces.
+    /// Empty if it contains the session's password.
     pub message: String,
-    /// The whole answer, as the server sent it: [`Response::Error`](poolhouse_cql::Response::Error) has all of the text, and more.
+    /// The whole answer, as received. [`Response::Error`](poolhouse_cql::Response::Error) has the
+    /// full text and further fields.
     pub reply: Reply,
 }
 
 impl RequestError {
-    /// Whether time was up: the request's, or of each host that did not take it.
+    /// Whether a time limit has passed: that of the request, or that of the pool of every host.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         match self {
@@ -151,12 +157,12 @@ impl fmt::Display for RequestError {
 impl core::error::Error for RequestError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
-            // Not the box that it is in, so that it can be told what it is.
+            // Without the box, to allow a downcast to `ServerError`.
             Self::Server(error) => Some(&**error),
             Self::Reply(error) => Some(error),
             Self::Encode(error) => Some(error),
             Self::Lost { cause, .. } => Some(cause),
-            // Of the first host.
+            // The reason of the first host: an error has only one source.
             Self::NoHost(hosts) => match &hosts.first()?.reason {
                 RejectionReason::Pool(error) => Some(error),
                 RejectionReason::Lost { cause, .. } => Some(cause),
@@ -168,7 +174,7 @@ impl core::error::Error for RequestError {
 }
 
 impl Rejection {
-    /// Whether its server may have executed the request, which was then idempotent.
+    /// Whether the host's server may have executed the request, which is then idempotent.
     #[must_use]
     pub fn may_have_executed(&self) -> bool {
         match self.reason {

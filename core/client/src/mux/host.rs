@@ -1,10 +1,11 @@
-//! One host of a session: its pool, the requests that it has, and what its connections are to send, all under one lock.
+//! One host of a session: its pool, its requests, and the output of its connections, all under one
+//! lock.
 //!
-//! Whoever changes something takes a [`Turn`]. What follows from it for others - tasks to wake, connections to establish - is noted in [`Outside`] and done
-//! when the lock is free again.
+//! Every change is made in a [`Turn`], which holds the lock. Effects on other tasks (tasks to wake,
+//! connections to establish) are collected in [`Outside`] and performed after the lock is released.
 //!
-//! A request has a *slot* from the moment when the pool lets it wait or go until whoever made it has taken the outcome. A connection, here a *link*, knows by
-//! stream id which slot a reply is for.
+//! A request has a *slot* from the time when the pool queues it or grants it a stream id until its
+//! future takes the outcome. A connection, here a *link*, maps stream ids to slots.
 
 use super::link::Incoming;
 use super::options::{CqlHost, LOWER_VERSION_FOR};
@@ -25,11 +26,12 @@ use poolhouse_cql::{CqlEncodeError, Flags, Header, Limits, Outgoing, Request, Ve
 use poolhouse_driver::{Subscribers, Tap, register};
 use std::sync::Mutex;
 
-/// No slot.
+/// Not a slot.
 const NONE: u32 = u32::MAX;
-/// No slot, by an id by which nothing was sent yet: there can be no reply.
+/// Not a slot. The envelope with this stream id is not sent yet: a reply on it is a protocol error.
 const UNSENT: u32 = u32::MAX - 1;
-/// A connection that has as much to send, because its peer takes nothing, takes no more requests.
+/// Limit in bytes on the output of a connection. A connection with more, because its peer does not
+/// read, takes no more requests.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A host of a session.
@@ -41,40 +43,42 @@ pub(super) struct Host {
 
 struct State {
     mux: Mux<MuxOnHeap>,
-    /// The version to try first.
+    /// The version that new connections try first, unless `lowered` applies.
     version: Version,
-    /// An older version that its server speaks, and until when that is tried first.
+    /// An older version that the server supports, and the time until which it is tried first.
     lowered: Option<(Version, Instant)>,
-    /// What its server said when it last refused a connection.
+    /// The server's text, or the underlying error, of the last attempt to connect. `None` after a
+    /// success.
     refusal: Option<String>,
     limits: Limits,
-    /// By the place of a connection.
+    /// By the connection's index.
     links: Vec<Option<Link>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// The slots of those that wait for a connection that takes them, by their place.
+    /// The slots of the requests in the pool's queue, by the waiter's index.
     queued: Vec<u32>,
-    /// Until when requests may take, by slot.
+    /// The deadlines of requests, by slot.
     deadlines: Deadlines<Heap<Instant>>,
-    /// When the session's clock comes here next, at the latest.
+    /// The latest time at which the keeper task calls [`Turn::expire`].
     alarm: Option<Instant>,
-    /// Whether a connection had no free stream id when the pool's clock was last asked: then it may be due earlier once there is one.
+    /// Whether a connection had no free stream id when the pool's timeout was last read. The
+    /// timeout may then become earlier when an id is free.
     is_tight: bool,
 }
 
-/// A connection, from the moment when the pool wants it until the pool wants it closed.
+/// A connection, from [`MuxAction::Establish`] to [`MuxAction::Close`].
 struct Link {
     conn: MuxConnId,
     version: Version,
-    /// Envelopes that are to be sent.
+    /// Envelopes that the connection's task has not taken yet.
     out: Vec<u8>,
-    /// The stream ids among them that are nobody's: of requests that were given up, of heartbeats.
+    /// The stream ids in `out` without a slot: those of cancelled requests and of heartbeats.
     unsent: Vec<u16>,
-    /// How many bytes were taken from there so far.
+    /// Number of bytes that the connection's task has taken from `out` so far.
     taken: u64,
-    /// The slots of the requests that are in flight, by stream id.
+    /// The slots of the requests in flight, by stream id.
     owners: Vec<u32>,
-    /// Who reads and writes.
+    /// The connection's task.
     task: Option<Waker>,
 }
 
@@ -88,7 +92,7 @@ impl Link {
     }
 }
 
-/// A request.
+/// A request, from [`Turn::begin`] until its outcome is taken.
 struct Slot {
     state: SlotState,
     waker: Option<Waker>,
@@ -97,10 +101,11 @@ struct Slot {
 enum SlotState {
     Free,
     Queued(MuxWaiterId),
-    /// It is on its way.
+    /// Its envelope is in the connection's output, or was sent.
     Sent {
         stream: Stream,
-        /// How many bytes its connection had to send before it.
+        /// Position of the envelope in the connection's output, in bytes from its beginning. The
+        /// connection's task has taken the envelope if this is less than `Link::taken`.
         start: u64,
     },
     Answered(Answer),
@@ -113,10 +118,10 @@ pub(super) struct Answer {
     pub(super) body: Vec<u8>,
 }
 
-/// Why a host has no answer to a request.
+/// Why a request has no answer from a host.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Failure {
-    /// The pool does not take it.
+    /// The pool rejected it.
     Rejected(AcquireError),
     Encode(CqlEncodeError),
     TimedOut {
@@ -128,37 +133,37 @@ pub(super) enum Failure {
     },
 }
 
-/// What is to be sent.
+/// A request to send, and the flags of its envelope.
 #[derive(Clone, Copy)]
 pub(super) struct Message<'r> {
     pub(super) request: &'r Request<'r>,
     pub(super) flags: Flags,
 }
 
-/// What a connection has to send.
+/// Result of [`Host::take_output`].
 pub(super) enum Output {
-    /// The pool wants the connection closed.
+    /// The connection must be closed.
     Gone,
     Nothing,
-    /// This was put where it is sent from.
+    /// The output was moved to the task's buffer.
     Taken,
 }
 
-/// What is to be done when the lock is free.
+/// Effects of a turn, performed after the lock is released.
 #[derive(Default)]
 pub(super) struct Outside {
-    /// Most have one.
+    /// The first waker. Most turns have only one, which then needs no allocation.
     waker: Option<Waker>,
     wakers: Vec<Waker>,
     replaced: Option<Waker>,
     /// Connections to establish.
     pub(super) establish: Vec<MuxConnId>,
-    /// The clock is to look anew when it comes.
+    /// The keeper task must read the deadlines again.
     pub(super) ring: bool,
 }
 
 impl Outside {
-    /// With room for wakers.
+    /// With an empty buffer for wakers, for reuse.
     pub(super) fn with_room(wakers: Vec<Waker>) -> Self {
         Self { wakers, ..Self::default() }
     }
@@ -171,21 +176,22 @@ impl Outside {
         }
     }
 
-    /// Wakes whoever is to be woken. The room for the next.
+    /// Wakes all tasks. Returns the empty buffer of the wakers, for reuse.
     pub(super) fn wake_all(mut self) -> Vec<Waker> {
         for waker in self.waker.into_iter().chain(self.wakers.drain(..)) {
-            // The others hear of it whatever this one does.
+            // The other tasks are woken even if a waker panics.
             let _ = contain(|| waker.wake());
         }
         self.wakers
     }
 }
 
-/// Hears why connections are closed, and hands everything on.
+/// Notes why connections are closed, and forwards every event.
 struct Ears<'a> {
     tap: Tap<'a, Subscribers>,
     closed: Vec<(MuxConnId, Cause)>,
-    /// Whether there was more than requests that came and went: only then may the pool's clock be due earlier than before.
+    /// Whether there was an event other than `StreamAcquired` and `ReplyReceived`. Only then may
+    /// the pool's timeout be earlier than before.
     has_news: bool,
 }
 
@@ -203,7 +209,7 @@ impl Observer<MuxEvent> for Ears<'_> {
 }
 
 impl Host {
-    /// A host, which wants connections from its first turn on.
+    /// Creates a host. Its pool requests connections from the first turn on.
     pub(super) fn new(
         now: Instant,
         id: MuxId,
@@ -232,7 +238,7 @@ impl Host {
         Self { id, address, state: Mutex::new(state) }
     }
 
-    /// Takes a turn, and after it what the pool wants.
+    /// Runs `act` under the lock, then performs the pool's actions.
     pub(super) fn turn<T>(
         &self,
         now: Instant,
@@ -248,7 +254,8 @@ impl Host {
         result
     }
 
-    /// What became of a request, if that is there: then its slot is another's. A turn changes nothing more.
+    /// Takes the outcome of a request, if it is available, and frees the slot. Needs no [`Turn`],
+    /// because the pool does not change.
     pub(super) fn outcome(&self, slot: u32) -> Option<Result<Answer, Failure>> {
         let mut state = lock(&self.state);
         let place = state.slots.get_mut(slot as usize)?;
@@ -260,12 +267,13 @@ impl Host {
                 return None;
             }
         };
-        // It has neither deadline nor waker any more.
+        // A request with an outcome has neither deadline nor waker.
         state.free.push(slot);
         Some(outcome)
     }
 
-    /// Whether a connection is still wanted. Its task is woken when that is no longer so.
+    /// Returns whether the pool still needs a connection. If so, its task is woken when that
+    /// changes.
     pub(super) fn is_wanted(&self, conn: MuxConnId, waker: &Waker) -> bool {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
@@ -274,9 +282,10 @@ impl Host {
         true
     }
 
-    /// Takes what a connection has to send, all of it. Its task is woken when there is more, and when it is to be closed.
+    /// Takes the whole output of a connection. Its task is woken when there is more output, and
+    /// when the connection must be closed.
     ///
-    /// - `into`: what was sent before, which is overwritten.
+    /// - `into`: receives the output; its content, which was sent before, is overwritten.
     pub(super) fn take_output(&self, conn: MuxConnId, into: &mut Vec<u8>, waker: &Waker) -> Output {
         let mut waker = Some(waker.clone());
         let mut state = lock(&self.state);
@@ -297,12 +306,13 @@ impl Host {
         }
     }
 
-    /// When the session's clock is to come.
+    /// Returns the time at which the keeper task must call [`Turn::expire`].
     pub(super) fn alarm(&self) -> Option<Instant> {
         lock(&self.state).alarm
     }
 
-    /// The pool, the version that a new connection tries first, and the last refusal.
+    /// Passes the pool, the version that a new connection tries first, and the last refusal to
+    /// `look`.
     pub(super) fn look<T>(&self, now: Instant, look: impl FnOnce(&Mux<MuxOnHeap>, Version, Option<&str>) -> T) -> T {
         let state = lock(&self.state);
         look(&state.mux, state.version_at(now), state.refusal.as_deref())
@@ -315,7 +325,7 @@ impl State {
     }
 }
 
-/// The state of a host, while it is changed.
+/// The state of a host under its lock.
 pub(super) struct Turn<'a> {
     state: &'a mut State,
     now: Instant,
@@ -323,15 +333,16 @@ pub(super) struct Turn<'a> {
     outside: &'a mut Outside,
 }
 
-/// For whoever has a request.
+/// Operations of requests.
 impl Turn<'_> {
-    /// Begins a request: the slot that it has from now on.
+    /// Begins a request and returns its slot.
     ///
-    /// - `deadline`: of it all. - `waker`: made before, as that may run anybody's code.
+    /// - `deadline`: of the whole request.
+    /// - `waker`: cloned before the lock is taken, because cloning may run arbitrary code.
     ///
     /// # Errors
     ///
-    /// [`Failure::Rejected`], [`Failure::Encode`]: it has none.
+    /// [`Failure::Rejected`], [`Failure::Encode`]: the request has no slot.
     pub(super) fn begin(
         &mut self,
         message: Message<'_>,
@@ -347,7 +358,7 @@ impl Turn<'_> {
         };
         let slot = self.state.free.pop().unwrap_or_else(|| {
             self.state.slots.push(Slot { state: SlotState::Free, waker: None });
-            // One for each request of a user's that has not taken its outcome.
+            // Slots are reused: there is at most one for each request until its outcome is taken.
             u32::try_from(self.state.slots.len() - 1).unwrap_or(NONE)
         });
         match acquired {
@@ -369,13 +380,15 @@ impl Turn<'_> {
         }
         self.state.slots[slot as usize].waker = Some(waker);
         if let Some(at) = deadline {
-            // Without memory for its place it has none; the pool's own still end it.
+            // If there is no memory for the entry, the request has no deadline here; the pool's
+            // timeouts still end it.
             let _ = self.state.deadlines.insert(slot, at);
         }
         Ok(slot)
     }
 
-    /// [`Host::outcome`], or else its waker is kept. A request that has waited and may go is sent.
+    /// [`Host::outcome`]; if there is none, keeps the waker. Sends a queued request to which the
+    /// pool has granted a stream id.
     ///
     /// - `waker`: as [`register`] takes it.
     pub(super) fn poll(
@@ -420,7 +433,7 @@ impl Turn<'_> {
         Poll::Pending
     }
 
-    /// Whoever made a request wants to hear no more of it.
+    /// Cancels a request after its future was dropped.
     pub(super) fn give_up(&mut self, slot: u32) {
         if let Some(place) = self.state.slots.get_mut(slot as usize) {
             let state = core::mem::replace(&mut place.state, SlotState::Free);
@@ -429,7 +442,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives what it has back to the pool. Whether some of it was sent, or will be.
+    /// Returns the request's waiter or stream id to the pool. Returns whether some of the request
+    /// was sent, or will be.
     fn call_off(&mut self, state: SlotState) -> bool {
         match state {
             SlotState::Queued(waiter) => {
@@ -440,7 +454,7 @@ impl Turn<'_> {
                 if let Some(link) = link_of(&mut self.state.links, stream.conn()) {
                     let sent = start < link.taken;
                     link.put_owner(stream.id(), if sent { NONE } else { UNSENT });
-                    // It will be: it stands between others.
+                    // Already in the output between other envelopes; it will be sent.
                     if !sent {
                         link.unsent.push(stream.id());
                     }
@@ -461,11 +475,11 @@ impl Turn<'_> {
         self.state.free.push(slot);
     }
 
-    /// Puts a request where its connection sends it from.
+    /// Appends a request to the output of its connection.
     fn send(&mut self, slot: u32, stream: Stream, message: Message<'_>) -> Result<(), Failure> {
         let State { links, slots, mux, limits, .. } = &mut *self.state;
         let Some(link) = link_of(links, stream.conn()) else {
-            // It was granted, and its connection failed before it was claimed.
+            // The stream id was granted, and the connection failed before the claim.
             let _ = mux.release(self.now, stream, Written::No, &mut self.ears);
             return Err(Failure::Lost { cause: Cause::Closed, sent: false });
         };
@@ -492,21 +506,21 @@ impl Turn<'_> {
     }
 }
 
-/// For whoever has a connection.
+/// Operations of connections' tasks.
 impl Turn<'_> {
-    /// The server refused the versions above this one: it is tried first for [`LOWER_VERSION_FOR`].
+    /// The server refused newer versions: this version is tried first for [`LOWER_VERSION_FOR`].
     pub(super) fn lower(&mut self, version: Version) {
         if version < self.state.version_at(self.now) {
             self.state.lowered = Some((version, self.now.saturating_add(LOWER_VERSION_FOR)));
         }
     }
 
-    /// What the server said when it refused.
+    /// Stores the server's text, or the underlying error, of an attempt to connect that failed.
     pub(super) fn refused(&mut self, refusal: Option<String>) {
         self.state.refusal = refusal;
     }
 
-    /// A connection can be used; not if it is not wanted any more.
+    /// The connection is established. Fails if the pool has closed it.
     pub(super) fn established(&mut self, conn: MuxConnId, version: Version) -> Result<(), Stale> {
         self.state.refusal = None;
         if let Some(link) = link_of(&mut self.state.links, conn) {
@@ -515,18 +529,19 @@ impl Turn<'_> {
         self.state.mux.handle_established(self.now, conn, &mut self.ears)
     }
 
-    /// A connection is of no use any more, or never was.
+    /// The connection failed, or was not established.
     pub(super) fn failed(&mut self, conn: MuxConnId, cause: Cause) {
         let establishing = self.state.mux.handle_establish_failed(self.now, conn, cause, &mut self.ears);
         if establishing.is_err() {
-            // If it is not known either, the pool has closed it.
+            // If this fails too, the pool has closed the connection already.
             let _ = self.state.mux.handle_failed(self.now, conn, cause, &mut self.ears);
         }
     }
 
-    /// Hands out what was received. A reply that nobody asked for, or that came before what it answers was sent, closes the connection.
+    /// Passes received replies to their requests. A reply that no request waits for, or that
+    /// arrives before its request was sent, closes the connection.
     pub(super) fn dispatch(&mut self, conn: MuxConnId, batch: &mut Vec<Incoming>) {
-        // If it is not known, nothing that follows is.
+        // If the connection is closed already, the loop below finds no link.
         let _ = self.state.mux.handle_received(self.now, conn);
         for incoming in batch.drain(..) {
             let Incoming { header, body } = incoming;
@@ -548,7 +563,7 @@ impl Turn<'_> {
                 Err(_) => return,
             }
             let (Some(owner), Some(slot)) = (owner, slot) else {
-                // Its id was granted, and nothing was written by it yet.
+                // The stream id is granted, but nothing was written with it yet.
                 let _ = mux.handle_failed(self.now, conn, Cause::Protocol, &mut self.ears);
                 return;
             };
@@ -564,9 +579,10 @@ impl Turn<'_> {
     }
 }
 
-/// For whoever has the session.
+/// Operations of the session.
 impl Turn<'_> {
-    /// Does what is due. When something is next.
+    /// Fails the requests that have passed their deadline, and handles the pool's timeout. Returns
+    /// the next deadline.
     pub(super) fn expire(&mut self) -> Option<Instant> {
         while self.state.deadlines.earliest().is_some_and(|at| at <= self.now) {
             let Some(slot) = self.state.deadlines.first() else { break };
@@ -593,7 +609,8 @@ impl Turn<'_> {
         self.state.mux.close(self.now, &mut self.ears);
     }
 
-    /// Does what the pool wants, and sees to it that the clock comes in time.
+    /// Performs the pool's actions, and wakes the keeper task if a deadline is earlier than its
+    /// alarm.
     fn end(&mut self) {
         self.drain();
         let next = if self.ears.has_news || self.state.is_tight || self.state.mux.has_failed() {
@@ -611,7 +628,7 @@ impl Turn<'_> {
         debug_assert!(self.state.mux.poll_timeout().is_none_or(comes_by), "the clock comes in time");
     }
 
-    /// When something is due next.
+    /// Returns the next deadline of the pool and of its requests.
     fn next(&mut self) -> Option<Instant> {
         self.state.is_tight = self.state.mux.is_tight();
         [self.state.mux.poll_timeout(), self.state.deadlines.earliest()].into_iter().flatten().min()
@@ -650,7 +667,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks the peer whether it is there. What cannot be asked is not answered in time.
+    /// Sends a heartbeat. If it cannot be encoded, the heartbeat timeout closes the connection.
     fn ask(&mut self, conn: MuxConnId, stream: u16) {
         let Some(link) = link_of(&mut self.state.links, conn) else { return };
         let was_empty = link.out.is_empty();
@@ -663,7 +680,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells a connection's task to close it, and those whose requests it has.
+    /// Wakes a connection's task to close it, and fails the requests in flight on it.
     fn close_link(&mut self, conn: MuxConnId) {
         if link_of(&mut self.state.links, conn).is_none() {
             return;
@@ -680,13 +697,13 @@ impl Turn<'_> {
             slot.state = SlotState::Failed(Failure::Lost { cause, sent: start < link.taken });
             self.outside.wake(&mut slot.waker);
             self.state.deadlines.remove(owner);
-            // With its connection its id is gone.
+            // The stream id is gone with its connection.
             let _ = self.state.mux.release(self.now, stream, Written::Perhaps, &mut self.ears);
         }
     }
 }
 
-/// A connection that the pool wants.
+/// Returns the link of a connection, unless the pool has closed it.
 fn link_of(links: &mut [Option<Link>], conn: MuxConnId) -> Option<&mut Link> {
     links.get_mut(conn.index() as usize)?.as_mut().filter(|link| link.conn == conn)
 }

@@ -1,8 +1,10 @@
-//! A connection of a session: one task that establishes it, and then reads and writes until the pool wants it closed or it fails.
+//! A connection of a session: one task that establishes it, then reads and writes until the pool
+//! closes the connection or it fails.
 //!
-//! Reading and writing take turns in one poll: each is a future that is made, polled once and dropped, which loses no byte
-//! ([`Runtime::Stream`](poolhouse_driver::Runtime::Stream), [`TlsStream`](crate::tls::TlsStream)). All that has been asked for since the last write is sent by the next
-//! one; all that one read brings is handed out under one lock.
+//! One poll writes, then reads. Each of the two is a future that is created, polled once and
+//! dropped, which loses no byte ([`Runtime::Stream`](poolhouse_driver::Runtime::Stream),
+//! [`TlsStream`](crate::tls::TlsStream)). One write sends all requests since the previous write.
+//! The replies of one read are passed on under one lock.
 
 use super::Shared;
 use super::host::{Host, Output, Outside};
@@ -28,11 +30,11 @@ use poolhouse_driver::Runtime;
 use poolhouse_wire::peer_text::one_line;
 use zeroize::Zeroizing;
 
-/// What one read takes in.
+/// Most bytes of one read.
 const INPUT_BYTES: usize = 32 * 1024;
-/// What one read takes in before the connection is established.
+/// Most bytes of one read before the connection is established.
 const HANDSHAKE_INPUT_BYTES: usize = 2048;
-/// Memory for what is sent at once, and for envelopes that came in pieces, is kept up to here.
+/// Empty buffers, of output and of incomplete envelopes, are shrunk to this capacity in bytes.
 const KEEP_BYTES_MAX: usize = 256 * 1024;
 
 /// An envelope that was received.
@@ -41,7 +43,7 @@ pub(super) struct Incoming {
     pub(super) body: Vec<u8>,
 }
 
-/// Establishes a connection and serves it to its end.
+/// Establishes a connection and serves it until its end.
 pub(super) async fn run<P: Platform>(mut end: End<P>) {
     let (shared, host, conn) = (Arc::clone(&end.shared), Arc::clone(&end.host), end.conn);
     let established = until_unwanted(&host, conn, establish(&shared, &host)).await;
@@ -67,7 +69,7 @@ pub(super) async fn run<P: Platform>(mut end: End<P>) {
     }
 }
 
-/// Tells the pool, when it is dropped, that a connection is of no use any more, or never was.
+/// Reports to the pool, when dropped, that the connection failed or was not established.
 pub(super) struct End<P: Platform> {
     shared: Arc<Shared<P>>,
     host: Arc<Host>,
@@ -84,17 +86,18 @@ impl<P: Platform> End<P> {
 impl<P: Platform> Drop for End<P> {
     fn drop(&mut self) {
         if self.shared.is_inherited() {
-            // In the child of a fork it is the parent's.
+            // In the child of a fork, the connection belongs to the parent process.
             return;
         }
-        // Perhaps in the middle of a panic, in which there must be no other. A clock that panics has panicked before anything was done.
+        // This may run during a panic, when another panic would abort the process. The clock is
+        // read before any change, so a turn in which the clock panics can be repeated.
         let _done = (0..3).any(|_| {
             Net::<P>::contain(|| self.shared.turn(&self.host, |turn| turn.failed(self.conn, self.cause))).is_some()
         });
     }
 }
 
-/// What some work comes to; `None` if the pool wants the connection closed before.
+/// Returns the result of `work`, or `None` if the pool closes the connection first.
 async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -106,20 +109,20 @@ async fn until_unwanted<T>(host: &Host, conn: MuxConnId, work: impl Future<Outpu
     .await
 }
 
-/// A socket that has shaken hands.
+/// A socket after the handshake.
 struct Established<P: Platform> {
     stream: Stream<P>,
     decoder: Decoder<Vec<u8>>,
     encoder: Encoder,
     version: Version,
-    /// What came behind the last word of the handshake.
+    /// Bytes received after the last message of the handshake.
     leftover: Vec<u8>,
 }
 
 /// Why a connection was not established.
 struct NotEstablished {
     cause: Cause,
-    /// The server's text, or the error beneath the cause.
+    /// The server's text, or the underlying error.
     report: Option<String>,
 }
 
@@ -129,7 +132,8 @@ impl From<Cause> for NotEstablished {
     }
 }
 
-/// Connects and shakes hands, with older and older versions until the server speaks one.
+/// Connects and performs the handshake. Repeats both with older versions until the server supports
+/// one.
 async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<Established<P>, Cause> {
     let platform = shared.runtime.platform();
     let deadline = platform.now().saturating_add(shared.options.connect_timeout);
@@ -148,7 +152,8 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
             })?;
             match shake(shared, stream, version).await? {
                 Ok(established) => return Ok(established),
-                // Each attempt uses an older version than the last, so the loop ends, also if the version of the host changes meanwhile.
+                // Each attempt uses an older version than the last, so the loop ends, even if the
+                // version of the host changes meanwhile.
                 Err(older) => {
                     debug_assert!(older < version, "the handshake never asks for a newer version");
                     version = older;
@@ -164,7 +169,7 @@ async fn establish<P: Platform>(shared: &Shared<P>, host: &Arc<Host>) -> Result<
     })
 }
 
-/// Shakes hands. An older version to try, if the server does not speak this one.
+/// Performs the handshake. Returns an older version to try if the server does not support this one.
 async fn shake<P: Platform>(
     shared: &Shared<P>,
     mut stream: Stream<P>,
@@ -190,7 +195,8 @@ async fn shake<P: Platform>(
     let mut handshake = CqlHandshake::new(handshake_options, who, Vec::new(), Vec::new());
     let mut input = vec![0; HANDSHAKE_INPUT_BYTES];
     loop {
-        // It may hold the password. With room for all of it, no copy is left behind.
+        // May contain the password. The capacity suffices for all of it: a buffer that grows would
+        // leave copies in memory.
         let mut output = Zeroizing::new(Vec::with_capacity(HANDSHAKE_INPUT_BYTES + who_bytes));
         if handshake.poll_transmit(&mut *output).map_err(|error| error.cause())? {
             write_all::<P>(&mut stream, &output).await?;
@@ -204,7 +210,7 @@ async fn shake<P: Platform>(
             let handled = handshake.handle_input(rest).map_err(|error| refused(&handshake, error))?;
             rest = rest.get(handled.consumed_bytes..).unwrap_or_default();
             match handled.next {
-                // What comes before it was asked for is for the handshake to refuse.
+                // Bytes that arrive before they were requested: the handshake rejects them.
                 CqlNext::Transmit if !rest.is_empty() => {}
                 CqlNext::Transmit | CqlNext::Receive => break,
                 CqlNext::Reconnect { version } => return Ok(Err(version)),
@@ -242,10 +248,10 @@ struct Io<'a, P: Platform> {
     host: &'a Arc<Host>,
     conn: MuxConnId,
     socket: Established<P>,
-    /// Envelopes that were taken to be sent, and what travels in their stead if that is something else.
+    /// Envelopes to send. `segments` is sent instead if the encoder is not plain.
     envelopes: Vec<u8>,
     segments: Vec<u8>,
-    /// How many bytes of that are sent.
+    /// Number of bytes of the current buffer that are sent.
     sent: usize,
     flush_is_due: bool,
     input: Vec<u8>,
@@ -260,19 +266,21 @@ impl<'a, P: Platform> Io<'a, P> {
         Self { shared, host, conn, socket, envelopes, segments, sent: 0, flush_is_due: false, input, batch, wakers }
     }
 
-    /// Writes and reads. Ready when the pool wants it closed, or with the cause of its failure.
+    /// Writes and reads. Ready when the pool closes the connection, or with the cause of its
+    /// failure.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Cause>> {
         if !self.poll_write(context)? {
             return Poll::Ready(Ok(()));
         }
         if self.poll_read(context)? {
-            // First come those who were answered: what they ask for next is sent together. By then there may be more to read.
+            // The tasks with replies run first, and their next requests are sent together. By then
+            // more input may have arrived.
             context.waker().wake_by_ref();
         }
         Poll::Pending
     }
 
-    /// Sends what there is to send. False when the pool wants the connection closed.
+    /// Sends the output. Returns false when the pool closes the connection.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
         let Self { host, conn, socket, envelopes, segments, sent, flush_is_due, .. } = self;
         let plain = socket.encoder.is_plain();
@@ -284,7 +292,7 @@ impl<'a, P: Platform> Io<'a, P> {
                     bytes.clear();
                     bytes.shrink_to(KEEP_BYTES_MAX);
                 }
-                // What was added since wakes the task.
+                // Output that was added since then wakes the task.
                 if core::mem::replace(&mut has_taken, true) {
                     break;
                 }
@@ -300,7 +308,8 @@ impl<'a, P: Platform> Io<'a, P> {
                 Poll::Ready(Ok(0)) => return Err(Cause::Network),
                 Poll::Ready(Ok(count)) => *sent += count,
                 Poll::Ready(Err(error)) => return Err(Net::<P>::stream_cause(&error)),
-                // A peer that takes nothing, perhaps for ever: who wants the connection closed must reach this task all the same.
+                // The peer may never read. The task must nevertheless be woken when the pool closes
+                // the connection.
                 Poll::Pending => return Ok(host.is_wanted(*conn, context.waker())),
             }
             *flush_is_due = true;
@@ -315,7 +324,7 @@ impl<'a, P: Platform> Io<'a, P> {
         Ok(true)
     }
 
-    /// Takes in what has come, as much as one read gives. Whether anything has.
+    /// Reads once, and processes the input. Returns whether there was any.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Result<bool, Cause> {
         let count = match pin!(self.socket.stream.read(&mut self.input)).poll(context) {
             Poll::Ready(Ok(0)) => return Err(Cause::Network),
@@ -329,14 +338,15 @@ impl<'a, P: Platform> Io<'a, P> {
         taken.map(|()| true)
     }
 
-    /// What came with the end of the handshake.
+    /// Processes the input that was received with the end of the handshake.
     fn take_in_leftover(&mut self) -> Result<(), Cause> {
         let leftover = core::mem::take(&mut self.socket.leftover);
-        // Also without any: the decoder may hold what came in one segment with the last word.
+        // Also if `leftover` is empty: the decoder may hold envelopes of the segment that contained
+        // the last message of the handshake.
         self.take_in(&leftover)
     }
 
-    /// Hands out the replies that are whole now, also those before one that is malformed.
+    /// Passes complete replies to their requests, including those before a malformed one.
     fn take_in(&mut self, bytes: &[u8]) -> Result<(), Cause> {
         let decoded = self.decode(bytes);
         if !self.batch.is_empty() || !bytes.is_empty() {
@@ -359,7 +369,7 @@ impl<'a, P: Platform> Io<'a, P> {
             let step = self.socket.decoder.decode(bytes).map_err(Cause::from)?;
             bytes = bytes.get(step.consumed_bytes..).unwrap_or_default();
             let Some(envelope) = step.envelope else { return Ok(()) };
-            // Nobody has asked for events.
+            // The session has not registered for events.
             if envelope.header.stream == EVENT_STREAM {
                 continue;
             }

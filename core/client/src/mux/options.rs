@@ -1,4 +1,4 @@
-//! What a session is told before it starts.
+//! The options of a session.
 
 #[cfg(feature = "tls")]
 use crate::tls::TlsOptions;
@@ -16,47 +16,50 @@ use poolhouse_uri::Secret;
 use poolhouse_uri::dns::Resolver;
 use poolhouse_wire::peer_text;
 
-/// The port of a host that names none.
+/// The port of a host address without a port.
 pub const PORT_DEFAULT: u16 = 9042;
 
-/// How long a host is spoken to in an older version of the protocol after it refused a newer one; then [`SessionOptions::version`] is tried again.
+/// How long new connections to a host try an older version of the protocol first, after the host
+/// refused a newer version. Then [`SessionOptions::version`] is tried again.
 ///
-/// Without TLS, an attacker on the path can forge that refusal, to take away the checksums of v5: with a limit only for so long, and for one host.
+/// Without TLS, an attacker on the network path can forge that refusal, which disables the
+/// checksums of v5. The limit restricts that to this time and to one host.
 pub const LOWER_VERSION_FOR: Duration = Duration::from_secs(600);
 
-/// More than this is more than any cluster has.
+/// Limit on the number of hosts; larger than any cluster.
 const HOSTS_MAX: usize = 4096;
 
-/// What a session says in STARTUP by itself.
+/// The STARTUP options that the session itself sets.
 const OWN_STARTUP_OPTIONS: [&str; 4] = ["COMPRESSION", "CQL_VERSION", "DRIVER_NAME", "DRIVER_VERSION"];
 
-/// More than this is more than anybody has to say.
+/// Limit in bytes on the STARTUP options of the user; larger than any use of them.
 const STARTUP_BYTES_MAX: usize = 32_768;
 
-/// Where a server is.
+/// Address and distance of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CqlHost {
-    /// `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. Without a port it is 9042.
+    /// `host`, `host:port`, `[ipv6]:port`, or the path of a Unix domain socket. Default port 9042.
     pub address: String,
-    /// How far away it is: which of the options it gets, and when its turn is.
+    /// Selects the pool options of the host and its position in the query plan.
     pub distance: Distance,
 }
 
 impl CqlHost {
-    /// A host that is near.
+    /// Creates a local host.
     #[must_use]
     pub fn local(address: impl Into<String>) -> Self {
         Self { address: address.into(), distance: Distance::Local }
     }
 
-    /// A host that is farther away: it has requests when no near one takes them.
+    /// Creates a remote host: it receives requests when no local host takes them.
     #[must_use]
     pub fn remote(address: impl Into<String>) -> Self {
         Self { address: address.into(), distance: Distance::Remote }
     }
 }
 
-/// Who is calling, for Cassandra's PasswordAuthenticator. It is sent as it is: without TLS whoever is on the way can read it.
+/// User name and password for Cassandra's PasswordAuthenticator. Without TLS they are sent
+/// unencrypted: an attacker on the network path can read them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CqlCredential {
     /// The user.
@@ -75,34 +78,40 @@ impl fmt::Debug for CqlCredential {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SessionOptions {
-    /// The servers; one at least. Each address once.
+    /// The servers; at least one, each address once.
     pub hosts: Vec<CqlHost>,
-    /// Of the pools. Their distance is that of each host.
+    /// Options of the pools. `distance` is replaced by that of each host.
     pub mux: MuxOptions,
-    /// The newest version of the protocol to speak. A server that does not speak it is asked for an older one, down to v3, for
-    /// [`LOWER_VERSION_FOR`]; then new connections to it try this one again. Default v5.
+    /// The newest version of the protocol to try. If a server does not support it, older versions
+    /// are tried, down to v3. For [`LOWER_VERSION_FOR`], new connections to that server begin with
+    /// the version that it supports; then they try this one again. Default v5.
     pub version: Version,
-    /// What to compress by, the best first. Those that a server, this build or the version does not have are passed over. Default none.
+    /// Compressions in order of preference. Those that the server, this build or the version does
+    /// not support are skipped. Default none.
     pub compressions: Vec<Compression>,
-    /// Who is calling. Default nobody.
+    /// User name and password. Default none.
     pub credential: Option<CqlCredential>,
-    /// How long it may take to establish a connection: to resolve the host's name, to connect, TLS, handshake. Default 5 s.
+    /// Limit on the time to establish a connection: name resolution, connect, TLS and handshake.
+    /// Default 5 s.
     pub connect_timeout: Duration,
-    /// How long a request may take, with all that it waits for; `None` is no limit. Default 12 s.
+    /// Limit on the time of a request, including all waiting; `None` is no limit. Default 12 s.
     pub request_timeout: Option<Duration>,
-    /// The longest body that is taken or sent, in bytes. Default 256 MiB, the protocol's own limit.
+    /// Limit on the body of a received or sent envelope, in bytes. Default 256 MiB, the protocol's
+    /// own limit.
     pub body_bytes_max: u32,
-    /// What servers are told besides the driver's name and version: options of STARTUP, such as `APPLICATION_NAME`. At most 32,768 bytes.
+    /// Further options of STARTUP, in addition to the driver's name and version, such as
+    /// `APPLICATION_NAME`. At most 32,768 bytes.
     pub startup_options: Vec<(String, String)>,
-    /// How TCP connections are encrypted. Default not.
+    /// Encryption of TCP connections. Default none.
     #[cfg(feature = "tls")]
     pub tls: Option<TlsOptions>,
-    /// Who resolves the names of hosts, as far as it does. Default the platform.
+    /// Resolves the names of hosts. Names for which it returns `None` are resolved by the platform.
+    /// Default: the platform.
     pub resolver: Option<Arc<dyn Resolver>>,
 }
 
 impl SessionOptions {
-    /// The defaults for these hosts, which are near.
+    /// Creates the default options with these local hosts.
     #[must_use]
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         Self {
@@ -121,62 +130,65 @@ impl SessionOptions {
         }
     }
 
-    /// With a host that is farther away.
+    /// Adds a remote host.
     #[must_use]
     pub fn remote_host(mut self, address: impl Into<String>) -> Self {
         self.hosts.push(CqlHost::remote(address));
         self
     }
 
-    /// With other options of the pools.
+    /// Sets the options of the pools.
     #[must_use]
     pub fn mux(self, mux: MuxOptions) -> Self {
         Self { mux, ..self }
     }
 
-    /// With another newest version.
+    /// Sets the newest version.
     #[must_use]
     pub fn version(self, version: Version) -> Self {
         Self { version, ..self }
     }
 
-    /// With compression, the best first.
+    /// Sets the compressions, in order of preference.
     #[must_use]
     pub fn compressions(self, compressions: impl Into<Vec<Compression>>) -> Self {
         Self { compressions: compressions.into(), ..self }
     }
 
-    /// With a user name and a password.
+    /// Sets the user name and the password.
     #[must_use]
     pub fn credential(self, username: impl Into<String>, password: impl Into<String>) -> Self {
         let credential = CqlCredential { username: username.into(), password: Secret::new(password.into()) };
         Self { credential: Some(credential), ..self }
     }
 
-    /// With another time to establish a connection.
+    /// Sets the limit on the time to establish a connection.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
 
-    /// With another time for a request; `None` is no limit.
+    /// Sets the limit on the time of a request; `None` is no limit.
     #[must_use]
     pub fn request_timeout(self, limit: impl Into<Option<Duration>>) -> Self {
         Self { request_timeout: limit.into(), ..self }
     }
 
-    /// With TLS.
+    /// Enables TLS.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(self, tls: TlsOptions) -> Self {
         Self { tls: Some(tls), ..self }
     }
 
-    /// Checks what [`Session::new`](super::Session::new) checks, and starts nothing. Files of TLS are not looked at.
+    /// Checks the options as [`Session::new`](super::Session::new) does, and starts nothing. Does
+    /// not read TLS files.
     ///
     /// # Errors
     ///
-    /// [`SetupError::Config`](crate::SetupError::Config) and [`SetupError::Option`](crate::SetupError::Option) name the option, its value and the rule; with the feature `tls`, `SetupError::Tls`.
+    /// [`SetupError::Config`](crate::SetupError::Config) and
+    /// [`SetupError::Option`](crate::SetupError::Option) name the option, its value and the rule;
+    /// with the feature `tls`, `SetupError::Tls`.
     pub fn validate(&self) -> Result<(), Error> {
         self.config(Distance::Local)?;
         check_hosts(&self.hosts)?;
@@ -196,7 +208,7 @@ impl SessionOptions {
         Ok(())
     }
 
-    /// A server's text, made fit for an error: empty if the password is in it.
+    /// Prepares a server's text for an error: one line; empty if the text contains the password.
     pub(super) fn shown(&self, text: &str) -> String {
         let is_told = self.credential.as_ref().is_some_and(|who| peer_text::reveals(text, who.password.expose()));
         if is_told { String::new() } else { peer_text::one_line(text).collect() }
@@ -216,7 +228,7 @@ impl SessionOptions {
         Ok(())
     }
 
-    /// Those of a pool of a host that is as far away.
+    /// Returns the pool options of a host at this distance.
     pub(super) fn config(&self, distance: Distance) -> Result<MuxConfig, ConfigError> {
         MuxOptions { distance, ..self.mux }.validate()
     }
@@ -226,7 +238,7 @@ impl SessionOptions {
     }
 }
 
-/// Each is a host, and none is there twice.
+/// Checks that there are hosts, that each address is valid, and that none is repeated.
 pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
     if hosts.is_empty() || hosts.len() > HOSTS_MAX {
         let count = u64::try_from(hosts.len()).unwrap_or(u64::MAX);
@@ -239,7 +251,7 @@ pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
             Some(HostAddress::Unix(path)) => places.push((path, 0, host.address.as_str())),
             None => {
                 let rule = "be host, host:port, [ipv6]:port, or the path of a unix socket";
-                // Who gives a whole connection string may have given a password.
+                // A user may have passed a whole connection string, which may contain a password.
                 let shown = if host.address.contains('@') { "[redacted]" } else { &host.address };
                 return Err(OptionError::new("hosts", shown, rule).into());
             }
@@ -257,7 +269,7 @@ pub(super) fn check_hosts(hosts: &[CqlHost]) -> Result<(), Error> {
 }
 
 impl fmt::Debug for SessionOptions {
-    /// Without what may be secret.
+    /// Omits options that may contain secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionOptions")
             .field("hosts", &self.hosts)

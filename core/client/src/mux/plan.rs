@@ -1,4 +1,4 @@
-//! The query plan: which host is asked first, and which one next.
+//! The query plan: the order in which hosts are asked.
 
 use super::Shared;
 use super::error::{Rejection, RejectionReason};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use poolhouse_core::mux::{AcquireError, Distance, MuxId};
 
-/// The hosts of a session: those that are near, then those that are farther away, then those that are ignored.
+/// The hosts of a session: local, then remote, then ignored ones.
 #[derive(Default)]
 pub(super) struct Hosts {
     all: Vec<Arc<Host>>,
@@ -30,14 +30,14 @@ impl Hosts {
     }
 }
 
-/// The hosts to ask, one after the other.
+/// The hosts to ask, in their order.
 pub(super) struct Plan<'o> {
     hosts: Arc<Hosts>,
     chosen: Option<&'o [MuxId]>,
-    /// Who begins.
+    /// Number of the plan. Rotates the local hosts, and the remote hosts.
     turn: usize,
     asked: usize,
-    /// Who was asked by an earlier plan.
+    /// Hosts that were asked before the last `renew`.
     known: Vec<MuxId>,
 }
 
@@ -51,7 +51,8 @@ impl<'o> Plan<'o> {
         Self { hosts, chosen, turn, asked: 0, known: Vec::new() }
     }
 
-    /// Goes on with the hosts that are in force now and were not asked, if some that were asked are no more. Whether there may be any.
+    /// If an asked host was removed meanwhile, continues with the current hosts, except those that
+    /// were asked. Returns whether it continues.
     pub(super) fn renew<P: Platform>(&mut self, shared: &Shared<P>, rejections: &[Rejection]) -> bool {
         self.renew_by(&shared.hosts(), rejections)
     }
@@ -66,7 +67,7 @@ impl<'o> Plan<'o> {
         true
     }
 
-    /// The next one; each at most once, unless it was chosen twice.
+    /// Returns the next host; each at most once, unless `chosen` has it twice.
     pub(super) fn next(&mut self) -> Option<&Arc<Host>> {
         let Self { hosts, chosen, turn, asked, known } = self;
         if let Some(chosen) = chosen {

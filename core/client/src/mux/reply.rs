@@ -1,11 +1,11 @@
-//! What a request comes back with.
+//! Answers to requests.
 
 use alloc::vec::Vec;
 use core::fmt;
 use poolhouse_core::mux::MuxId;
 use poolhouse_cql::{CqlError, Envelope, Header, Response};
 
-/// A server's answer: header and body, as they came and no longer compressed.
+/// A server's answer: header and body as received, after decompression.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Reply {
     pub(super) host: MuxId,
@@ -14,21 +14,21 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Who answered: see [`Session::hosts`](super::Session::hosts).
+    /// Returns the host that answered: see [`Session::hosts`](super::Session::hosts).
     #[must_use]
     pub const fn host(&self) -> MuxId {
         self.host
     }
 
-    /// Header and body.
+    /// Returns header and body.
     #[must_use]
     pub fn envelope(&self) -> Envelope<'_> {
         Envelope { header: self.header, body: &self.body }
     }
 
-    /// What the server says.
+    /// Decodes the answer.
     ///
-    /// Cost: linear in the body, but for that of a RESULT, which is left to the caller.
+    /// Cost: linear in the body, except that of a RESULT, which the caller decodes.
     ///
     /// # Errors
     ///
@@ -37,13 +37,14 @@ impl Reply {
         self.envelope().response()
     }
 
-    /// The body, with what its flags say in front of the message: see [`Envelope::parts`].
+    /// Returns the body, with the fields before the message that its flags imply: see
+    /// [`Envelope::parts`].
     #[must_use]
     pub fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// The same, to be kept.
+    /// Converts the answer to its body, as [`Self::body`] returns it.
     #[must_use]
     pub fn into_body(self) -> Vec<u8> {
         self.body
@@ -51,7 +52,7 @@ impl Reply {
 }
 
 impl fmt::Debug for Reply {
-    /// Without the body, which may hold anything.
+    /// Omits the body, which may contain any data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reply").field("host", &self.host).field("envelope", &self.envelope()).finish()
     }

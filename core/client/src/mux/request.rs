@@ -1,4 +1,4 @@
-//! Requests: which host is asked, and what becomes of that.
+//! Requests: selection of the host, and the outcome.
 
 use super::error::{Rejection, RejectionReason, RequestError, ServerError};
 use super::host::{Answer, Failure, Host, Message};
@@ -16,40 +16,47 @@ use poolhouse_core::mux::{AcquireError, MuxId};
 use poolhouse_cql::{Consistency, ErrorCode, Flags, Opcode, Parameters, Request, Response};
 use poolhouse_driver::Runtime as _;
 
-/// What is said of one request.
+/// Options of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions<'o> {
-    /// How long it may take, with all that it waits for; `None` is as long as the session's options allow. [`Duration::MAX`] is no limit.
+    /// Limit on the time of the request, including all waiting. `None`: the limit of the session's
+    /// options. [`Duration::MAX`]: no limit.
     pub timeout: Option<Duration>,
-    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with what they promise. [`Flags::COMPRESSION`] is the session's to set.
+    /// The flags of its envelope, such as [`Flags::TRACING`]. The body must begin with the fields
+    /// that the flags imply. [`Flags::COMPRESSION`] is ignored: only the session sets it.
     pub flags: Flags,
-    /// Whether it does no harm to execute it twice. Then it goes to the next host when its connection fails, or the server has too much to do.
+    /// Whether executing the request twice is harmless. If so, it is sent to the next host when its
+    /// connection fails or the server is overloaded.
     pub idempotent: bool,
-    /// The hosts to ask, in this order, one perhaps twice; others are passed over. `None`: those that are near by turns, then those that are farther away.
+    /// The hosts to ask, in this order; a host may be repeated, and other hosts are skipped.
+    /// `None`: the local hosts in rotation, then the remote hosts.
     pub hosts: Option<&'o [MuxId]>,
 }
 
 impl<P: Platform> Session<P> {
     /// Sends a request, and waits for the answer.
     ///
-    /// The pool of the next host by the query plan gives it a stream id on its least busy connection, or lets it wait for one, up to `pool_timeout`. A host that
-    /// does not take it passes it to the next one; when none does, the error says why each did not.
+    /// The pool of the next host in the query plan grants a stream id on its least busy connection,
+    /// or queues the request for at most `pool_timeout`. If the host does not take the request, the
+    /// next host is asked. If no host takes it, the error contains the reason of each.
     ///
     /// - `request`: [`Request::Query`], `Prepare`, `Execute`, `Batch` or `Options`.
     ///
-    /// Dropping the future gives the request up. Once it has a stream id it is sent, and executed, all the same, and the id is kept until the answer came. A
-    /// future that is not polled any more keeps what it has. A connection that has more than 64 MiB to send, because its server takes nothing, takes no more.
+    /// Dropping the future cancels the request. A request that already has a stream id is
+    /// nevertheless sent and executed, and the id stays reserved until the answer arrives. A future
+    /// that is not polled any more keeps its stream id or its position in the queue. A connection
+    /// with more than 64 MiB of output, because its server does not read, takes no more requests.
     ///
-    /// Cost: two short locks of the host, no allocation but for the answer's body.
+    /// Cost: two short locks of the host; no allocation except for the answer's body.
     ///
     /// # Errors
     ///
-    /// [`RequestError`]. An answer that is an error is [`RequestError::Server`].
+    /// [`RequestError`]. An answer of the server that is an error is [`RequestError::Server`].
     pub async fn request(&self, request: &Request<'_>) -> Result<Reply, RequestError> {
         self.request_with(request, RequestOptions::default()).await
     }
 
-    /// [`Session::request`] with a statement that has no values.
+    /// [`Session::request`] with a statement without values.
     ///
     /// # Errors
     ///
@@ -94,7 +101,7 @@ impl<P: Platform> Session<P> {
         let is_over = |now| deadline.is_some_and(|at| at <= now);
         loop {
             let Some(host) = plan.next() else {
-                // Hosts may have been replaced while those that are gone were asked.
+                // The hosts may have been replaced while removed ones were asked.
                 if plan.renew(shared, &rejections) { continue } else { break }
             };
             let reason = match (Flight { shared, host, slot: None }).land(message, now, deadline).await? {
@@ -141,7 +148,7 @@ impl<P: Platform> Session<P> {
     }
 }
 
-/// An answer: the server's, or its error.
+/// Converts an answer to a reply, or to the error that the server returned.
 fn understood<P: Platform>(
     shared: &Shared<P>,
     host: &Host,
@@ -160,12 +167,12 @@ fn understood<P: Platform>(
     Ok(Err(Box::new(ServerError { code, message, reply })))
 }
 
-/// Whether a request goes to the next host after this answer.
+/// Whether a request is sent to the next host after this error.
 fn passes_on(error: &ServerError, idempotent: bool) -> bool {
     error.code == ErrorCode::IS_BOOTSTRAPPING || idempotent && error.code == ErrorCode::OVERLOADED
 }
 
-/// A request with one host. Dropping it gives it up.
+/// A request at one host. Dropping it cancels the request.
 struct Flight<'a, P: Platform> {
     shared: &'a Shared<P>,
     host: &'a Arc<Host>,
@@ -220,9 +227,10 @@ impl<P: Platform> Flight<'_, P> {
 impl<P: Platform> Drop for Flight<'_, P> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            // In the child of a fork it is the parent's.
+            // In the child of a fork, the slot belongs to the parent process.
             if !self.shared.is_inherited() {
-                // Perhaps in the middle of a panic of the clock. A time that has passed does as well: pools hold it at the last that they have seen.
+                // This may run during a panic of the clock. A time in the past is safe: a pool
+                // replaces it by the latest time that it has received.
                 let now = Net::<P>::contain(|| self.shared.now()).unwrap_or(Instant::ORIGIN);
                 self.shared.turn_at(now, self.host, |turn| turn.give_up(slot));
             }

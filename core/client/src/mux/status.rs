@@ -1,4 +1,4 @@
-//! What can be seen of a host.
+//! Status of hosts and their connections.
 
 use super::host::Host;
 use alloc::string::String;
@@ -11,11 +11,11 @@ use poolhouse_cql::Version;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionStatus {
-    /// Its number in its pool, from 1 on.
+    /// Number of the connection in its pool, from 1.
     pub number: u64,
-    /// Requests in flight on it.
+    /// Number of requests in flight on it.
     pub in_flight: u32,
-    /// Whether it takes more.
+    /// Whether it takes more requests.
     pub takes_requests: bool,
 }
 
@@ -23,20 +23,23 @@ pub struct ConnectionStatus {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HostStatus {
-    /// What events call it.
+    /// Id of the host in events.
     pub id: MuxId,
     /// Its address.
     pub address: String,
-    /// Its pool.
+    /// State of its pool.
     pub state: HostState,
-    /// Its options.
+    /// Options of its pool.
     pub config: MuxConfig,
-    /// Its established connections, the oldest first, those that take no more requests last.
+    /// Its established connections, oldest first; those that take no more requests are last.
     pub connections: Vec<ConnectionStatus>,
-    /// The version of the protocol that its next connection tries first: see [`LOWER_VERSION_FOR`](super::LOWER_VERSION_FOR).
+    /// The protocol version that the next connection tries first: see
+    /// [`LOWER_VERSION_FOR`](super::LOWER_VERSION_FOR).
     pub version: Version,
-    /// The text of its server when it last refused a connection, or what the operating system, TLS or the resolver reported when it could not be dialed: the
-    /// first 256 bytes on one line, control characters replaced by spaces. `None` if the password is in it, and once the server accepted a connection.
+    /// The text of the server's last refusal of a connection, or the error that the operating
+    /// system, TLS or the resolver reported when the host could not be dialed: the first 256 bytes
+    /// on one line, control characters replaced by spaces. `None` if it contains the password, and
+    /// after the server has accepted a connection.
     pub refusal: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What TLS options come to.
+//! TLS configuration, built from options.
 
 #[cfg(all(test, feature = "webpki-roots"))]
 mod tests;
@@ -23,11 +23,12 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// The most bytes that one connection holds back for sending, encrypted and not encrypted each.
+/// Limit in bytes on the data for sending that a connection buffers: once for plaintext, once for
+/// encrypted data.
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 
-/// What connections are encrypted with: valid, cheap to clone, shared by all connections of a client. Sessions are kept in it, so that
-/// later handshakes are short.
+/// TLS configuration of connections: validated, cheap to clone, shared by all connections of a
+/// client. It stores sessions, which shorten later handshakes.
 #[derive(Clone)]
 pub struct TlsConfig {
     config: Arc<ClientConfig>,
@@ -36,19 +37,22 @@ pub struct TlsConfig {
 }
 
 impl TlsConfig {
-    /// Reads the files that the options name. They are not read again: a certificate that is renewed wants a new configuration.
+    /// Reads the files that the options name. They are not read again: a renewed certificate
+    /// requires a new configuration.
     ///
-    /// Blocks for as long as that takes; without a CA file, the platform's store is read, which may be a few hundred files.
+    /// Blocks while it reads. Without a CA file, it reads the platform's store, which may be a few
+    /// hundred files.
     ///
     /// # Errors
     ///
-    /// [`TlsError`]: an option that cannot be met, and its file; a platform's store without a usable root, and the reason. A part of the
-    /// store that cannot be read is among the warnings.
+    /// [`TlsError`]: an option that cannot be met, and its file; a platform's store without a
+    /// usable root, and the reason. A part of the store that cannot be read is only a warning.
     pub fn build(options: &TlsOptions) -> Result<Self, TlsError> {
         options.check()?;
         let mut warnings = Vec::new();
         let verifier = verifier(options, &mut warnings)?;
-        // The provider is named rather than taken from the process: nothing that else uses rustls here can interfere.
+        // An explicit provider, not the default of the process, which other users of rustls may
+        // set.
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| TlsError::Other(error.to_string()))?
@@ -68,28 +72,29 @@ impl TlsConfig {
         Ok(Self { config: Arc::new(config), warnings: warnings.into(), verifies_servers })
     }
 
-    /// What is to be said about it; for the log.
+    /// Returns the warnings about the options, for the log.
     #[must_use]
     pub fn warnings(&self) -> &[TlsWarning] {
         &self.warnings
     }
 
-    /// Whether a server must prove that it is the host that was dialed. False if the options allow invalid certificates or host names:
-    /// then a connection is encrypted, but anyone may be at its other end.
+    /// Whether a server must prove that it is the host that was dialed. False if the options allow
+    /// invalid certificates or host names: a connection is then encrypted, but its peer may be an
+    /// attacker.
     #[must_use]
     pub const fn verifies_servers(&self) -> bool {
         self.verifies_servers
     }
 
-    /// Whether servers that ask for a certificate get one.
+    /// Whether servers that request a client certificate receive one.
     #[must_use]
     pub fn has_certificate(&self) -> bool {
         self.config.client_auth_cert_resolver.has_certs()
     }
 
-    /// The state of a new connection to this host.
+    /// Creates the state of a new connection to this host.
     pub(super) fn connection(&self, host: &str) -> Result<ClientConnection, TlsHandshakeError> {
-        // The zone of an address says which way to it, and is no part of it (RFC 4007).
+        // The zone of an address selects the link to it, and is not part of the address (RFC 4007).
         let unzoned =
             host.split_once('%').filter(|(address, _)| address.contains(':')).map_or(host, |(address, _)| address);
         let name = match unzoned.parse::<IpAddr>() {
@@ -112,7 +117,7 @@ impl fmt::Debug for TlsConfig {
 }
 
 fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<dyn ServerCertVerifier>, TlsError> {
-    // A CA file that is named is read even where nothing is checked: that it is not there is better found now.
+    // A named CA file is read even if nothing is verified: a missing file is found now.
     let named = match &options.ca_file {
         None => None,
         Some(path) => {
@@ -138,7 +143,7 @@ fn verifier(options: &TlsOptions, warnings: &mut Vec<TlsWarning>) -> Result<Arc<
     Ok(verifier)
 }
 
-/// The environment variables that name another store of certificates than the platform's usual one.
+/// Environment variables that name another certificate store than the platform's usual one.
 const STORE_VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 
 /// The certificates of the platform's store.

@@ -1,4 +1,4 @@
-//! How a configuration and a handshake fail.
+//! Errors of a TLS configuration and of a handshake.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -8,7 +8,8 @@ use rustls::{AlertDescription, CertificateError};
 use std::io;
 use std::path::PathBuf;
 
-/// TLS cannot be configured as asked. Names the option and the file; nothing of the file or of the password is in it.
+/// TLS cannot be configured as requested. Contains the option and the file, but neither content of
+/// the file nor the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -18,23 +19,24 @@ pub enum TlsError {
         option: &'static str,
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         fault: FileFault,
     },
-    /// The platform has no authorities that it trusts, or does not tell: name a `tlsCAFile`, or build with the feature `webpki-roots`.
+    /// The platform has no trusted authorities, or does not report them: set `tlsCAFile`, or build
+    /// with the feature `webpki-roots`.
     NoPlatformRoots,
     /// None of the platform's authorities can be loaded.
     PlatformStore {
-        /// Which file, and why.
+        /// The file and the error.
         reason: String,
     },
     /// `tlsCertificateKeyFilePassword` without `tlsCertificateKeyFile`.
     PasswordWithoutFile,
-    /// The library refuses, and says why.
+    /// An error of the TLS library, as text.
     Other(String),
 }
 
-/// What is wrong with a file.
+/// The fault of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileFault {
@@ -52,15 +54,17 @@ pub enum FileFault {
     NoKey,
     /// It has more than one private key.
     ManyKeys,
-    /// Its private key is of no kind that is known: RSA from 2048 bits, ECDSA on P-256 or P-384, Ed25519.
+    /// Its private key is of an unsupported kind. Supported: RSA from 2048 bits, ECDSA on P-256 or
+    /// P-384, Ed25519.
     BadKey,
     /// Its private key does not belong to its first certificate.
     ForeignKey,
-    /// Its private key is encrypted, and there is no password.
+    /// Its private key is encrypted, and the options have no password.
     NoPassword,
     /// The password does not decrypt its private key.
     WrongPassword,
-    /// Its private key is encrypted in a way that is not known: only PKCS#8 with PBES2 is, as `openssl pkcs8 -topk8` writes it.
+    /// Its private key is encrypted in an unsupported way. Supported: PKCS#8 with PBES2, as
+    /// `openssl pkcs8 -topk8` writes it.
     Encryption,
     /// Its private key is encrypted, and this build has no feature `encrypted-keys`.
     NoDecryption,
@@ -120,11 +124,13 @@ enum Fault {
 impl TlsHandshakeError {
     pub(super) const NAME: Self = Self(Fault::Name);
 
-    /// The error in a word.
+    /// Classifies the error.
     ///
-    /// - [`Cause::Network`]: the stream failed or ended. The only one that may mean that the server is overloaded (CMAP-98).
-    /// - [`Cause::Certificate`]: its certificate was refused, or ours (CMAP-97).
-    /// - [`Cause::Protocol`]: the peer does not speak TLS, or no version or cipher in common.
+    /// - [`Cause::Network`]: the stream failed or ended. Only this cause may mean that the server
+    ///   is overloaded (CMAP-98).
+    /// - [`Cause::Certificate`]: the certificate of the server or of the client was refused
+    ///   (CMAP-97).
+    /// - [`Cause::Protocol`]: the peer does not use TLS, or has no version or cipher in common.
     #[must_use]
     pub fn cause(&self) -> Cause {
         match &self.0 {
@@ -136,7 +142,7 @@ impl TlsHandshakeError {
 }
 
 impl TlsHandshakeError {
-    /// The error of the library, if it is one.
+    /// The error of the TLS library, if there was one.
     fn library_error(&self) -> Option<&rustls::Error> {
         match &self.0 {
             Fault::Io(error) => error.get_ref()?.downcast_ref(),
@@ -146,7 +152,7 @@ impl TlsHandshakeError {
     }
 }
 
-/// With a hint where it is likely that the server does not use TLS, or that an authority is missing.
+/// Adds a hint if the server probably does not use TLS, or an authority is missing.
 impl fmt::Display for TlsHandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const ASKED: &str = "does the server use TLS?";
@@ -195,16 +201,17 @@ impl From<rustls::Error> for TlsHandshakeError {
     }
 }
 
-/// An error of TLS as one of a stream; [`cause_of`] takes it out again.
+/// Converts an error of TLS to one of a stream; [`cause_of`] extracts it again.
 pub(super) fn stream_error(error: rustls::Error) -> io::Error {
     let of_certificate = matches!(tls_cause(&error), Cause::Certificate(_));
     let kind = if of_certificate { io::ErrorKind::PermissionDenied } else { io::ErrorKind::InvalidData };
     io::Error::new(kind, error)
 }
 
-/// The error of a [`TlsStream`](super::TlsStream) in a word, as [`TlsHandshakeError::cause`] says it.
+/// Classifies an error of a [`TlsStream`](super::TlsStream), as [`TlsHandshakeError::cause`] does.
 ///
-/// With TLS 1.3 a server that refuses this side's certificate is heard of by the first read only.
+/// With TLS 1.3, the handshake does not report that the server refused this side's certificate; the
+/// first read does.
 #[must_use]
 pub fn cause_of(error: &io::Error) -> Cause {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -216,7 +223,8 @@ fn tls_cause(error: &rustls::Error) -> Cause {
     if let Error::InvalidCertificate(error) = error {
         return Cause::Certificate(certificate_fault(error));
     }
-    // A server that wants no certificate of ours says so by an alert; any other is of the protocol, whose side it is on is unknown.
+    // A server refuses the client's certificate by one of these alerts. Any other alert is an error
+    // of the protocol: it does not show which side is at fault.
     let refused = matches!(
         error,
         Error::AlertReceived(
@@ -247,7 +255,7 @@ fn certificate_fault(error: &CertificateError) -> CertificateFault {
     } else if matches!(error, E::NotValidYet | E::NotValidYetContext { .. }) {
         CertificateFault::NotYetValid
     } else if matches!(error, E::UnknownIssuer | E::BadSignature) {
-        // The signature is bad where an authority was made anew under its old name.
+        // The signature is bad if an authority was created again under its old name.
         CertificateFault::UnknownIssuer
     } else if super::verify::is_of_name(error) {
         CertificateFault::WrongName

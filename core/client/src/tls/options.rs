@@ -1,4 +1,4 @@
-//! What a user asks of TLS, and what is to be said about it.
+//! TLS options of the user, and warnings about them.
 
 use super::error::TlsError;
 use alloc::string::String;
@@ -6,28 +6,32 @@ use core::fmt;
 use poolhouse_uri::{ConnectionString, Secret};
 use std::path::PathBuf;
 
-/// How connections are encrypted. The default trusts what the platform trusts, and presents no certificate.
+/// Encryption of connections. The default trusts the platform's authorities, and presents no
+/// certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsOptions {
-    /// `tlsCAFile`: PEM certificates of the authorities to trust, and no others. `None`: those of the platform.
+    /// `tlsCAFile`: PEM certificates of the authorities to trust, exclusively. `None`: those of the
+    /// platform.
     pub ca_file: Option<PathBuf>,
-    /// `tlsCertificateKeyFile`: this client's PEM certificate, those that lead to its authority, and its private key, in one file.
-    /// A mongod that demands a certificate and gets none, or not the right one, hangs up after the handshake without saying why: a
-    /// network error. Its log says more.
+    /// `tlsCertificateKeyFile`: one PEM file with this client's certificate, the certificates
+    /// between it and its authority, and its private key. A mongod that requires a certificate and
+    /// receives none, or a wrong one, closes the connection after the handshake without a reason:
+    /// the client reports a network error. The log of the mongod has more.
     pub certificate_key_file: Option<PathBuf>,
-    /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature `encrypted-keys`. Ignored by a key that is not
-    /// encrypted.
+    /// `tlsCertificateKeyFilePassword`: decrypts the key (PKCS#8, PBES2), with the feature
+    /// `encrypted-keys`. Ignored if the key is not encrypted.
     pub certificate_key_file_password: Option<Secret>,
-    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: any certificate will do, whoever made it for whatever host. Anyone on the way can
-    /// read and change everything.
+    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: any certificate is accepted, from any
+    /// issuer and for any host. An attacker on the network path can read and change all data.
     pub allow_invalid_certificates: bool,
-    /// `tlsAllowInvalidHostnames`, `tlsInsecure`: a certificate for another host will do, if it is valid otherwise.
+    /// `tlsAllowInvalidHostnames`, `tlsInsecure`: a certificate for another host is accepted, if it
+    /// is valid otherwise.
     pub allow_invalid_hostnames: bool,
 }
 
 impl TlsOptions {
-    /// What a connection string says; `None` when it wants no TLS.
+    /// Returns the TLS options of a connection string; `None` if it does not enable TLS.
     ///
     /// Source: URI Options, "TLS options".
     #[must_use]
@@ -48,7 +52,7 @@ impl TlsOptions {
         !self.allow_invalid_certificates && !self.allow_invalid_hostnames
     }
 
-    /// What can be checked without a file.
+    /// Checks the options without reading a file.
     pub(crate) const fn check(&self) -> Result<(), TlsError> {
         if self.certificate_key_file_password.is_some() && self.certificate_key_file.is_none() {
             return Err(TlsError::PasswordWithoutFile);
@@ -57,7 +61,7 @@ impl TlsOptions {
     }
 }
 
-/// Something about a TLS configuration that its owner must know. It is for the log, as loud as that gets.
+/// A risk or defect of a TLS configuration that the user must know. Log it prominently.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TlsWarning {
@@ -65,11 +69,12 @@ pub enum TlsWarning {
     InvalidCertificates,
     /// `tlsAllowInvalidHostnames`: servers are verified, but not by their names.
     InvalidHostnames,
-    /// So many certificates of `tlsCAFile` are none that could be trusted, and are left out.
+    /// The number of certificates of `tlsCAFile` that cannot be used as authorities, and are left
+    /// out.
     UnusableAuthorities(usize),
     /// A part of the platform's store of certificates cannot be read, and is left out.
     PlatformStore {
-        /// Which file, and why.
+        /// The file and the error.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The two files that options name.
+//! Reads the two files that options name.
 
 use super::error::{FileFault, TlsError};
 use alloc::vec::Vec;
@@ -14,14 +14,14 @@ use zeroize::Zeroizing;
 pub(super) const CA_FILE: &str = "tlsCAFile";
 pub(super) const KEY_FILE: &str = "tlsCertificateKeyFile";
 
-/// The longest file that is read.
+/// Limit in bytes on the length of a file.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(super) fn fault(option: &'static str, path: &Path, fault: FileFault) -> TlsError {
     TlsError::File { option, path: path.into(), fault }
 }
 
-/// The text of a file, which may hold a key.
+/// Reads a file, which may contain a private key.
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
     let io = |error: std::io::Error| FileFault::Io(error.kind());
     let file = File::open(path).map_err(io)?;
@@ -29,7 +29,7 @@ fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, FileFault> {
     if length > FILE_BYTES_MAX {
         return Err(FileFault::TooLong);
     }
-    // Room for all of it at once: a buffer that grows leaves copies behind.
+    // Capacity for the whole file: a buffer that grows would leave copies in memory.
     let mut text = Zeroizing::new(Vec::with_capacity(usize::try_from(length).unwrap_or(0) + 1));
     file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(io)?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) > FILE_BYTES_MAX {
@@ -44,20 +44,20 @@ fn certificates(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, FileFault> 
     if certificates.is_empty() { Err(FileFault::NoCertificate) } else { Ok(certificates) }
 }
 
-/// The authorities of a file, and how many of its certificates are none.
+/// Returns the authorities of a file, and the number of its certificates that are unusable.
 pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, usize), FileFault> {
     let mut roots = RootCertStore::empty();
     let (usable, unusable) = roots.add_parsable_certificates(certificates(&read(path)?)?);
     if usable == 0 { Err(FileFault::BadCertificate) } else { Ok((roots, unusable)) }
 }
 
-/// The certificates and the private key of a file.
+/// Returns the certificates and the private key of a file.
 pub(super) fn identity(
     path: &Path,
     password: Option<&Secret>,
 ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), FileFault> {
     let text = read(path)?;
-    // The old way to encrypt a key leaves its label as it was and puts headers before the key.
+    // The old encryption of keys keeps the PEM label, and puts headers before the key.
     if contains(&text, b"Proc-Type: 4,ENCRYPTED") {
         return Err(FileFault::Encryption);
     }
@@ -85,7 +85,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 const BEGIN: &[u8] = b"-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const END: &[u8] = b"-----END ENCRYPTED PRIVATE KEY-----";
 
-/// The encrypted key, from its first line to its last.
+/// Returns the section of the encrypted key, with its first and last lines.
 fn encrypted_section(text: &[u8]) -> Result<Option<&[u8]>, FileFault> {
     let Some(text) = find(text, BEGIN).and_then(|start| text.get(start..)) else { return Ok(None) };
     let end = find(text, END).ok_or(FileFault::Pem)? + END.len();

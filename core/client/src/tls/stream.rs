@@ -1,4 +1,4 @@
-//! A stream that encrypts what is written to it, and decrypts what is read.
+//! A stream that encrypts writes and decrypts reads.
 
 use super::TlsConfig;
 use super::error::{TlsHandshakeError, stream_error};
@@ -13,54 +13,63 @@ use embedded_io_async::{ErrorType, Read, Write};
 use rustls::{ClientConnection, HandshakeKind, ProtocolVersion};
 use std::io::{self, Read as _, Write as _};
 
-/// Encrypted bytes that one read takes in: a whole record.
+/// Most encrypted bytes of one read: a whole record.
 const INPUT_BYTES: usize = 16 * 1024 + 256;
-/// Reads that are tried for the reason of a failed write.
+/// Limit on the reads that search for the reason of a failed write.
 const LAST_READS_MAX: usize = 16;
-/// Times that a read takes something in without any plaintext in it, one after the other, before others have their turn.
+/// Consecutive rounds without plaintext after which a read yields to other futures of its task.
 const FRUITLESS_ROUNDS_MAX: u32 = 32;
-/// A buffer of encrypted bytes for sending that has become larger than this is given back.
+/// A larger buffer of encrypted output is freed when it is empty.
 const KEEP_BYTES_MAX: usize = INPUT_BYTES;
 
 /// TLS over a connected stream.
 ///
-/// - Dropping a read loses nothing: every byte that the inner stream gave is taken in before anything else is awaited.
-/// - A write returns as soon as its bytes are encrypted and kept, at most 64 KiB of them; what came before is sent first when that is full.
-///   [`Write::flush`] sends the rest. A write or flush that is dropped has either taken bytes or not; encrypted bytes that it leaves behind
-///   go out first next time, because a record that is cut or left out would end the connection.
-/// - Reading sends besides what is still to be sent, since the peer may wait for it; and reads although that cannot be sent, since the peer may wait for that.
-/// - A read gives way now and then to others of its task, so that a peer that sends records with nothing in them is still subject to deadlines.
-/// - An end of the inner stream that the peer did not announce is an error (`UnexpectedEof`), not an end.
-/// - Dropping the stream tries once, without waiting, to tell the peer that nothing follows.
+/// - Dropping a read loses nothing: bytes from the inner stream are stored before anything else is
+///   awaited.
+/// - A write returns as soon as its bytes are encrypted and buffered, at most 64 KiB of them. If
+///   the buffer is full, its content is sent first. [`Write::flush`] sends the rest. A write or
+///   flush that is dropped has either accepted its bytes or not. Encrypted bytes that it leaves
+///   behind are sent first by the next operation, because a truncated or missing record would end
+///   the connection.
+/// - A read also sends pending output, because the peer may wait for it. It reads even while that
+///   output cannot be sent, because the peer may wait until its own output is read.
+/// - A read yields to other futures of its task at intervals: deadlines then apply to a peer that
+///   sends only empty records.
+/// - If the inner stream ends without the peer's close notification, that is an error
+///   (`UnexpectedEof`), not an end of the stream.
+/// - Dropping the stream tries once, without waiting, to send a close notification to the peer.
 ///
-/// The inner stream's own reads and writes must be such that dropping them loses no byte, and that a new one goes on where that one was: those of a socket are.
+/// The reads and writes of the inner stream must lose no byte when they are dropped, and a new one
+/// must continue where the dropped one stopped. Those of a socket do.
 ///
-/// Costs some 20 KiB per connection while it is idle.
+/// Memory: about 20 KiB per idle connection.
 pub struct TlsStream<S: Read<Error = io::Error> + Write> {
     socket: S,
     tls: Box<ClientConnection>,
-    /// Encrypted bytes that came, of which `taken..received` are not taken in yet.
+    /// Encrypted input, of which `taken..received` is not decrypted yet.
     input: Box<[u8]>,
     taken: usize,
     received: usize,
-    /// Encrypted bytes to be sent, of which `sent` are.
+    /// Encrypted output, of which the first `sent` bytes are sent.
     output: Vec<u8>,
     sent: usize,
-    /// Whether the inner stream may still hold something back.
+    /// Whether the inner stream may still buffer output.
     flush_is_due: bool,
 }
 
 impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
-    /// Shakes hands with the server.
+    /// Performs the handshake with the server.
     ///
-    /// - `host`: the name or address that the server is reached by, which its certificate must be for. A name is also sent in the clear
-    ///   (SNI), an address is not.
+    /// - `host`: the name or address that was dialed, for which the server's certificate must be
+    ///   issued. A name is also sent unencrypted (SNI), an address is not.
     ///
-    /// Waits for as long as the peer lets it: bound the time, and drop the future. Dropping it closes `socket`.
+    /// Waits without a time limit: the caller must limit the time, and drop the future. Dropping it
+    /// closes `socket`.
     ///
     /// # Errors
     ///
-    /// [`TlsHandshakeError`], whose [`cause`](TlsHandshakeError::cause) says which part of it may mean an overloaded server.
+    /// [`TlsHandshakeError`]. Its [`cause`](TlsHandshakeError::cause) shows whether the server may
+    /// be overloaded.
     ///
     /// Source: CMAP, "Establishing a Connection (Internal Implementation)" (CMAP-45).
     pub async fn connect(config: &TlsConfig, host: &str, socket: S) -> Result<Self, TlsHandshakeError> {
@@ -80,17 +89,17 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
         }
-        // The last flight: until it is sent, the handshake has not ended for the server.
+        // The last flight: the server completes the handshake only when it receives this.
         stream.send_all().await?;
         Ok(stream)
     }
 
-    /// The inner stream, for its socket options.
+    /// Returns the inner stream, for its socket options.
     pub const fn get_ref(&self) -> &S {
         &self.socket
     }
 
-    /// `TLSv1_2` or `TLSv1_3`.
+    /// Returns `TLSv1_2` or `TLSv1_3`.
     pub fn protocol(&self) -> Option<&'static str> {
         self.tls.protocol_version().and_then(|version| {
             [(ProtocolVersion::TLSv1_2, "TLSv1_2"), (ProtocolVersion::TLSv1_3, "TLSv1_3")]
@@ -99,23 +108,24 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         })
     }
 
-    /// Whether the handshake was a short one, that went on with an earlier session.
+    /// Whether the handshake was shortened because it resumed an earlier session.
     pub fn is_resumed(&self) -> bool {
         self.tls.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
-    /// Takes encrypted bytes in, waiting for some if there are none. `false`: none will come any more.
+    /// Decrypts input; waits for input if none is buffered. `false`: the inner stream has ended.
     async fn take_in(&mut self) -> io::Result<bool> {
         if self.taken == self.received {
             let received = poll_fn(|context| {
-                // The peer may send nothing before it has this, or take nothing before what it has sent is taken.
+                // The peer may wait for this output before it sends, or wait until its own output
+                // is read.
                 let sent = pin!(self.send_all()).poll(context);
                 match sent {
                     Poll::Ready(sent) => Poll::Ready(sent.map(|()| None)),
                     Poll::Pending => pin!(self.socket.read(&mut self.input)).poll(context).map(|read| read.map(Some)),
                 }
             });
-            // Nothing is awaited between the end of a read and the place where its bytes are noted.
+            // No await between the end of a read and the update of `received`: no byte is lost.
             let received = match received.await? {
                 Some(received) => received,
                 None => self.socket.read(&mut self.input).await?,
@@ -125,13 +135,14 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         }
         let taken = self.take();
         if taken.is_err() {
-            // The peer is told why, if that can be done at once.
+            // Sends the alert with the reason to the peer, if that is possible without waiting.
             self.send_at_once();
         }
         taken
     }
 
-    /// Decrypts of what has come as much as there is room for. `false`: nothing has, and nothing will come any more.
+    /// Decrypts as much of the buffered input as there is capacity for. `false`: there is no input,
+    /// because the inner stream has ended.
     fn take(&mut self) -> io::Result<bool> {
         let mut rest = self.input.get(self.taken..self.received).unwrap_or_default();
         let count = self.tls.read_tls(&mut rest)?;
@@ -142,7 +153,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         }
     }
 
-    /// Sends all that is encrypted.
+    /// Sends all encrypted output.
     async fn send_all(&mut self) -> io::Result<()> {
         loop {
             if self.sent == self.output.len() {
@@ -173,8 +184,9 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         Ok(())
     }
 
-    /// Why the peer has hung up, if it has said so and that has arrived: a refusal of this side's certificate may be overtaken by the
-    /// reset that follows it.
+    /// Returns the peer's reason for closing the connection, if it has arrived. When a server
+    /// refuses this side's certificate, the reset that follows the alert may make a write fail
+    /// before the alert is read.
     fn last_words(&mut self) -> Option<io::Error> {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..LAST_READS_MAX {
@@ -189,7 +201,7 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
             match self.take() {
                 Ok(true) => {}
                 Ok(false) => return None,
-                // What is of the stream itself says no more than the failed write does.
+                // An error of the inner stream adds nothing to that of the failed write.
                 Err(error) => {
                     return Some(error)
                         .filter(|error| error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()));
@@ -199,10 +211,10 @@ impl<S: Read<Error = io::Error> + Write> TlsStream<S> {
         None
     }
 
-    /// Sends what can be sent without waiting.
+    /// Sends output until that would wait.
     fn send_at_once(&mut self) {
         let sending = pin!(self.send_all());
-        // Whether it is done, under way or failed: there is nobody to tell.
+        // No caller needs the result: complete, pending or failed.
         let _: Poll<io::Result<()>> = sending.poll(&mut Context::from_waker(Waker::noop()));
     }
 }
@@ -231,7 +243,8 @@ impl<S: Read<Error = io::Error> + Write> Read for TlsStream<S> {
             match self.tls.reader().read(buf) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && more => {
                     if rounds == FRUITLESS_ROUNDS_MAX {
-                        // A peer that always has another empty record must not keep its reader from the time.
+                        // A peer with an endless supply of empty records must not keep the task
+                        // from checking deadlines.
                         rounds = 0;
                         give_way().await;
                     }
@@ -273,7 +286,7 @@ impl<S: Read<Error = io::Error> + Write> fmt::Debug for TlsStream<S> {
     }
 }
 
-/// Is pending once, and ready at once after that.
+/// Is pending once, then ready.
 async fn give_way() {
     let mut given = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Verifiers that let more through than they should.
+//! Verifiers that accept more than a full check does.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -8,12 +8,12 @@ use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Whether the certificate is good but for the name that it is for. The verifier looks at the name last of all.
+/// Whether the name is the only fault of a certificate. The verifier checks the name last.
 pub(super) const fn is_of_name(error: &CertificateError) -> bool {
     matches!(error, CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. })
 }
 
-/// A valid certificate of any host.
+/// Accepts a valid certificate for any host.
 #[derive(Debug)]
 pub(super) struct AnyName(pub(super) Arc<WebPkiServerVerifier>);
 
@@ -55,7 +55,8 @@ impl ServerCertVerifier for AnyName {
     }
 }
 
-/// Any certificate at all. That its holder has the key would prove nothing: anyone can make a pair of them.
+/// Accepts any certificate, and any signature: a valid signature would prove nothing, because an
+/// attacker can create a certificate for a new key.
 #[derive(Debug)]
 pub(super) struct AnyCertificate(pub(super) WebPkiSupportedAlgorithms);
 
