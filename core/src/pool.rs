@@ -9,8 +9,8 @@
 //! `maxConnecting` allow it, a connection is created *for* the oldest waiter that has no pending
 //! connection: the two are bound, and the pool owes [`PoolAction::Establish`].
 //!
-//! Connections are handed out *first come, first served*: an established or returned connection
-//! goes to the oldest waiter, bound or not. If that waiter was bound to another connection, that
+//! Connections are handed out in the order of the queue: an established or returned connection goes
+//! to the oldest waiter, bound or not. If that waiter was bound to another connection, that
 //! connection is bound again: to the waiter that lost its connection, or else to the oldest unbound
 //! waiter. So no connection is established without a waiter while an unbound waiter exists, and a
 //! waiter once bound stays bound.
@@ -252,7 +252,7 @@ impl<M: Memory> Pool<M> {
         self.check_out_with(|| now, deadline, observer)
     }
 
-    /// [`Pool::check_out`] with a clock instead of the time, for hosts whose clock is costly.
+    /// [`Pool::check_out`] with a clock instead of the time, for hosts with a costly clock.
     ///
     /// The clock is read at most once. It is not read if a connection is available, `maxIdleTimeMS`
     /// is 0 and the observer is not [enabled](Observer::is_enabled); the time of the call is then
@@ -367,7 +367,7 @@ impl<M: Memory> Pool<M> {
         self.check_in_with(|| now, lease, health, observer)
     }
 
-    /// [`Pool::check_in`] with a clock instead of the time, for hosts whose clock is costly.
+    /// [`Pool::check_in`] with a clock instead of the time, for hosts with a costly clock.
     ///
     /// The clock is read at most once. It is not read if the connection becomes available,
     /// `maxIdleTimeMS` is 0 and the observer is not [enabled](Observer::is_enabled); the time of
@@ -632,8 +632,8 @@ impl<M: Memory> Pool<M> {
         self.services.len(0)
     }
 
-    /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of [`Machine::poll_action`],
-    /// for hosts whose workers fetch their own work.
+    /// The next connection to establish, or `None`: the [`PoolAction::Establish`] part of
+    /// [`Machine::poll_action`], for hosts with workers that fetch their own work.
     #[inline]
     pub fn poll_establish(&mut self) -> Option<ConnId> {
         let index = self.conns.front(conn::OWES_ESTABLISH)?;
@@ -697,8 +697,7 @@ impl<M: Memory> Machine for Pool<M> {
     type Action = PoolAction;
     type Event = PoolEvent;
 
-    /// Fails waiters whose deadline has passed, closes perished connections, and fills the pool to
-    /// `minPoolSize`.
+    /// Fails expired waiters, closes perished connections, and fills the pool to `minPoolSize`.
     ///
     /// Cost: O(log n) for each affected waiter, O(1) for each affected connection.
     /// Events: `ConnectionCheckOutFailed`, `ConnectionClosed`, `ConnectionCreated`.

@@ -11,9 +11,10 @@ impl<M: Memory> Pool<M> {
     /// Makes connections stale.
     ///
     /// [`Clear::All`]: `Ready -> Paused`. The generation rises and every waiter fails. With the
-    /// interrupt flag, each connection in use whose generation is not newer is interrupted once,
-    /// and each pending one is abandoned. On a paused pool the generation rises and connections are
-    /// interrupted as requested, but no `PoolCleared` is emitted. No effect on a closed pool.
+    /// interrupt flag, each connection in use of this generation or an older one is interrupted
+    /// once, and each pending one is abandoned. On a paused pool the generation rises and
+    /// connections are interrupted as requested, but no `PoolCleared` is emitted. No effect on a
+    /// closed pool.
     ///
     /// [`Clear::Service`]: the generation of that service rises, and nothing else changes.
     ///
@@ -115,8 +116,8 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// Returns an empty pool of the next generation, for use in place of [`Pool::reset_after_fork`]
-    /// when no lease will be returned and no waiter claimed.
+    /// Returns an empty pool of the next generation, to replace a pool after
+    /// [`Pool::reset_after_fork`] when no lease will be returned and no waiter claimed.
     #[doc(hidden)]
     pub fn start_over(&self) -> Self {
         let new = Self::new(self.now, self.id, self.config, &mut ());

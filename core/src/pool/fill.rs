@@ -12,9 +12,9 @@ impl<M: Memory> Pool<M> {
     /// available, as if `minPoolSize` were that high for that long.
     ///
     /// Connections are established one at a time, so check-outs take precedence. The number is
-    /// limited by the `maxPoolSize` of that time and by the memory. The target ends when it is
-    /// reached and when the pool is closed. A clear keeps it, and filling continues when the pool
-    /// is ready. While a target is set, the pool works in the background also without
+    /// limited by the current `maxPoolSize` and by the capacity of the memory. The target ends when
+    /// it is reached and when the pool is closed. A clear keeps it, and filling continues when the
+    /// pool is ready. While a target is set, the pool works in the background also without
     /// [`PoolOptions::background`](super::PoolOptions::background). A raised target does not wait
     /// for the pause after an earlier failure.
     ///

@@ -21,7 +21,7 @@ pub(super) struct ConnSlot {
     pub(super) interrupted: bool,
 }
 
-/// A check-out that waits, or whose outcome was not claimed yet.
+/// A check-out that waits, or has an outcome that was not claimed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct WaiterSlot {
     pub(super) started: Past<Instant>,

@@ -20,8 +20,7 @@ impl<M: Memory> Pool<M> {
         self.now
     }
 
-    /// Begins a call at `now`. Fails waiters whose deadline has passed before the call changes
-    /// anything else.
+    /// Begins a call at `now`. Fails expired waiters before the call changes anything else.
     #[inline]
     pub(super) fn begin(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Instant {
         let now = self.advance(now);
@@ -32,7 +31,7 @@ impl<M: Memory> Pool<M> {
         now
     }
 
-    /// Fails every waiter whose deadline has passed (CMAP-25).
+    /// Fails every expired waiter (CMAP-25).
     #[cold]
     #[inline(never)]
     fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -332,8 +331,7 @@ impl<M: Memory> Pool<M> {
         }
     }
 
-    /// The oldest unbound waiter whose deadline has not passed. Waiters whose deadline has passed
-    /// fail here.
+    /// The oldest unbound waiter that has not expired. Expired waiters before it fail.
     fn next_to_bind(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) -> Option<u32> {
         loop {
             let oldest = self.waiters.front(waiter::UNBOUND)?;
@@ -350,8 +348,8 @@ impl<M: Memory> Pool<M> {
     }
 
     /// The deadline of the waiter that a pending connection is bound to; `None` if it is bound to
-    /// no waiter or the waiter has no deadline. The call first fails every waiter whose deadline
-    /// has passed; the connection is then bound to the next waiter.
+    /// no waiter or the waiter has no deadline. The call first fails every expired waiter; the
+    /// connection is then bound to the next waiter.
     #[doc(hidden)]
     pub fn waiter_deadline(
         &mut self,
@@ -364,13 +362,13 @@ impl<M: Memory> Pool<M> {
         self.waiters.at(waiting)?.deadline
     }
 
-    /// Fails a waiter whose deadline has passed (CMAP-25).
+    /// Fails an expired waiter (CMAP-25).
     pub(super) fn time_out(&mut self, now: Instant, index: u32, observer: &mut impl Observer<PoolEvent>) {
         let usage = self.usage();
         self.settle(now, index, Verdict::Failed(CheckOutError::WaitQueueTimeout { usage }), observer);
     }
 
-    /// A pending connection whose waiter has left, and which another waiter can use. Cost:
+    /// A pending connection that has lost its waiter, and that another waiter can use. Cost:
     /// O(pending) if one exists.
     fn pending_for_nobody(&self) -> Option<u32> {
         if self.pending_count() == self.waiters.len(waiter::BOUND) + u32::from(self.background != NIL) {
@@ -497,7 +495,8 @@ impl<M: Memory> Pool<M> {
         self.emit_closed(now, index, reason, cause, observer);
     }
 
-    /// Removes a pending connection whose end the host has reported. Its waiter fails with `error`.
+    /// Removes a pending connection after the host has reported its end. Its waiter fails with
+    /// `error`.
     pub(super) fn drop_pending(
         &mut self,
         now: Instant,
@@ -583,7 +582,8 @@ impl<M: Memory> Pool<M> {
         (last < Instant::MAX).then(|| last.saturating_add(core::time::Duration::from_nanos(1)))
     }
 
-    /// Closes the available connections that perished, the oldest first. Those are in front, so idle ones are too; stale ones are anywhere.
+    /// Closes the perished available connections. The list is in the order of age, so idle
+    /// connections are in front; stale ones may be anywhere.
     pub(super) fn sweep(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         if core::mem::take(&mut self.sweep_due) {
             let mut at = self.conns.front(conn::AVAILABLE);

@@ -8,8 +8,8 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::num::NonZeroU64;
 
-/// Identifies a pool in leases and events. The host chooses the number; it must differ between any
-/// two pools whose leases could be mixed up.
+/// Identifies a pool in leases and events. The host chooses the number; two pools with leases that
+/// could be mixed up need different numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolId(u64);
 
