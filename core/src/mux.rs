@@ -498,7 +498,8 @@ impl<M: MuxMemory> Mux<M> {
         self.closed
     }
 
-    /// Whether the last attempt to establish a connection failed.
+    /// Whether the last attempt to establish a connection failed. While this is true, more load
+    /// alone can make the next attempt due.
     #[doc(hidden)]
     pub const fn has_failed(&self) -> bool {
         self.down.is_some()
