@@ -58,7 +58,7 @@ pub enum Point {
     OtherTimeout,
     /// A close or an interrupt is owed before a wake-up.
     OtherAction,
-    /// Selectors are woken although no check has ended.
+    /// Selectors are woken although no server check has ended.
     WakeSelectors,
     /// A pool serves one waiter, and the others in its next call, which is due at once.
     ServeOne,

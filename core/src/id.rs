@@ -33,7 +33,8 @@ impl ServerId {
         self.index
     }
 
-    /// Its serial number: 1 for the first server of the topology, then rising by 1, never used twice.
+    /// The server's serial number: 1 for the first server of the topology, then rising by 1, never
+    /// used twice.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.serial.get()

@@ -1,10 +1,10 @@
 //! Connection pools and server monitors as pure state machines: events in, actions out.
 //!
 //! The machines perform no I/O, read no clock, and allocate nothing when a connection is available.
-//! A host (one of the `poolhouse-*` adapters, or your own loop) passes each occurrence and its time
-//! to a machine, executes the actions that the machine owes, and calls it again at the instant that
-//! `poll_timeout` returned. Protocols, authentication, connection strings and the async driver are
-//! in the other [crates](#crates).
+//! A host (one of the `poolhouse-*` adapters, or your own loop) reports the results of I/O and the
+//! time to a machine, executes the actions that the machine owes, and calls it again at the instant
+//! that `poll_timeout` returned. Protocols, authentication, connection strings and the async driver
+//! are in the other [crates](#crates).
 //!
 //! ```
 //! use poolhouse_core::pool::{CheckOut, Claim, Fixed, Health, Pool, PoolAction, PoolEvent, PoolId, PoolOptions};
@@ -62,7 +62,7 @@
 //! | machine | purpose |
 //! |---|---|
 //! | [`pool::Pool`] | one request at a time on each connection: MongoDB's connection pool (CMAP) |
-//! | [`mux::Mux`] | many requests on each connection, told apart by stream ids: the pool of Cassandra drivers |
+//! | [`mux::Mux`] | many requests on each connection, distinguished by stream ids: the pool of Cassandra drivers |
 //! | [`monitor::Monitor`] | the checks of one server, by polling and streaming, and its round-trip times |
 //! | [`topology::Topology`] | the state of all servers, and its consequences |
 //! | [`control::Control`] | a topology with its monitors |

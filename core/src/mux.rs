@@ -1,10 +1,11 @@
 //! A multiplexed pool: many requests in flight on each of a few connections to one host,
 //! distinguished by stream ids.
 //!
-//! The pool is independent of the protocol. The driver (the program that calls the pool) asks for a
-//! stream id ([`Mux::acquire`]), writes the request with this id on the granted connection, and
-//! releases the id after it has taken the reply ([`Mux::release`]). Replies arrive in any order;
-//! [`Mux::handle_reply`] returns the kind of request that a reply belongs to.
+//! The pool is independent of the protocol. The driver (the program that calls the pool; other
+//! modules name it *host*) asks for a stream id ([`Mux::acquire`]), writes the request with this id
+//! on the granted connection, and releases the id after it has taken the reply ([`Mux::release`]).
+//! Replies arrive in any order; [`Mux::handle_reply`] returns the kind of request that a reply
+//! belongs to.
 //!
 //! Read first: "Connection pooling" in the manual of the DataStax Java driver 3. The pool has the
 //! behaviour described there:
@@ -13,12 +14,12 @@
 //! - **Growth**: with n connections, pending ones included, another one is opened when more than
 //!   (n - 1) x `max_requests_per_connection` + `new_connection_threshold` requests are in flight,
 //!   or when requests wait. Connections are opened one after the other, up to `max_connections`.
-//! - **Shrinking**: every `shrink_interval`, the connections are trashed that the maximum of
-//!   requests in flight in that interval did not need. A trashed connection takes no requests. The
-//!   newest one is resurrected when the load rises again. A trashed connection is closed after
-//!   `idle_timeout`, once its requests are answered. A connection that was opened at the threshold
-//!   is kept until the load is a quarter of the threshold (at least one request, unless the
-//!   threshold is 0) below it.
+//! - **Shrinking**: every `shrink_interval`, surplus connections are trashed: those that were not
+//!   needed for the most requests in flight in that interval. A trashed connection takes no
+//!   requests. The newest one is resurrected when the load rises again. A trashed connection is
+//!   closed after `idle_timeout`, once its requests are answered. A connection that was opened at
+//!   the threshold is kept until the load is a quarter of the threshold (at least one request,
+//!   unless the threshold is 0) below it.
 //! - **Heartbeat**: a heartbeat is sent when no byte was received for `heartbeat_interval`. If it
 //!   is not answered in time, the connection is closed.
 //! - **Queue**: when all connections are busy, up to `max_queue_size` requests wait in a queue,
@@ -131,7 +132,8 @@ impl<M: MuxMemory> Mux<M> {
     /// - `config`: the numbers of stream ids and of requests per connection are reduced if there is
     ///   no memory for all ids.
     ///
-    /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each. Events: `PoolCreated`, `ConnectionCreated`.
+    /// Cost: O(core connections); allocates their stream ids. Owes an `Establish` for each.
+    /// Events: `PoolCreated`, `ConnectionCreated`.
     pub fn new(now: Instant, id: MuxId, config: MuxConfig, observer: &mut impl Observer<MuxEvent>) -> Self {
         let config = match Self::ids_with_room(config.options().streams_per_connection) {
             0 => config,
@@ -317,7 +319,7 @@ impl<M: MuxMemory> Mux<M> {
         observer.on_event(now, &MuxEvent::PoolClosed { mux: self.id });
     }
 
-    /// Handles the end of a successful establishment. Waiting requests take the connection at once.
+    /// Completes the establishment of a connection. Waiting requests take the connection at once.
     ///
     /// Cost: O(requests that it takes). Owes their `Wake`s, and the `Establish` that the load still
     /// requires.

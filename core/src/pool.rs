@@ -233,8 +233,8 @@ impl<M: Memory> Pool<M> {
     /// Cost: O(1) without allocation when a connection is available; otherwise O(log n) in the
     /// number of waiters, and O(pending) when a pending connection has no waiter. Owes at most one
     /// `Establish`, and a `Close` for each perished connection.
-    /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then `ConnectionCheckedOut`,
-    /// `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
+    /// Events: `ConnectionCheckOutStarted`, `ConnectionClosed` of perished ones, then
+    /// `ConnectionCheckedOut`, `ConnectionCheckOutFailed` or neither, and `ConnectionCreated`.
     ///
     /// # Errors
     ///
@@ -315,10 +315,11 @@ impl<M: Memory> Pool<M> {
     /// goes to the oldest waiter without a pending connection. If it was granted a connection, the
     /// connection is checked in. An id that is no longer valid has no effect.
     ///
-    /// Cost: O(log n) in the number of waiters, no allocation. Owes at most one `Wake`, one `Close` and one `Establish`.
+    /// Cost: O(log n) in the number of waiters, no allocation. Owes at most one `Wake`, one `Close`
+    /// and one `Establish`.
     /// Events: `ConnectionCheckOutFailed`, or those of [`Pool::check_in`], or none.
     ///
-    /// Source: ours, as the specification has no cancellation.
+    /// Source: an extension; the specification has no cancellation.
     pub fn cancel(&mut self, now: Instant, waiter: WaiterId, observer: &mut impl Observer<PoolEvent>) {
         self.advance(now);
         let Some(index) = self.waiters.find(waiter.0) else { return };
@@ -410,7 +411,8 @@ impl<M: Memory> Pool<M> {
     ///
     /// `Paused -> Ready`. No effect on a ready or a closed pool: closed is final.
     ///
-    /// Cost: O(1). Owes at most one `Establish`. Events: `PoolReady`, then perhaps `ConnectionCreated`.
+    /// Cost: O(1). Owes at most one `Establish`.
+    /// Events: `PoolReady`, then perhaps `ConnectionCreated`.
     ///
     /// Source: CMAP, "Marking a Connection Pool as Ready" (CMAP-39, CMAP-41..43).
     pub fn ready(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -464,14 +466,15 @@ impl<M: Memory> Pool<M> {
         Ok(generation)
     }
 
-    /// Handles the end of a successful establishment. The host has stored the socket where the
-    /// owner of the connection finds it.
+    /// Completes the establishment of a connection. The host has already stored the socket where
+    /// the owner of the connection finds it.
     ///
     /// `Establishing -> InUse` when a check-out waits, `Establishing -> Available` otherwise.
     ///
     /// Cost: O(log n) in the number of waiters. Owes at most one `Wake`, and an `Establish` for
     /// each further connection that the limits allow.
-    /// Events: `ConnectionReady`, then perhaps `ConnectionCheckedOut` and `ConnectionCreated`; or `ConnectionClosed`.
+    /// Events: `ConnectionReady`, then perhaps `ConnectionCheckedOut` and `ConnectionCreated`; or
+    /// `ConnectionClosed`.
     ///
     /// # Errors
     ///

@@ -84,7 +84,8 @@ pub enum MuxEvent {
         /// The number of its ids that are reserved for late replies.
         orphaned: u32,
     },
-    /// A connection is no longer in the pool; its socket is about to be closed, and the requests on it fail.
+    /// A connection is no longer in the pool; its socket is about to be closed, and the requests on
+    /// it fail.
     ConnectionClosed {
         /// The pool.
         mux: MuxId,

@@ -129,7 +129,7 @@ impl MuxOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the option, its value and the rule.
+    /// [`ConfigError`] contains the option, its value and the rule.
     pub const fn validate(self) -> Result<MuxConfig, ConfigError> {
         let streams = self.streams_per_connection;
         if streams == 0 || streams > IDS_MAX {

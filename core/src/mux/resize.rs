@@ -152,8 +152,8 @@ impl<M: MuxMemory> Mux<M> {
         (load / requests + 1 + more).max(host.core_connections)
     }
 
-    /// Trashes the connections that the maximum of requests in flight since the last check did not
-    /// need.
+    /// Trashes the connections that were not needed for the most requests in flight since the last
+    /// check.
     pub(super) fn shrink(&mut self, now: Instant, observer: &mut impl Observer<MuxEvent>) {
         let needed = self.needed(self.in_flight_max);
         // Waiting requests need all connections.

@@ -84,7 +84,8 @@ impl Stream {
         self.mux
     }
 
-    /// The same stream of a clone of the pool, for searches that clone a pool together with its host.
+    /// The same stream for a clone of the pool, for searches that clone a pool together with its
+    /// driver.
     #[cfg(feature = "sim")]
     pub const fn cloned(&self) -> Self {
         Self { conn: self.conn, id: self.id, mux: self.mux }

@@ -1,6 +1,7 @@
 //! Clearing and closing of a pool, and its reset after a fork.
 //!
-//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30, CMAP-36..40, CMAP-75..90, CMAP-100).
+//! Read first: CMAP, "Clearing a Connection Pool", "Closing a Connection Pool", "Forking" (CMAP-30,
+//! CMAP-36..40, CMAP-75..90, CMAP-100).
 
 use super::{CheckOutError, Clear, ClosedReason, Memory, Pool, PoolEvent, PoolState, Verdict, WrongMode, conn, waiter};
 use crate::machine::Observer;
@@ -11,7 +12,7 @@ impl<M: Memory> Pool<M> {
     /// Makes connections stale.
     ///
     /// [`Clear::All`]: `Ready -> Paused`. The generation rises and every waiter fails. With the
-    /// interrupt flag, each connection in use of this generation or an older one is interrupted
+    /// interrupt flag, each connection in use that is not of a newer generation is interrupted
     /// once, and each pending one is abandoned. On a paused pool the generation rises and
     /// connections are interrupted as requested, but no `PoolCleared` is emitted. No effect on a
     /// closed pool.
@@ -24,8 +25,8 @@ impl<M: Memory> Pool<M> {
     /// - `cause`: the error that led to the clear. It is reported to waiters, and to check-outs
     ///   until the next [`Pool::ready`].
     ///
-    /// Cost: O(waiters), and O(connections in use and pending) with the interrupt flag. Owes a `Wake` for each
-    /// waiter and an `Interrupt` for each connection concerned.
+    /// Cost: O(waiters), and O(connections in use and pending) with the interrupt flag. Owes a
+    /// `Wake` for each waiter and an `Interrupt` for each affected connection.
     /// Events: `PoolCleared`, `ConnectionClosed` of abandoned connections,
     /// `ConnectionCheckOutFailed` in the order of the queue.
     ///
@@ -82,10 +83,11 @@ impl<M: Memory> Pool<M> {
     /// parent.
     ///
     /// Works like a clear that interrupts all connections, also in load-balanced pools, and closes
-    /// available connections at once. The host must close the sockets without sending any byte: the
-    /// server would take it for the parent's.
+    /// available connections at once. The host must close the sockets without sending any byte,
+    /// because the server would treat it as sent by the parent.
     ///
-    /// Cost: O(connections + waiters). Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
+    /// Cost: O(connections + waiters).
+    /// Events: `PoolCleared` if the pool was ready, `ConnectionClosed`, `ConnectionCheckOutFailed`.
     ///
     /// Source: CMAP, "Forking" (CMAP-30, CMAP-100).
     pub fn reset_after_fork(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
@@ -199,7 +201,8 @@ impl<M: Memory> Pool<M> {
     ) {
         for list in [conn::ESTABLISHING, conn::OWES_ESTABLISH] {
             while let Some(index) = self.conns.front(list) {
-                // Its waiter fails in the calling function, in the order of the queue.
+                // The waiter does not fail here: the caller fails all waiters in the order of the
+                // queue.
                 let waiting = self.forget_pending(index);
                 self.emit_closed(now, index, reason, cause, observer);
                 if list == conn::ESTABLISHING {

@@ -18,7 +18,8 @@ pub enum CheckOutError {
         /// The error that the pool was cleared with, if any.
         cause: Option<Cause>,
     },
-    /// The check-out's own deadline, or if it had none `waitQueueTimeoutMS`, has passed.
+    /// The check-out's own deadline has passed or, for a check-out without one,
+    /// `waitQueueTimeoutMS`.
     WaitQueueTimeout {
         /// In load-balanced mode, the use of the connections.
         usage: Option<Usage>,
@@ -27,7 +28,7 @@ pub enum CheckOutError {
     EstablishFailed {
         /// The cause.
         cause: Cause,
-        /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError`.
+        /// Whether the error has the labels `SystemOverloadedError` and `RetryableError`.
         overloaded: bool,
     },
     /// No waiter slot is free.
@@ -110,7 +111,7 @@ impl core::error::Error for CheckOutError {
 /// Numbers of connections of a load-balanced pool by use (CMAP-93).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
-    /// `maxPoolSize`; 0 is no limit.
+    /// `maxPoolSize`; 0 means no limit.
     pub max_pool_size: u32,
     /// Connections pinned to cursors.
     pub cursors: u32,

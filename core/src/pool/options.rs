@@ -53,8 +53,8 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] names the option, its value and the rule: `maxConnecting` of 0, a `minPoolSize`
-    /// above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
+    /// [`ConfigError`] contains the option, its value and the rule: `maxConnecting` of 0, a
+    /// `minPoolSize` above a `maxPoolSize` that is not 0, or a `maxIdleTimeMS` of zero.
     ///
     /// Source: CMAP, "Connection Pool Options" (CMAP-01..06).
     pub const fn validate(self) -> Result<PoolConfig, ConfigError> {
@@ -70,7 +70,8 @@ impl PoolOptions {
         Ok(PoolConfig::of(self))
     }
 
-    /// The options that differ from their defaults, by their standard names; times in milliseconds (CMAP-102).
+    /// The options that differ from their defaults, by their standard names; times in milliseconds
+    /// (CMAP-102).
     pub fn non_default(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let default = Self::DEFAULT;
         let count = |count: u32| Some(u64::from(count));

@@ -13,14 +13,14 @@ impl<M: Memory> Pool<M> {
     ///
     /// - A lower `maxPoolSize`: available connections beyond it are closed, the oldest first, as if
     ///   idle for too long. A connection in use beyond it is closed when it is checked in, even if
-    ///   a check-out waits. A pending one is closed when it is established and no check-out waits.
+    ///   a check-out waits. A pending one is closed if no check-out waits when it is established.
     /// - A higher `maxPoolSize` or `maxConnecting`: waiters are served at once, within the new
     ///   limits.
     /// - A higher `minPoolSize`: the pool is filled as after [`Pool::ready`]. A lower one closes
     ///   nothing.
     /// - A lower `maxConnecting`: pending connections continue.
-    /// - `maxIdleTimeMS`: counted from when each connection became available; if there was no limit
-    ///   before, from now.
+    /// - `maxIdleTimeMS`: counted from the time when each connection became available; if there was
+    ///   no limit before, from now.
     /// - `waitQueueTimeoutMS`: applies to check-outs without a deadline that begin to wait from now
     ///   on.
     ///
@@ -71,7 +71,8 @@ impl<M: Memory> Pool<M> {
         is_beyond
     }
 
-    /// Whether there are more connections than `maxPoolSize`, and whether more are pending than `maxConnecting`.
+    /// Whether the pool has more connections than `maxPoolSize`, and whether it has more pending
+    /// connections than `maxConnecting`.
     pub(super) fn excess(&self) -> (bool, bool) {
         let PoolOptions { max_pool_size: max, max_connecting, .. } = self.config.options;
         (max > 0 && self.counts().total() > max, self.pending_count() > max_connecting)

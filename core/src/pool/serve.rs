@@ -36,7 +36,7 @@ impl<M: Memory> Pool<M> {
     #[inline(never)]
     fn expire(&mut self, now: Instant, observer: &mut impl Observer<PoolEvent>) {
         while self.deadlines.earliest().is_some_and(|at| at <= now) {
-            // Usually the oldest, as deadlines tend to be in order.
+            // Usually the oldest waiter expires first, because deadlines tend to be in order.
             let oldest = self.oldest_waiter().filter(|index| self.is_overdue(now, *index));
             let oldest = oldest.filter(|_| !fires(Point::OtherTimeout));
             let Some(index) = oldest.or_else(|| self.deadlines.first()) else { break };
@@ -50,9 +50,9 @@ impl<M: Memory> Pool<M> {
         self.config.idle_ns > 0 || observer.is_enabled()
     }
 
-    /// The time since when the newest available connection is available, or `None` if it cannot be
-    /// handed out on the fast path. Without background work, a check-out also populates the pool,
-    /// so it takes the slow path.
+    /// The time at which the newest available connection became available, or `None` if it cannot
+    /// be handed out on the fast path. Without background work, a check-out also populates the
+    /// pool, so it takes the slow path.
     #[inline(always)]
     pub(super) fn newest_current(&mut self) -> Option<Instant> {
         if self.state != PoolState::Ready || !self.is_in_background() {
@@ -85,7 +85,7 @@ impl<M: Memory> Pool<M> {
                     self.populate(now, observer);
                 }
                 if closed {
-                    // The closed connections are replaced.
+                    // Replaces the closed connections.
                     self.serve(now, observer);
                 }
                 return Ok(CheckOut::Granted(granted));
@@ -233,7 +233,8 @@ impl<M: Memory> Pool<M> {
         Some(key.index)
     }
 
-    /// Whether the allocator refused a connection: all limits allow one.
+    /// Whether the allocator has refused, after a connection was not created: all limits allow one
+    /// more.
     #[cold]
     fn is_out_of_memory(&self) -> bool {
         self.may_create() && self.conns.has_place()

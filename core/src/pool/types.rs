@@ -20,7 +20,7 @@ impl PoolId {
         Self(number)
     }
 
-    /// The number that the host picked.
+    /// The number that the host chose.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -39,7 +39,8 @@ impl ConnId {
         self.0.index
     }
 
-    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1 (CMAP-16).
+    /// The specification's connection id: 1 for the first connection of the pool, then rising by 1
+    /// (CMAP-16).
     #[must_use]
     pub const fn connection_id(self) -> NonZeroU64 {
         self.0.serial
@@ -80,7 +81,8 @@ impl Lease {
         self.pool
     }
 
-    /// The same lease of a clone of the pool, for searches that clone a pool together with its host.
+    /// The same lease for a clone of the pool, for searches that clone a pool together with its
+    /// host.
     #[cfg(feature = "sim")]
     pub const fn cloned(&self) -> Self {
         Self { conn: self.conn, pool: self.pool }
@@ -150,7 +152,7 @@ pub enum Clear {
 pub struct EstablishError {
     /// The cause.
     pub cause: Cause,
-    /// Whether the error carries the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
+    /// Whether the error has the labels `SystemOverloadedError` and `RetryableError` (CMAP-95..98).
     pub overloaded: bool,
     /// Whether the failure clears the pool, and how. Ignored if the kind belongs to the other mode,
     /// or if the connection is stale already.
@@ -192,7 +194,7 @@ pub enum PoolState {
     Closed,
 }
 
-/// How many connections and waiters a pool has.
+/// The numbers of connections and waiters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PoolCounts {
     /// Connections that are being established.
@@ -223,7 +225,8 @@ pub enum PoolAction {
     Interrupt(ConnId),
     /// Close the socket of this connection, without waiting for the end of the close.
     Close(ConnId),
-    /// Connect, shake hands and authenticate, then report [`Pool::handle_established`](super::Pool::handle_established) or
+    /// Connect, shake hands and authenticate, then report
+    /// [`Pool::handle_established`](super::Pool::handle_established) or
     /// [`Pool::handle_establish_failed`](super::Pool::handle_establish_failed).
     Establish(ConnId),
 }

@@ -14,8 +14,8 @@
 //! drop(armed);
 //! ```
 //!
-//! Each seed enables a quarter of the given points. An enabled point fires in a quarter of its
-//! evaluations.
+//! Each seed enables about a quarter of the given points. An enabled point fires in about a quarter
+//! of its evaluations.
 
 pub use crate::hooks::Point;
 

@@ -335,8 +335,8 @@ fn check_list<T>(slots: &[Slot<T>], list: &List, number: u8) -> usize {
     len
 }
 
-// `NIL` is an index that no slot has, so one bounds check both finds out whether there is a
-// neighbour and excludes a panic.
+// `NIL` is an index that no slot has, so one bounds check detects whether a neighbour exists, and
+// no index can panic.
 
 #[inline(always)]
 fn unlink<T>(slots: &mut [Slot<T>], list: &mut List, index: u32) {
