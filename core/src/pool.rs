@@ -140,14 +140,14 @@ pub struct Pool<M: Memory> {
     waiters: Waiters<M, { waiter::LISTS }>,
     services: Services<M>,
     deadlines: WaiterDeadlines<M>,
-    /// The error that the pool was last cleared with.
+    /// The error that the pool was cleared with, until the next [`Pool::ready`].
     cleared_by: Option<Cause>,
     /// The connection that is being established in the background, or `NIL`.
     background: u32,
     /// The earliest time of the next background attempt, after one failed.
     populate_at: Option<Instant>,
     backoff: Duration,
-    /// The number of connections to establish once, beyond `minPoolSize`; 0 means none.
+    /// The number of connections that the pool is filled to, once; 0 means no target.
     fill_target: u32,
     /// Available connections may be stale.
     sweep_due: bool,
@@ -394,7 +394,7 @@ impl<M: Memory> Pool<M> {
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
-            // The connection that has been available for longest is due first.
+            // The timeout depends only on the connection that has been available for longest.
             self.is_changed |= self.config.idle_ns > 0 && self.conns.len(conn::AVAILABLE) == 0;
         }
         if let Some(slot) = self.conns.at_mut(conn.index()) {

@@ -221,7 +221,7 @@ pub enum PoolAction {
     /// The outcome of this check-out is available: wake its task.
     Wake(WaiterId),
     /// Interrupt the I/O of this connection. If it is in use, its operation fails and it is checked
-    /// in. If it is being established, its socket is dropped, and nothing is reported.
+    /// in. If it is being established, drop its socket and report nothing.
     Interrupt(ConnId),
     /// Close the socket of this connection, without waiting for the end of the close.
     Close(ConnId),
