@@ -394,7 +394,7 @@ impl<M: Memory> Pool<M> {
         let mut now = self.now;
         if self.is_timed(observer) {
             now = self.advance(clock());
-            // The timeout depends only on the connection that has been available for longest.
+            // Only the connection that has been available for longest decides the idle expiry.
             self.is_changed |= self.config.idle_ns > 0 && self.conns.len(conn::AVAILABLE) == 0;
         }
         if let Some(slot) = self.conns.at_mut(conn.index()) {
